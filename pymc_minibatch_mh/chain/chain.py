@@ -147,13 +147,13 @@ class Chain:
     def certified(self) -> bool:
         """Whether its draws are exact by bounds that were derived from the model."""
         guarantee = self.program.method.guarantee
-        return guarantee.is_certified(self.plan.tables, self._state.violation)
+        return guarantee.is_certified(self.plan.bounds, self._state.violation)
 
     @property
     def exactness(self) -> str:
         """The guarantee for its draws, in words."""
         guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
-        found = guarantee.of_draws(self.plan.tables, self._state.violation)
+        found = guarantee.of_draws(self.plan.bounds, self._state.violation)
         return f"{found}; and only if {own}" if own else found
 
     @property

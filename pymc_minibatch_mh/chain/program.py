@@ -12,7 +12,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.chain.prefetch import Prefetcher
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
@@ -152,7 +151,7 @@ class Program:
         context = space.context.copy()
         context[plan.target.OTHERS_SLOT] = others.ctypes.data
         reference, tables = plan.reference, plan.tables
-        if tables is None or isinstance(tables, PartTables):
+        if tables is None:
             arrays = no_tables()
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn

@@ -166,6 +166,10 @@ DECISIONS, CANDIDATES, SQUARES, SIZE, KEPT = range(5)
 #: draw it anew, from a t distribution around the centre, and its degrees of freedom.
 _STEPS = np.array([0.3, 1.0, 3.0, 10.0])
 _ANEW, _FREEDOM = 0.5, 4.0
+#: Share of moves of border and elements that are random walks, and the length of these, in
+#: conditional standard deviations. Where rows say little, as far out in a logistic regression, a
+#: posterior has heavier tails than its expansion: independent proposals alone would stay there.
+_WALKS, _STRIDE = 0.1, 2.0
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
 _LEAST, _MOST = 0.05, 20.0
 
@@ -198,10 +202,10 @@ def _find_coordinates(geometry, centre, position, found):
         away[j] = position[geometry.border[j]] - centre[geometry.border[j]]
     for i in range(n):
         found.w[i] = inner_of_line(geometry.whitener, i, away, 0, n)
-    for l in range(found.e.size):
-        found.moved[l] = inner_of_line(geometry.response, l, found.w, 0, n)
-        place = geometry.places[l]
-        found.e[l] = position[place] - centre[place] - found.moved[l]
+    for g in range(found.e.size):
+        found.moved[g] = inner_of_line(geometry.response, g, found.w, 0, n)
+        place = geometry.places[g]
+        found.e[g] = position[place] - centre[place] - found.moved[g]
 
 
 @compiled()
@@ -209,9 +213,9 @@ def _write_elements(handle, e, f, position):
     """Write the elements of a factor for given R w and e."""
     own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
-    for l in range(low, high):
-        place = own.geometry.places[l]
-        position[place] = own.posterior.reference.centre[place] + own.scratch.moved[l] + e[l]
+    for g in range(low, high):
+        place = own.geometry.places[g]
+        position[place] = own.posterior.reference.centre[place] + own.scratch.moved[g] + e[g]
 
 
 @compiled(inlined=True)
@@ -235,16 +239,16 @@ def _expand_prior(handle, f, e, position):
     low, high = own.parts.first[f], own.parts.first[f + 1]
     found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
     for k in range(3):
-        for l in range(low, high):
-            place = own.geometry.places[l]
-            position[place] = centre[place] + found.moved[l] + e[l] + (k - 1) * sd[l]
+        for g in range(low, high):
+            place = own.geometry.places[g]
+            position[place] = centre[place] + found.moved[g] + e[g] + (k - 1) * sd[g]
         _densities(handle, f, position, found.at[k])
-    for l in range(low, high):
-        back, middle, forth = found.at[0, l], found.at[1, l], found.at[2, l]
-        found.mean[l] = (forth - back) / (2.0 * sd[l])
-        found.precision[l] = -(forth + back - 2.0 * middle) / (sd[l] * sd[l])
-        if not np.isfinite(found.mean[l] + found.precision[l]):
-            found.mean[l], found.precision[l] = 0.0, own.geometry.precisions[l]
+    for g in range(low, high):
+        back, middle, forth = found.at[0, g], found.at[1, g], found.at[2, g]
+        found.mean[g] = (forth - back) / (2.0 * sd[g])
+        found.precision[g] = -(forth + back - 2.0 * middle) / (sd[g] * sd[g])
+        if not np.isfinite(found.mean[g] + found.precision[g]):
+            found.mean[g], found.precision[g] = 0.0, own.geometry.precisions[g]
 
 
 @compiled()
@@ -253,27 +257,27 @@ def _find_slopes(handle, f):
     own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     geometry, found = own.geometry, own.scratch
-    for l in range(low, high):
-        slope = geometry.slopes[l] + inner_of_line(geometry.between, l, found.w, 0, found.w.size)
-        for k in range(geometry.cell_starts[l], geometry.cell_starts[l + 1]):
+    for g in range(low, high):
+        slope = geometry.slopes[g] + inner_of_line(geometry.between, g, found.w, 0, found.w.size)
+        for k in range(geometry.cell_starts[g], geometry.cell_starts[g + 1]):
             slope += geometry.cells[k] * found.e[geometry.cell_elements[k]]
-        found.slope[l] = own.posterior.reference.inverse_temperature * slope
+        found.slope[g] = own.posterior.reference.inverse_temperature * slope
 
 
 @compiled()
 def _condition(handle, f, position):
-    """Write the conditional means and precisions of the elements of a factor, given their slopes."""
+    """Write the conditional means and precisions of elements, given the rows' slopes."""
     own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     found, geometry = own.scratch, own.geometry
     beta, nothing = own.posterior.reference.inverse_temperature, found.log_ratio
     nothing[low:high] = 0.0
     _expand_prior(handle, f, nothing, position)
-    for l in range(low, high):
-        precision = found.precision[l] - beta * geometry.hessian[l]
-        precision = max(precision, _LEAST / (geometry.sd[l] * geometry.sd[l]))
-        found.mean[l] = (found.slope[l] + found.mean[l]) / precision
-        found.precision[l] = precision
+    for g in range(low, high):
+        precision = found.precision[g] - beta * geometry.hessian[g]
+        precision = max(precision, _LEAST / (geometry.sd[g] * geometry.sd[g]))
+        found.mean[g] = (found.slope[g] + found.mean[g]) / precision
+        found.precision[g] = precision
 
 
 @compiled()
@@ -457,11 +461,11 @@ def _border_slopes(handle, position, slopes, matrix):
         low, high = own.parts.first[f], own.parts.first[f + 1]
         _expand_prior(handle, f, found.e, position)
         total = 0.0
-        for l in range(low, high):
-            total += found.precision[l]
+        for g in range(low, high):
+            total += found.precision[g]
             for j in range(n):
-                slopes[j] += beta * geometry.between[l, j] * found.e[l]
-                slopes[j] += geometry.directions[l, j] * found.mean[l]
+                slopes[j] += beta * geometry.between[g, j] * found.e[g]
+                slopes[j] += geometry.directions[g, j] * found.mean[g]
         if geometry.total_precision[f] > 0.0:
             share = min(max(total / geometry.total_precision[f], _LEAST), _MOST)
             for i in range(n):
@@ -471,7 +475,10 @@ def _border_slopes(handle, position, slopes, matrix):
 
 @compiled()
 def _propose_border(handle, rng, slopes, matrix):
-    """Propose w' from its conditional normal; return log q(w | w') - log q(w' | w)."""
+    """Propose w' from its conditional normal, or a walk by it.
+
+    Returned is log q(w | w') - log q(w' | w).
+    """
     own = record_at(handle)
     found, n = own.scratch, slopes.size
     mean, noise = scratch(n, np.float64), scratch(n, np.float64)
@@ -484,6 +491,10 @@ def _propose_border(handle, rng, slopes, matrix):
         noise[j] = rng.standard_normal()
         log_q += 0.5 * noise[j] * noise[j]
     _solve_back(matrix, noise)
+    if rng.random() < _WALKS:
+        for i in range(n):
+            found.new_w[i] = found.w[i] + _STRIDE / np.sqrt(float(n)) * noise[i]
+        return 0.0
     for i in range(n):
         found.new_w[i] = mean[i] + noise[i]
         total = 0.0
@@ -504,9 +515,9 @@ def _change_of_border(handle, slopes):
         for i in range(n):
             line += 0.5 * geometry.border_hessian[j, i] * (found.w[i] + found.new_w[i])
         slopes[j] = line
-    for l in range(found.e.size):
+    for g in range(found.e.size):
         for j in range(n):
-            slopes[j] += geometry.between[l, j] * found.e[l]
+            slopes[j] += geometry.between[g, j] * found.e[g]
     for j in range(n):
         total += slopes[j] * (found.new_w[j] - found.w[j])
     return own.posterior.reference.inverse_temperature * total
@@ -521,10 +532,10 @@ def _write_border(handle, position):
     for i in range(n):
         place = geometry.border[i]
         position[place] = centre[place] + inner_of_line(geometry.factor, i, found.new_w, 0, n)
-    for l in range(found.e.size):
-        found.moved[l] = inner_of_line(geometry.response, l, found.new_w, 0, n)
-        place = geometry.places[l]
-        position[place] = centre[place] + found.moved[l] + found.e[l]
+    for g in range(found.e.size):
+        found.moved[g] = inner_of_line(geometry.response, g, found.new_w, 0, n)
+        place = geometry.places[g]
+        position[place] = centre[place] + found.moved[g] + found.e[g]
 
 
 @compiled()
@@ -559,8 +570,8 @@ def move_border(handle, _, counts):
         counts[entry.ACCEPTED] += 1.0
         found.prior[0] = prior_there
         return 1
-    for l in range(found.e.size):
-        found.moved[l] = inner_of_line(own.geometry.response, l, found.w, 0, n)
+    for g in range(found.e.size):
+        found.moved[g] = inner_of_line(own.geometry.response, g, found.w, 0, n)
     return goes_on
 
 
@@ -585,24 +596,27 @@ def _propose_elements(handle, f, rng):
     _find_slopes(handle, f)
     _condition(handle, f, move.new)
     copy_to(found.new_e, found.e)
-    for l in range(low, high):
-        found.new_e[l] = found.mean[l] + rng.standard_normal() / np.sqrt(found.precision[l])
+    walks = rng.random() < _WALKS
+    for g in range(low, high):
+        noise = rng.standard_normal() / np.sqrt(found.precision[g])
+        found.new_e[g] = found.e[g] + _STRIDE * noise if walks else found.mean[g] + noise
     _write_elements(handle, found.new_e, f, move.new)
     _densities(handle, f, move.position, found.at[0])
     _densities(handle, f, move.new, found.at[1])
-    for l in range(low, high):
-        here, there = found.e[l], found.new_e[l]
+    for g in range(low, high):
+        here, there = found.e[g], found.new_e[g]
         squares = there * there - here * here
-        away_here, away_there = here - found.mean[l], there - found.mean[l]
-        cheap = found.at[1, l] - found.at[0, l] + found.slope[l] * (there - here)
-        cheap += 0.5 * beta * geometry.hessian[l] * squares
-        cheap += 0.5 * found.precision[l] * (away_there * away_there - away_here * away_here)
+        away_here, away_there = here - found.mean[g], there - found.mean[g]
+        cheap = found.at[1, g] - found.at[0, g] + found.slope[g] * (there - here)
+        cheap += 0.5 * beta * geometry.hessian[g] * squares
+        if not walks:
+            cheap += 0.5 * found.precision[g] * (away_there * away_there - away_here * away_here)
         if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
-            found.log_ratio[l] = 0.0 if own.test.delayed else cheap
+            found.log_ratio[g] = 0.0 if own.test.delayed else cheap
         else:
-            found.log_ratio[l] = -np.inf
-            found.new_e[l] = here
-            move.new[geometry.places[l]] = move.position[geometry.places[l]]
+            found.log_ratio[g] = -np.inf
+            found.new_e[g] = here
+            move.new[geometry.places[g]] = move.position[geometry.places[g]]
 
 
 @compiled()
@@ -616,12 +630,12 @@ def move_elements(handle, f, counts):
     if not function_at(own.test_rows, TEST)(address_in(handle), 1 + f, f, found.log_ratio, counts):
         return 0
     total = 0.0
-    for l in range(low, high):
-        probability = _probability(found.log_ratio[l])
+    for g in range(low, high):
+        probability = _probability(found.log_ratio[g])
         total += probability
         if rng.random() < probability:
-            move.position[geometry.places[l]] = move.new[geometry.places[l]]
-            found.e[l] = found.new_e[l]
+            move.position[geometry.places[g]] = move.new[geometry.places[g]]
+            found.e[g] = found.new_e[g]
     own.tallies[1 + f, DECISIONS] += high - low
     counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
     return 1
@@ -645,9 +659,9 @@ def _propose_scale(handle, s, rng):
     _condition(handle, f, move.new)
     copy_to(found.new_e, found.e)
     log_ratio = 0.0
-    for l in range(low, high):
-        found.new_e[l] = np.sqrt(found.precision[l]) * (found.e[l] - found.mean[l])
-        log_ratio += 0.5 * np.log(found.precision[l])
+    for g in range(low, high):
+        found.new_e[g] = np.sqrt(found.precision[g]) * (found.e[g] - found.mean[g])
+        log_ratio += 0.5 * np.log(found.precision[g])
     middle, size = own.posterior.reference.centre[place], geometry.scale_steps[s]
     if rng.random() < _ANEW:
         spread = np.sqrt(0.5 * _FREEDOM / rng.standard_gamma(0.5 * _FREEDOM))
@@ -658,9 +672,9 @@ def _propose_scale(handle, s, rng):
         step = size * _STEPS[rng.integers(0, _STEPS.size)]
         move.new[place] = move.position[place] + step * rng.standard_normal()
     _condition(handle, f, move.new)
-    for l in range(low, high):
-        found.new_e[l] = found.mean[l] + found.new_e[l] / np.sqrt(found.precision[l])
-        log_ratio -= 0.5 * np.log(found.precision[l])
+    for g in range(low, high):
+        found.new_e[g] = found.mean[g] + found.new_e[g] / np.sqrt(found.precision[g])
+        log_ratio -= 0.5 * np.log(found.precision[g])
     _write_elements(handle, found.new_e, f, move.new)
     return log_ratio
 
@@ -675,13 +689,13 @@ def move_scale(handle, s, counts):
     found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
     f, log_ratio = geometry.scale_factors[s], scratch(1, np.float64)
     cheap = _propose_scale(handle, s, rng)
-    for l in range(own.parts.first[f], own.parts.first[f + 1]):
-        here, there = found.e[l], found.new_e[l]
-        cheap += found.slope[l] * (there - here)
+    for g in range(own.parts.first[f], own.parts.first[f + 1]):
+        here, there = found.e[g], found.new_e[g]
+        cheap += found.slope[g] * (there - here)
         cheap += (
             0.5
             * own.posterior.reference.inverse_temperature
-            * geometry.hessian[l]
+            * geometry.hessian[g]
             * (there * there - here * here)
         )
     prior_there = log_prior(own.posterior, move.new)

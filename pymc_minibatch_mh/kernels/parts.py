@@ -43,7 +43,7 @@ class Parts(NamedTuple):
     elements: np.ndarray
     #: Where each factor's elements begin, shape (F + 1,), and the factor of each, shape (L,).
     first: np.ndarray
-    #: Rows of each element: `rows[starts[l]:starts[l + 1]]`, and the running sums of their |z|³.
+    #: Rows of each element: `rows[starts[g]:starts[g + 1]]`, and the running sums of their |z|³.
     starts: np.ndarray
     rows: np.ndarray
     running: np.ndarray
@@ -69,10 +69,10 @@ def ceiling(parts, ends, row):
     """Return φ̄_i of a row: symmetric in the two ends, to the last bit."""
     here, there, step = 0.0, 0.0, 0.0
     for f in range(parts.weights.shape[1]):
-        l = parts.elements[row, f]
-        if l < 0:
+        g = parts.elements[row, f]
+        if g < 0:
             continue
-        z, one, other = parts.weights[row, f], ends.here[l], ends.there[l]
+        z, one, other = parts.weights[row, f], ends.here[g], ends.there[g]
         if parts.signed:
             here += z * one
             there += z * other
@@ -92,9 +92,9 @@ def ceiling(parts, ends, row):
 def first_outside(parts, ends, row):
     """Return the first element of a row that is beyond its radius at either end; -1 for none."""
     for f in range(parts.elements.shape[1]):
-        l = parts.elements[row, f]
-        if l >= 0 and not max(abs(ends.here[l]), abs(ends.there[l])) <= parts.radii[l]:
-            return l
+        g = parts.elements[row, f]
+        if g >= 0 and not max(abs(ends.here[g]), abs(ends.there[g])) <= parts.radii[g]:
+            return g
     return -1
 
 
@@ -111,15 +111,15 @@ def sum_parts(parts, ends, shares, running, outside):
     total = shares[0] ** (1.0 / 3.0)
     for f in range(parts.first.size - 1):
         own = 0.0
-        for l in range(parts.first[f], parts.first[f + 1]):
-            one, other = abs(ends.here[l]), abs(ends.there[l])
-            if not max(one, other) <= parts.radii[l]:
+        for g in range(parts.first[f], parts.first[f + 1]):
+            one, other = abs(ends.here[g]), abs(ends.there[g])
+            if not max(one, other) <= parts.radii[g]:
                 count += 1
-                outside[count] = l
-            elif parts.starts[l + 1] > parts.starts[l]:
+                outside[count] = g
+            elif parts.starts[g + 1] > parts.starts[g]:
                 cubes = one * one * one + other * other * other
-                own += parts.running[parts.starts[l + 1] - 1] * cubes
-            running[l] = own
+                own += parts.running[parts.starts[g + 1] - 1] * cubes
+            running[g] = own
         shares[1 + f] = own
         total += own ** (1.0 / 3.0)
     outside[0] = count
@@ -156,8 +156,8 @@ def draw_candidate(parts, shares, running, rng):
         draw_alias(rng, parts.thresholds, parts.aliases, row, 1)
         return row[0]
     first, last = parts.first[part - 1], parts.first[part]
-    l = _first_above(running, first, last, rng.random() * shares[part])
-    start, stop = parts.starts[l], parts.starts[l + 1]
+    g = _first_above(running, first, last, rng.random() * shares[part])
+    start, stop = parts.starts[g], parts.starts[g + 1]
     k = _first_above(parts.running, start, stop, rng.random() * parts.running[stop - 1])
     return parts.rows[k]
 
@@ -172,9 +172,9 @@ def kept_share(parts, ends, shares, limit, row):
         cubes = s * s * s * (border[0] ** 3 + border[1] ** 3)
         rate += cubes / shares[0] ** (2.0 / 3.0)
     for f in range(parts.weights.shape[1]):
-        l = parts.elements[row, f]
-        if l >= 0 and shares[1 + f] > 0.0:
-            z, one, other = abs(parts.weights[row, f]), abs(ends.here[l]), abs(ends.there[l])
+        g = parts.elements[row, f]
+        if g >= 0 and shares[1 + f] > 0.0:
+            z, one, other = abs(parts.weights[row, f]), abs(ends.here[g]), abs(ends.there[g])
             cubes = z * z * z * (one * one * one + other * other * other)
             rate += cubes / shares[1 + f] ** (2.0 / 3.0)
     own = ceiling(parts, ends, row)
@@ -192,8 +192,8 @@ def ceilings_of(parts, ends, out):
 @compiled()
 def fill_running(starts, values):
     """Overwrite the values of the rows of each element by their running sums."""
-    for l in range(starts.size - 1):
+    for g in range(starts.size - 1):
         total = 0.0
-        for k in range(starts[l], starts[l + 1]):
+        for k in range(starts[g], starts[g + 1]):
             total += values[k]
             values[k] = total

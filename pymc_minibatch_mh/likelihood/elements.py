@@ -32,7 +32,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, IN_PYTHON
-from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial, places_of
+from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 
@@ -49,13 +50,13 @@ class Guarantee:
         """Whether the method converges to the posterior, given valid bounds if it needs any."""
         return self.promise is not Promise.APPROXIMATE
 
-    def is_certified(self, tables: AnyTables | None, violation: str) -> bool:
+    def is_certified(self, tables: AnyTables | PartTables | None, violation: str) -> bool:
         """Whether draws are exact, with no known violation and without a user's word for bounds."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return self.is_exact
         return tables is not None and tables.verified and not violation
 
-    def of_draws(self, tables: AnyTables | None, violation: str) -> str:
+    def of_draws(self, tables: AnyTables | PartTables | None, violation: str) -> str:
         """Return the guarantee for the draws of a chain, in words."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return str(self)

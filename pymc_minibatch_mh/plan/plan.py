@@ -150,9 +150,9 @@ class Plan:
 
     `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
     `violation` is an objection of rows to the bounds, or empty. All of these are None where they
-    were not asked for. With `elements` these move each by itself, and metric and expansion are
-    theirs instead of the reference's. The centre was sought by the marginal density of the scales `marginal`, and
-    by the rows `sought`, if more have arrived since.
+    were not asked for. The centre was sought by the marginal density of the scales `marginal`, and
+    by the rows `sought`, if more have arrived since. With `elements` these move each by itself:
+    metric and expansion are theirs, and `parts` bound rows in the place of `tables`.
     """
 
     target: Target
@@ -166,6 +166,7 @@ class Plan:
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
     elements: GroupedReference | None = None
+    parts: PartTables | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind the readers of rows of this process."""
@@ -208,9 +209,9 @@ class Plan:
     @cached_property
     def typical_sizes(self) -> list[float]:
         """C M of typical moves where they are bounded, C that of the rows that are drawn."""
-        assert self.tables is not None
-        if isinstance(self.tables, PartTables):
+        if self.parts is not None:
             return []
+        assert self.tables is not None
         totals = self.tables.heads_of_drawn[:, TOTAL]
         return [float(totals[move.table] * move.m) for move in self._typical_moves(self.tables)]
 
@@ -223,7 +224,7 @@ class Plan:
         """Return this with all that is needed and was not found yet; BoundsError without bounds."""
         found, requirements = self, self.requirements
         if found.elements is not None:
-            return found if found.tables is not None else found._by_parts(found.elements)
+            return found if found.parts is not None else found._by_parts(found.elements)
         if requirements.calibration and found.calibration is None:
             found = found._calibrated()
         bounded = requirements.derives or requirements.given
@@ -267,6 +268,11 @@ class Plan:
         bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
         return BoundCheck(self.target.full_data.sums, bounds, functions[0], source)
 
+    @property
+    def bounds(self) -> AnyTables | PartTables | None:
+        """The bounds of rows, however they are kept; None for methods without."""
+        return self.tables if self.parts is None else self.parts
+
     def distance(self, position: np.ndarray) -> float:
         """Return the distance of a position from the centre, in posterior standard deviations."""
         if self.elements is not None:
@@ -285,7 +291,7 @@ class Plan:
             self._without_measurements(),
             reference=elements.reference(self.target.inverse_temperature),
             elements=elements,
-            tables=part_tables(self.target, elements),
+            parts=part_tables(self.target, elements),
         )
         return replace(found, violation=found.audited(PREPARATION_SEED))
 
@@ -308,12 +314,11 @@ class Plan:
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Return an objection of rows, by default all or many, to the bounds; or ""."""
+        rng = np.random.default_rng(seed)
+        if self.elements is not None and self.parts is not None:
+            return audited_parts(self.target, self.elements, self.parts, rng)
         if self.tables is None:
             return ""
-        rng = np.random.default_rng(seed)
-        if isinstance(self.tables, PartTables):
-            assert self.elements is not None
-            return audited_parts(self.target, self.elements, self.tables, rng)
         return audited(self.target, self.reference, self.tables, rng, rows)
 
     def _without_measurements(self) -> Self:

@@ -28,8 +28,8 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
 )
 from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights
 from pymc_minibatch_mh.likelihood.weights import weights_of
@@ -234,16 +234,18 @@ class SharedModel:
     ) -> Plan:
         """Find, by passes over all rows, no more than a method needs.
 
-        With `by_elements` every element moves by itself, where the model lets them. `given` is the file of a prepared step, or the plan of the first of these rows.
+        With `by_elements` every element moves by itself, where the model lets them. `given` is the
+        file of a prepared step, or the plan of the first of these rows.
         """
         if requirements.derives and target.factorization.discrete_in_rows:
             # Refused, before the search for the mode compiles anything.
             functions_of(target)
         if not target.source.in_memory:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
-        key = tuple(key_of_reference(target).values()) + ("by elements",) * by_elements
+        key = (*key_of_reference(target).values(), *["by elements"] * by_elements)
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        found = found or (by_elements and _by_elements(target, model, start)) or None
+        if found is None and by_elements:
+            found = _by_elements(target, model, start)
         found = found or _expanded(target, model, start)
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:

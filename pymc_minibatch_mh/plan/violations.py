@@ -147,7 +147,8 @@ def audited_parts(
     """Return an objection of a row to its ceiling in a typical move, or an empty string."""
     here, there = (found.draw(rng, 1.0) for _ in range(2))
     (w, e), (other, new_e) = (found.coordinates(x) for x in (here, there))
-    norms = tuple(float(np.linalg.norm(x)) for x in (w, other, other - w))
+    lengths = [float(np.linalg.norm(x)) for x in (w, other, other - w)]
+    norms = lengths[0], lengths[1], lengths[2]
     parts, beta = tables.parts, target.inverse_temperature
     inside = (np.maximum(np.abs(e), np.abs(new_e)) <= parts.radii)[parts.elements].all(axis=1)
     if not max(norms[:2]) <= parts.border_radius:

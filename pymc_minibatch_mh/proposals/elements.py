@@ -36,8 +36,8 @@ class ElementMoves(Proposal):
     """Moves of a border and of the elements of each factor, by their conditional normals.
 
     Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
-    coordinates, `sizes` are the numbers of elements of the factors, and `n_scales` scales move with the elements of one each. Without `learns`,
-    every κ stays 1.
+    coordinates, the factors have `sizes` elements, and `n_scales` scales move with the elements of
+    one factor each. Without `learns`, every κ stays 1.
     """
 
     n_border: int
@@ -79,11 +79,9 @@ class ElementMoves(Proposal):
         updates: Updates = record
         own = updates.geometry
         n, size = own.border.size, own.places.size
-        border, elements = np.empty((2, n)), np.empty((8, size))
-        room = Scratch(
-            *border, *elements, np.empty((3, size)), np.empty(3), np.empty(1),
-            np.empty(size + 1, np.int64),
-        )  # fmt: skip
+        shapes = [(n,)] * 2 + [(size,)] * 8 + [(3, size), (3,), (1,)]
+        outside = np.empty(size + 1, np.int64)
+        room = Scratch._make([*map(np.empty, shapes), outside])
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
         state = ElementState(
@@ -103,7 +101,7 @@ class ElementMoves(Proposal):
         """Return the record of compiled updates, with geometry and bounds of a plan."""
         functions = plan.target.element_densities
         addresses = np.array([address_of(one) for one in functions], dtype=np.int64)
-        return Updates(geometry_of(plan.elements, addresses), plan.tables.parts, record, functions)
+        return Updates(geometry_of(plan.elements, addresses), plan.parts.parts, record, functions)
 
 
 def moves_of(found: Any, *, learns: bool) -> ElementMoves:

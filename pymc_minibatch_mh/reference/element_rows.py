@@ -140,7 +140,10 @@ class ElementRows:
 
         parts = on_all_cores(of_chunk, numbers)
         totals = [sum(x) for x in zip(*parts, strict=True)]
-        return ElementSums(float(totals[0]), *totals[1:6], self._matrix(cells[1], totals[6]))
+        value, *sums, shared = totals
+        border, elements, within, between, diagonal = sums
+        matrix = self._matrix(cells[1], shared)
+        return ElementSums(float(value), border, elements, within, between, diagonal, matrix)
 
     def _summed(
         self, read: Read, found: np.ndarray, cells: np.ndarray, n_cells: int
@@ -265,7 +268,7 @@ def _weight(part: Monomial, data: RowData) -> np.ndarray:
 
 def _contracted(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:
     """Return ½ Σ_bc f_abc cov_bc; third derivatives are in the order of a <= b <= c."""
-    places = {
+    places: dict[tuple[int, ...], int] = {
         index: k
         for k, index in enumerate(
             (a, b, c) for a in range(m) for b in range(a, m) for c in range(b, m)

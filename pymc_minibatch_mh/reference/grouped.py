@@ -11,8 +11,7 @@ With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are
 and α = α̂ + R₀ T w + e.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
+from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.elements import Elements
@@ -97,7 +97,7 @@ class Arrow:
 
 
 class PriorShape(NamedTuple):
-    """Slope and second derivatives of the prior: of all, and of what the elements are coupled to."""
+    """Slope and second derivatives of the prior."""
 
     slope: np.ndarray
     #: Minus the second derivatives of elements, shape (L,), and of the border: with all
@@ -170,9 +170,8 @@ class GroupedReference:
 
     def draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
         """Return a position from the Gaussian approximation, `scale` times as wide."""
-        w, e, away = (
-            rng.standard_normal(k) for k in (self.border.size, self.sd.size, self.scales.size)
-        )
+        sizes = self.border.size, self.sd.size, self.scales.size
+        w, e, away = (rng.standard_normal(size) for size in sizes)
         scales = self.centre[self.scales] + scale * self.scale_sd * away
         return self.position(scale * w, scale * self.sd * e, scales)
 
@@ -214,6 +213,7 @@ class _Search:
     def __init__(self, target: Target, elements: Elements, start: np.ndarray) -> None:
         functions, rows = target.row_functions, target.compiled.rows
         assert not isinstance(functions, Exception)
+        assert isinstance(rows, FormRows)
         self._target, self._elements = target, elements
         self._beta = target.inverse_temperature
         self.rows = ElementRows(functions, rows, elements)
@@ -264,7 +264,7 @@ class _Search:
             sums, value = self._stepped(step, value)
         else:
             raise ModeError(
-                f"{', '.join(factor.name for factor in self._elements.factors)}: the search for the "
+                f"{', '.join(one.name for one in self._elements.factors)}: the search for the "
                 f"centre of these effects has not settled after {MAX_PASSES} passes, and ended "
                 f"{distance:.2g} standard deviations off. {WAY_ON}"
             )
@@ -381,7 +381,7 @@ class _Search:
 
     def _best_scales(self, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the scales at which the prior is highest, averaged over the elements' spread."""
-        start, scales = position[self._scales], self._scales
+        start = position[self._scales]
 
         def lowered(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = self._averaged(position, sd, x)

@@ -32,8 +32,8 @@ from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, 
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.sharing import read_model
-from pymc_minibatch_mh.proposals.elements import moves_of
 from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.proposals.elements import moves_of
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
@@ -379,7 +379,7 @@ class MinibatchStep(BlockedStep):
         """
         # Taken when a state is, it has to be that of the data which the step was built from.
         self.require_unchanged()
-        tables = self.program.plan.tables
+        tables = self.program.plan.bounds
         method = {
             "method": type(self).__name__,
             "the settings of its test": self.program.method.key,

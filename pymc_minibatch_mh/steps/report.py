@@ -166,7 +166,7 @@ def tell_of_preparation(name: str, target: Target) -> None:
 
 def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
     """Say how long preparation took, and that chains do not start where PyMC would start them."""
-    bounds = "without" if plan.tables is None else "with"
+    bounds = "without" if plan.bounds is None else "with"
     _log.info("%s: prepared in %s, %s bounds.", name, in_words(seconds), bounds)
     if leaves_start:
         _log.info(

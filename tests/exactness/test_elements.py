@@ -1,0 +1,104 @@
+"""Iterations over elements leave posteriors as they are, against quadrature and enumeration."""
+
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import expit, log_expit
+
+from exactness import poisson as enumeration
+from exactness.poisson import Move, Rule
+from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
+from pymc_minibatch_mh.bounds.parts import PartTables
+from pymc_minibatch_mh.kernels.parts import Ends
+from pymc_minibatch_mh.steps import tuna as poisson
+
+GROUPS, ROWS = 4, 6
+_RNG = np.random.default_rng(20_261_126)
+GROUP = np.repeat(np.arange(GROUPS), ROWS)
+OUTCOME = (_RNG.random(GROUP.size) < expit(0.5 + _RNG.normal(size=GROUPS))[GROUP]).astype(np.int64)
+
+
+def groups(spelling):
+    """Return a model of a few groups: mu, tau and effects that are normal, or have heavy tails."""
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau", 1.0)
+        if spelling == "non-centred":
+            z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
+            effect = pm.Deterministic("effect", mu + tau * z)
+        elif spelling == "centred":
+            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
+        else:
+            effect = pm.StudentT("effect", nu=5.0, mu=mu, sigma=tau, shape=GROUPS)
+        pm.Bernoulli("y", logit_p=effect[GROUP], observed=OUTCOME)
+    return model
+
+
+@cache
+def by_quadrature(heavy):
+    """Return means and standard deviations of mu, log tau and the effects."""
+    shares = (np.arange(800) + 0.5) / 800
+    z = stats.t(5.0).ppf(shares) if heavy else stats.norm.ppf(shares)
+    mu, log_tau = np.linspace(-4.5, 4.5, 73), np.linspace(-12.0, 2.5, 146)
+    effect = mu[:, None, None] + np.exp(log_tau)[:, None] * z
+    ones = np.bincount(GROUP, OUTCOME)
+    value = [np.exp(k * log_expit(effect) + (ROWS - k) * log_expit(-effect)) for k in ones]
+    whole = [one.mean(axis=2) for one in value]
+    weight = np.prod(whole, axis=0) * stats.norm.pdf(mu)[:, None]
+    weight *= stats.halfnorm.pdf(np.exp(log_tau)) * np.exp(log_tau)
+    weight /= weight.sum()
+    found = {"mu": moments(weight, np.broadcast_to(mu[:, None], weight.shape))}
+    found["log tau"] = moments(weight, np.broadcast_to(log_tau, weight.shape))
+    for g in range(GROUPS):
+        first, second = ((value[g] * effect**k).mean(axis=2) / whole[g] for k in (1, 2))
+        mean = (weight * first).sum()
+        found[f"effect {g}"] = mean, np.sqrt((weight * second).sum() - mean**2)
+    return found
+
+
+def moments(weight, values):
+    mean = (weight * values).sum()
+    return mean, np.sqrt((weight * (values - mean) ** 2).sum())
+
+
+def drawn(step, draws):
+    """Return draws of mu, log tau and the effects, shape (chains, draws) each."""
+    trace = sample(
+        step, draws, tune=1_000, chains=2, cores=2, random_seed=3, progressbar=False,
+        compute_convergence_checks=False, quiet=True,
+    ).posterior  # fmt: skip
+    found = {"mu": trace["mu"].values, "log tau": np.log(trace["tau"].values)}
+    return found | {f"effect {g}": trace["effect"].values[:, :, g] for g in range(GROUPS)}
+
+
+def off_by(draws, mean, sd):
+    """Return the errors of mean and variance of draws, in their standard errors."""
+    values = (draws - mean) / sd
+    return [
+        (x.mean() - y) / (x.std() / np.sqrt(float(az.ess(x, method="mean"))))
+        for x, y in ((values, 0.0), (values**2, 1.0))
+    ]
+
+
+METHODS = {
+    "TunaMH": (TunaMH, {}, "centred"),
+    "paper, delayed": (TunaMH, {"form": "paper", "delayed_acceptance": True}, "non-centred"),
+    "MH-SS": (ScalableSubsamplingMH, {}, "non-centred"),
+    "factorized": (FactorizedMH, {}, "centred"),
+    "heavy tails": (TunaMH, {}, "heavy tails"),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_posterior_of_a_few_groups(name):
+    method, settings, spelling = METHODS[name]
+    with groups(spelling):
+        step = method(blocks=True, observed=["y"], full_pass_above=np.inf, **settings)
+    assert step.plan.elements is not None
+    assert step.exactness.startswith("exact given valid bounds")
+    found, exact = drawn(step, 60_000), by_quadrature(spelling == "heavy tails")
+    errors = {key: off_by(found[key], *exact[key]) for key in exact}
+    assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
