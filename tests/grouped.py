@@ -1,0 +1,100 @@
+"""Small models with groups, which tests of elements share."""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+from scipy.special import expit
+
+from pymc_minibatch_mh import TunaMH
+
+
+def _late(rng, predictor):
+    return (rng.random(predictor.size) < expit(predictor)).astype(np.int64)
+
+
+def _crossed(likelihood, n=1_500):
+    rng = np.random.default_rng(5)
+    g, h, x = rng.integers(0, 20, n), rng.integers(0, 7, n), rng.normal(size=n)
+    eta = 0.2 + 0.3 * x + 0.5 * rng.normal(size=20)[g] + 0.4 * rng.normal(size=7)[h]
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=2)
+        tau, omega = pm.HalfNormal("tau", 1.0), pm.HalfNormal("omega", 1.0)
+        u, v = pm.Normal("u", 0.0, 1.0, shape=20), pm.Normal("v", 0.0, omega, shape=7)
+        likelihood(rng, eta, b[0] + b[1] * x + tau * u[g] + v[h])
+    return model
+
+
+def logistic():
+    return _crossed(lambda rng, eta, p: pm.Bernoulli("y", logit_p=p, observed=_late(rng, eta)))
+
+
+def poisson():
+    return _crossed(
+        lambda rng, eta, p: pm.Poisson("y", pm.math.exp(p), observed=rng.poisson(np.exp(eta)))
+    )
+
+
+def normal():
+    def likelihood(rng, eta, p):
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.Normal("y", p, sigma, observed=eta + 0.7 * rng.normal(size=eta.size))
+
+    return _crossed(likelihood)
+
+
+def student():
+    def likelihood(rng, eta, p):
+        y = eta + 0.7 * rng.standard_t(4.0, size=eta.size)
+        pm.StudentT("y", nu=4.0, mu=p, sigma=pm.HalfNormal("sigma", 1.0), observed=y)
+
+    return _crossed(likelihood)
+
+
+def negative_binomial():
+    def likelihood(rng, eta, p):
+        y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
+        alpha = pm.HalfNormal("alpha", 5.0)
+        pm.NegativeBinomial("y", mu=pm.math.exp(p), alpha=alpha, observed=y)
+
+    return _crossed(likelihood)
+
+
+def slopes():
+    """Return intercepts and slopes of one index, with locations and scales of their own."""
+    rng, n = np.random.default_rng(6), 1_500
+    g, x = rng.integers(0, 15, n), rng.normal(size=n)
+    eta = (0.2 + 0.5 * rng.normal(size=15))[g] + (0.3 + 0.3 * rng.normal(size=15))[g] * x
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 2.0, shape=2), pm.HalfNormal("tau", 1.0, shape=2)
+        a = pm.Normal("a", mu[0], tau[0], shape=15)
+        c = pm.StudentT("c", nu=5.0, mu=mu[1], sigma=tau[1], shape=15)
+        pm.Poisson("y", pm.math.exp(a[g] + c[g] * x), observed=rng.poisson(np.exp(eta)))
+    return model
+
+
+def two_terms():
+    """Return a model of which one of two likelihoods reads no group."""
+    rng, n = np.random.default_rng(7), 1_200
+    g, x = rng.integers(0, 15, n), rng.normal(size=n)
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0), pm.HalfNormal("tau", 1.0)
+        a = pm.Normal("a", 0.0, tau, shape=15)
+        pm.Bernoulli("y", logit_p=b + a[g], observed=_late(rng, 0.5 * rng.normal(size=15)[g]))
+        pm.Bernoulli("other", logit_p=b * x, observed=_late(rng, 0.4 * x))
+    return model
+
+
+MODELS = {
+    made.__name__: made
+    for made in (logistic, poisson, normal, student, negative_binomial, slopes, two_terms)
+}
+
+
+@cache
+def step_of(name):
+    """Return a step on one of these models, of which every element moves by itself."""
+    with MODELS[name]():
+        step = TunaMH(blocks=True, rng=1)
+    assert step.plan.elements is not None
+    return step
