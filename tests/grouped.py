@@ -91,6 +91,11 @@ MODELS = {
 }
 
 
+#: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
+#: read no group.
+FAST = ("logistic", "normal", "slopes", "two_terms")
+
+
 @cache
 def step_of(name):
     """Return a step on one of these models, of which every element moves by itself."""

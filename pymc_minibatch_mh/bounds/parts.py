@@ -19,6 +19,7 @@ from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.draw import build_alias
 from pymc_minibatch_mh.kernels.parts import Ends, Parts, ceilings_of, fill_running
+from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.element_rows import Read
@@ -62,17 +63,17 @@ def part_tables(target: Target, found: GroupedReference) -> PartTables:
     """Bound all rows around a centre; BoundsError if one has no bound."""
     report("Bounding all rows")
     bounds = _RowBounds(target, found)
-    looked = list(on_all_cores(bounds.of, found.rows.chunks, "Bounding all rows"))
+    looked = list(on_all_cores(bounds.of, target.element_rows.chunks, "Bounding all rows"))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
     weights = scale * np.concatenate([own for _, own in looked], axis=1)
-    elements = np.concatenate([read.elements for read in found.rows.chunks], axis=1)
+    elements = np.concatenate([read.elements for read in target.element_rows.chunks], axis=1)
     return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
 
 
-def _is_signed(found: GroupedReference) -> bool:
+def _is_signed(elements: Elements) -> bool:
     """Return whether all elements that a row reads are in one of its arguments."""
-    terms = zip(*(factor.readings for factor in found.elements.factors), strict=True)
+    terms = zip(*(factor.readings for factor in elements.factors), strict=True)
     return all(len({a for own in term for a, _ in own}) <= 1 for term in terms)
 
 
@@ -122,16 +123,16 @@ class _RowBounds:
     def __init__(self, target: Target, found: GroupedReference) -> None:
         functions = target.row_functions
         assert not isinstance(functions, Exception)
-        self._functions, self._found = functions, found
+        self._functions, self._found, self._rows = functions, found, target.element_rows
         self._support = target.factorization.lower, target.factorization.upper
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
-        self.signed = _is_signed(found)
+        self.signed = _is_signed(target.elements)
         self.radius = float(np.sqrt(chdtri(found.border.size, BORDER_TAIL)))
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
     def _worthwhile_pieces(self, term: int) -> list[int]:
         """Return into how many pieces the intervals of each argument are cut."""
-        read = next(one for one in self._found.rows.chunks if one.term == term)
+        read = next(one for one in self._rows.chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         pieces = [1] * len(read.border)
         least = self._total(read, some, pieces)
@@ -184,7 +185,7 @@ class _RowBounds:
         """Return ‖v‖ of each argument, how far it can go, and how far it typically does."""
         found, chosen, sizes = self._found, np.maximum(read.elements, 0), np.abs(read.weights)
         fixed = found.border_factor[: found.n_fixed]
-        directions = found.rows.directions(read, fixed, found.response)
+        directions = self._rows.directions(read, fixed, found.response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
         own = np.einsum("fmr,fr->mr", sizes, found.sd[chosen])
         return (
@@ -195,8 +196,8 @@ class _RowBounds:
 
     def _boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
         """Return the intervals of the arguments within all radii."""
-        centre, elements = self._found.centre, self._found.elements
-        middle = read.forms(centre[elements.border], centre[self._found.places])
+        centre, found = self._found.centre, self._found
+        middle = read.forms(centre[found.fixed], centre[found.places])
         far = reach + 1e-12 * (np.abs(middle) + reach)
         boxes = [Interval.rounded(u - r, u + r) for u, r in zip(middle, far, strict=True)]
         return within_support(function, boxes, *self._support)

@@ -332,6 +332,11 @@ def audit(
     >>> failed = found["check"][found["verdict"] == "fail"]
     """
     step = step_of(step)
+    if step.plan.elements is not None:
+        raise SettingError(
+            f"step={type(step).__name__} moves effects each by itself, and an audit repeats moves "
+            "of all parameters at once. Audit a step with blocks=False on the same model."
+        )
     model = model_behind(step) if model is None else model_of(model)
     pairs = integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):

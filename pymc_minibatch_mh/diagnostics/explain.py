@@ -428,8 +428,8 @@ def _of_step(
     pilot = _fly(step, model, asked)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
-    factor = step.plan.reference.factor
-    nuts = _of_nuts(model, pilot.point, factor @ factor.T, asked)
+    factor, apart = step.plan.reference.factor, step.plan.elements is not None
+    nuts = _of_nuts(model, pilot.point, None if apart else factor @ factor.T, asked)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
     return Explanation(
@@ -467,6 +467,8 @@ def _approximate(
     step: MinibatchStep, model: pm.Model, exact: Forecast, asked: _Asked
 ) -> Approximate | None:
     """Return the forecast without exactness, where exactness takes all rows."""
+    if step.plan.elements is not None:
+        return None
     if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
         return None
     other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
@@ -524,6 +526,13 @@ def _words_of_centre(step: MinibatchStep) -> str:
     plan, parts = step.plan, step.target.factorization
     if step.target.covariance is not None:
         return "the start, as centre='start' asks for"
+    if plan.elements is not None:
+        sizes = " and ".join(f"{size:,}" for size in np.diff(plan.elements.starts))
+        return (
+            f"near the mean of the posterior, found without a matrix of all parameters: {sizes} "
+            f"effects move each by itself, beside {plan.elements.border.size} parameters that all "
+            "rows share"
+        )
     if not plan.marginal:
         return "near the mode of the joint density"
     names = [

@@ -205,7 +205,7 @@ def error_of_mean(values: np.ndarray) -> float:
 
 def memory(step: MinibatchStep) -> Memory:
     """Return the bytes of a step; each data array counts once, however many terms read it."""
-    tables, source = step.tables, step.target.source
+    tables, source = step.plan.bounds, step.target.source
     arrays = [column.values for column in source.columns]
     data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
     held = 0 if tables is None else tables.nbytes

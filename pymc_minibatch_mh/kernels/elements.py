@@ -47,7 +47,7 @@ from pymc_minibatch_mh.kernels.parts import (
     sum_parts,
 )
 from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_drawn
-from pymc_minibatch_mh.kernels.roles import ELEMENTS, VECTOR, thin
+from pymc_minibatch_mh.kernels.roles import ELEMENTS, VECTOR, thinned
 from pymc_minibatch_mh.kernels.slices import Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
 
@@ -314,7 +314,7 @@ def _read(handle, kind, f, rows, in_full, log_ratio, counts):
                 copy_to(own.worst_move[1], own.move.new)
             tally[SQUARES] += ratio * ratio
             change = min(max(-beta * differences[i], -bound), bound)
-            keep, added = thin(change, bound, raised, own.test)
+            keep, added = thinned(change, bound, raised, own.test)
             if rng.random() < keep:
                 log_ratio[label] += added
 

@@ -211,7 +211,7 @@ def decide(test, move, cheap, posterior, rng, counts):
     raise NotImplementedError
 
 
-def thin(change, bound, size, test):
+def thinned(change, bound, size, test):
     """Thin a row of a Poisson test that was drawn at a rate up to `bound` (1 + χ `size`).
 
     Returned are the probability of keeping it and what a kept row adds to the log ratio.
@@ -248,9 +248,9 @@ def _decide(test, move, cheap, posterior, rng, counts):
     return test.instance_class.decide.py_func
 
 
-@overload(thin, **_IN_PLACE)
-def _thin(change, bound, size, test):
-    return test.instance_class.thin.py_func
+@overload(thinned, **_IN_PLACE)
+def _thinned(change, bound, size, test):
+    return test.instance_class.thinned.py_func
 
 
 @overload(sample_size, **_IN_PLACE)

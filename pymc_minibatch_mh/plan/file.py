@@ -128,6 +128,11 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
+    if plan.elements is not None:
+        raise SettingError(
+            f"{plan.target.factorization.terms[0].name!r} is read by effects that move each by "
+            "itself, for which a file has no room. Build the step anew, or with blocks=False."
+        )
     arrays = _prefixed("reference", plan.reference)
     arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
     if plan.calibration is not None:

@@ -293,6 +293,7 @@ class Plan:
             elements=elements,
             parts=part_tables(self.target, elements),
         )
+        self.target.release()
         return replace(found, violation=found.audited(PREPARATION_SEED))
 
     def require_few_full_passes(

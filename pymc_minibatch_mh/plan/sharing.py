@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -170,6 +170,9 @@ def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column,
         ) from error
 
 
+#: Whether elements move each by itself: not, where the model lets them, or else not at all.
+ByElements = Literal["never", "where separable", "always"]
+
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
 
@@ -230,22 +233,22 @@ class SharedModel:
         start: np.ndarray,
         given: str | PathLike | Plan | None,
         *,
-        by_elements: bool = False,
+        by_elements: ByElements = "never",
     ) -> Plan:
         """Find, by passes over all rows, no more than a method needs.
 
-        With `by_elements` every element moves by itself, where the model lets them. `given` is the
-        file of a prepared step, or the plan of the first of these rows.
+        Every element may move by itself, `by_elements`; SettingError if it must and cannot. `given`
+        is the file of a prepared step, or the plan of the first of these rows.
         """
         if requirements.derives and target.factorization.discrete_in_rows:
             # Refused, before the search for the mode compiles anything.
             functions_of(target)
         if not target.source.in_memory:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
-        key = (*key_of_reference(target).values(), *["by elements"] * by_elements)
+        key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        if found is None and by_elements:
-            found = _by_elements(target, model, start)
+        if found is None and by_elements != "never":
+            found = _by_elements(target, model, start, must=by_elements == "always")
         found = found or _expanded(target, model, start)
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
@@ -290,15 +293,22 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     return Plan(target, Requirements(), reference, marginal=marginal)
 
 
-def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan | None:
+def _by_elements(
+    target: Target, model: pm.Model, start: np.ndarray, *, must: bool
+) -> Plan | None:
     """Return a plan of which every element moves by itself; None where the model has no such."""
     try:
-        elements = target.elements
+        _ = target.elements
     except NotSeparableError as reason:
+        if must:
+            raise SettingError(
+                f"blocks=True needs effects that are independent given all else, but {reason}. "
+                "Leave it out."
+            ) from reason
         _log.info("Effects do not move by themselves, as %s.", reason)
         return None
     target.require_finite(start, START_ROWS)
-    found = find_grouped(target, elements, start)
+    found = find_grouped(target, start)
     rng = np.random.default_rng(PREPARATION_SEED)
     target.check(model, lambda: found.draw(rng, 1.0))
     reference = found.reference(target.inverse_temperature)

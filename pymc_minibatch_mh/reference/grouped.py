@@ -18,15 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.optimize import minimize
 
-from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON
-from pymc_minibatch_mh.reference.element_rows import ElementRows, ElementSums
+from pymc_minibatch_mh.reference.element_rows import ElementSums
 from pymc_minibatch_mh.reference.target import Target
 
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
@@ -144,8 +141,11 @@ class GroupedReference:
     scales: np.ndarray
     scale_sd: np.ndarray
     scale_factor: np.ndarray
-    rows: ElementRows
-    elements: Elements
+
+    @property
+    def fixed(self) -> np.ndarray:
+        """The coordinates of the border that rows read."""
+        return self.border[: self.n_fixed]
 
     def reference(self, inverse_temperature: float) -> Reference:
         """Return the centre alone: metric and expansion are not those of a matrix."""
@@ -192,16 +192,16 @@ class GroupedReference:
 
     def around(self, target: Target, start: np.ndarray) -> "GroupedReference":
         """Return the same around the centre that a search from `start` ends at."""
-        return find_grouped(target, self.elements, start)
+        return find_grouped(target, start)
 
 
-def find_grouped(target: Target, elements: Elements, start: np.ndarray) -> GroupedReference:
+def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     """Find the centre of a model with elements, and expand rows and prior there.
 
     ModeError if the search does not settle.
     """
     report("Searching for the mode")
-    search = _Search(target, elements, np.array(start, dtype=np.float64))
+    search = _Search(target, np.array(start, dtype=np.float64))
     search.run()
     report("Expanding the rows")
     return search.expanded()
@@ -210,13 +210,11 @@ def find_grouped(target: Target, elements: Elements, start: np.ndarray) -> Group
 class _Search:
     """A search for the mode of the scales, and for the mean of the rest there."""
 
-    def __init__(self, target: Target, elements: Elements, start: np.ndarray) -> None:
-        functions, rows = target.row_functions, target.compiled.rows
-        assert not isinstance(functions, Exception)
-        assert isinstance(rows, FormRows)
-        self._target, self._elements = target, elements
+    def __init__(self, target: Target, start: np.ndarray) -> None:
+        self._target, self._elements = target, target.elements
+        elements = self._elements
         self._beta = target.inverse_temperature
-        self.rows = ElementRows(functions, rows, elements)
+        self.rows = target.element_rows
         self.starts = self.rows.starts
         self._factors = [slice(*ends) for ends in zip(self.starts, self.starts[1:], strict=False)]
         self._places = np.concatenate([factor.places for factor in elements.factors])
@@ -381,6 +379,9 @@ class _Search:
 
     def _best_scales(self, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the scales at which the prior is highest, averaged over the elements' spread."""
+        # It takes a while to import, and most models have no elements.
+        from scipy.optimize import minimize  # noqa: PLC0415
+
         start = position[self._scales]
 
         def lowered(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -496,6 +497,4 @@ class _Search:
             scales=self._scales.astype(np.int64),
             scale_sd=self._spread,
             scale_factor=self._owner,
-            rows=self.rows,
-            elements=self._elements,
         )

@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, GraphPrior, ScalarPrior
+from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
@@ -24,6 +25,7 @@ from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.element_rows import ElementRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.hierarchy import (
     find_marginal_mode,
@@ -225,6 +227,18 @@ class Target:
         forms = (form for function in self.row_functions for form in function.arguments)
         chosen = (term.place for form in forms for term in form.terms)
         return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
+
+    @cached_property
+    def element_rows(self) -> ElementRows:
+        """The rows by border and elements, which are held: :meth:`release` lets them go."""
+        functions, rows = self.row_functions, self.compiled.rows
+        assert not isinstance(functions, BoundsError)
+        assert isinstance(rows, FormRows)
+        return ElementRows(functions, rows, self.elements)
+
+    def release(self) -> None:
+        """Let go of what preparation alone needs."""
+        self.__dict__.pop("element_rows", None)
 
     @property
     def element_densities(self) -> list[Callable]:

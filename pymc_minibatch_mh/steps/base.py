@@ -20,6 +20,7 @@ from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.element_moves import moves_of
 from pymc_minibatch_mh.chain.points import begin, place_at
 from pymc_minibatch_mh.chain.points import point_of as position_as_point
 from pymc_minibatch_mh.chain.prefetch import ChainState
@@ -33,7 +34,6 @@ from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.sharing import read_model
 from pymc_minibatch_mh.progress import showing
-from pymc_minibatch_mh.proposals.elements import moves_of
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
@@ -45,8 +45,8 @@ SHARED = """**settings
     Settings of all step methods: see :class:`SharedSettings`."""
 IN_BRIEF = """taylor_order, centre, covariance, coordinates
     Control variates: order, centre and metric; coordinates that hierarchies are moved in.
-proposal, temperature
-    Proposal, and the number K > 0 that divides the log-likelihood.
+blocks, proposal, temperature
+    Effects accepted one by one; proposal; and K > 0, which divides the log-likelihood.
 observed, weights, observation_dims
     Observed variables to subsample, weights of their rows, and dims along which rows lie.
 prepared, updates_per_draw
@@ -263,17 +263,10 @@ class MinibatchStep(BlockedStep):
         self._default_start = factorization.ravel(default)
         limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
         method = method.with_full_passes_above(limit)
-        refused = check.elements_refused(shared, method, target, settings)
-        plan = read.plan_for(
-            target, method.requirements, model, start, shared["prepared"],
-            by_elements=check.blocks_of(shared["blocks"], refused, target),
-        )  # fmt: skip
-        proposal = settings.proposal
-        if plan.elements is not None:
-            proposal = moves_of(plan.elements, learns=method.learns_rates)
-        self.program = Program(
-            plan, method, proposal, settings.updates_per_draw, settings.schedule, moves
-        )
+        by_elements = check.by_elements(shared, method, target)
+        request = method.requirements, model, start, shared["prepared"]
+        plan = read.plan_for(target, *request, by_elements=by_elements)
+        self.program = program_of(plan, method, settings, moves)
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
@@ -488,6 +481,16 @@ class MinibatchStep(BlockedStep):
 
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
+
+
+def program_of(
+    plan: Plan, method: Method, settings: check.ChainSettings, moves: int | None
+) -> Program:
+    """Return what chains share; where every element moves by itself, that proposes too."""
+    proposal = settings.proposal
+    if plan.elements is not None:
+        proposal = moves_of(plan.elements, learns=method.learns_rates)
+    return Program(plan, method, proposal, settings.updates_per_draw, settings.schedule, moves)
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:

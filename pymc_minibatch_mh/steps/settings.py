@@ -20,7 +20,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.factorization import require_continuous
 from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.sharing import ReadingSettings
+from pymc_minibatch_mh.plan.sharing import ByElements, ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.target import Target
@@ -327,33 +327,33 @@ def taylor_order_of(
 MANY_ELEMENTS = 200
 
 
-def elements_refused(
-    shared: SharedSettings, method: "Method", target: Target, settings: ChainSettings
-) -> str:
+def _elements_refused(shared: SharedSettings, method: "Method", target: Target) -> str:
     """Return why the settings of a step do not let elements be accepted by themselves, or ""."""
     reasons = {
         "proposal= is given": shared["proposal"] != "auto",
         "prepared= is given": shared["prepared"] is not None,
         "data of Rows(...) are drawn ahead": not target.source.in_memory,
         "control variates are not of order 2 around a mode": target.taylor_order != 2,
-        "temperature= is a schedule": bool(settings.schedule),
+        "temperature= is a schedule": isinstance(shared["temperature"], list | tuple),
         "other steps move variables that rows depend on": target.factorization.first > 0,
     }
     return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
 
 
-def blocks_of(setting: bool | str, refused: str, target: Target) -> bool:
-    """Return whether elements are to be accepted by themselves, where the model lets them.
+def by_elements(shared: SharedSettings, method: "Method", target: Target) -> ByElements:
+    """Return whether elements are to be accepted by themselves.
 
     SettingError if that is asked for and settings do not let it be.
     """
+    setting, refused = shared["blocks"], _elements_refused(shared, method, target)
     if isinstance(setting, str) and setting == "auto":
-        return not refused and target.n_elements >= MANY_ELEMENTS
+        many = not refused and target.n_elements >= MANY_ELEMENTS
+        return "where separable" if many else "never"
     if not isinstance(setting, bool | np.bool_):
         raise SettingError(f"blocks={setting!r} is unknown. Use 'auto', True or False.")
     if setting and refused:
         raise SettingError(f"blocks=True does not go with this step, as {refused}. Leave it out.")
-    return bool(setting)
+    return "always" if setting else "never"
 
 
 def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:

@@ -56,9 +56,9 @@ from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
+from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
-from pymc_minibatch_mh.proposals.efficiency import best_chi
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -104,7 +104,7 @@ def rate(size, test):
     return size * (1.0 + test.chi * size)
 
 
-@role_of(PoissonTest, "thin")
+@role_of(PoissonTest, "thinned")
 @compiled(inlined=True)
 def thin(change, bound, size, test):
     """Thin a drawn row of `change` dU_i, within ± its `bound` c_i M, in a move of `size` C M.

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from grouped import MODELS, step_of
+from grouped import FAST, MODELS, step_of
 from pymc_minibatch_mh.kernels import parts as kernels
 from pymc_minibatch_mh.kernels.draw import generator_addresses, generator_at
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.row_sums import differences_of
+from tiers import fast
 
 #: How large moves are, in posterior standard deviations.
 SIZES = (0.01, 0.3, 1.0, 2.5)
@@ -46,9 +47,7 @@ class Between:
         found = np.empty((2, step.plan.n_rows))
         ends = *self.positions, step.plan.reference.centre
         rows = np.arange(step.plan.n_rows)
-        differences_of(
-            address_of(target.evaluate), ends, target.full_data.space, rows, *found
-        )
+        differences_of(address_of(target.evaluate), ends, target.full_data.space, rows, *found)
         return np.maximum(np.abs(found[0]) - 1e-14 * found[1], 0.0)
 
 
@@ -59,7 +58,7 @@ def moves(step, seed):
             yield Between(step, rng, size, moved)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", fast(MODELS, FAST))
 def test_no_row_changes_by_more_than_its_ceiling(name):
     step, ratios = step_of(name), []
     for move in moves(step, 1):
@@ -98,8 +97,6 @@ def _rates(step, move):
 
 @pytest.mark.parametrize("name", ["logistic", "slopes", "two_terms", "normal"])
 def test_candidates_are_drawn_at_rates_above_all_ceilings(name):
-    """Λ³/6 was 2.9 to 4.5 times the sum of the ceilings in moves of all, and these 3 to 60 times
-    the sum of the changes."""
     step = step_of(name)
     for move in moves(step, 2):
         _, _, limit, kept = _rates(step, move)

@@ -9,12 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, log_expit
 
-from exactness import poisson as enumeration
-from exactness.poisson import Move, Rule
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
-from pymc_minibatch_mh.bounds.parts import PartTables
-from pymc_minibatch_mh.kernels.parts import Ends
-from pymc_minibatch_mh.steps import tuna as poisson
 
 GROUPS, ROWS = 4, 6
 _RNG = np.random.default_rng(20_261_126)

@@ -32,6 +32,9 @@ every.gives(
     lambda g: g.build("TunaMH", centre="start", covariance=-np.eye(2)),
 )
 every.setting("TunaMH", "coordinates", "linear")
+every.setting("TunaMH", "blocks", "yes", 1, True)
+every.settings("TunaMH", blocks=True, chi=2.0)
+every.settings("PenaltyMH", blocks=True)
 every.setting("TunaMH", "full_pass_above", -1, math.nan, "half")
 every.setting("TunaMH", "moves_without_rows", -1, 2.5, True, "all")
 every.setting("FireflyMH", "moves_without_rows", 2)

@@ -11,6 +11,7 @@ from likelihood.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.plan.plan import gaussian_draw
 from pymc_minibatch_mh.plan.violations import typical_moves
 from pymc_minibatch_mh.reference.row_sums import SpreadIn
 from pymc_minibatch_mh.reference.target import Target
@@ -106,7 +107,7 @@ def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _ = pair
     rng = np.random.default_rng(2)
     reference = stored.expand(np.zeros(stored.factorization.size), rng)[0]
-    stored.check(model, reference, rng)
+    stored.check(model, lambda: gaussian_draw(reference, rng, 1.0))
 
 
 def test_a_row_changes_by_no_more_than_its_bound():

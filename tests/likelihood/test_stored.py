@@ -11,6 +11,7 @@ from pymc_minibatch_mh.data.storage import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.plan.plan import gaussian_draw
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.target import Target
 
@@ -95,7 +96,7 @@ def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _, _ = pair
     rng = np.random.default_rng(2)
     reference = stored.expand(np.zeros(stored.factorization.size), rng)[0]
-    stored.check(model, reference, rng)
+    stored.check(model, lambda: gaussian_draw(reference, rng, 1.0))
 
 
 def test_the_model_is_small_and_is_not_evaluated_as_a_whole(pair):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from grouped import MODELS, step_of
+from grouped import FAST, MODELS, step_of
 from pymc_minibatch_mh.reference.grouped import Arrow
+from tiers import fast
 
-every = pytest.mark.parametrize("name", MODELS)
+every = pytest.mark.parametrize("name", fast(MODELS, FAST))
 
 
 def _near(step, seed=1, scale=1.0):
@@ -22,8 +23,9 @@ def _dense(step, position):
 def test_sums_are_those_of_all_rows(name):
     step = step_of(name)
     found, position = step.plan.elements, _near(step)
-    fixed, places = found.elements.border, found.places
-    sums, dense = found.rows.sums(position[fixed], position[places]), _dense(step, position)
+    fixed, places = found.fixed, found.places
+    rows = step.plan.target.element_rows
+    sums, dense = rows.sums(position[fixed], position[places]), _dense(step, position)
     assert sums.value == pytest.approx(dense.value, rel=1e-12)
     size = np.abs(dense.hessian).max()
     pairs = (
@@ -45,7 +47,8 @@ def test_expansion_in_coordinates_is_the_quadratic_of_all_rows(name):
         w, e = found.coordinates(_near(step, seed))
         position = found.position(w, e, scales)
         again = found.coordinates(position)
-        assert np.allclose(again[0], w) and np.allclose(again[1], e)
+        assert np.allclose(again[0], w)
+        assert np.allclose(again[1], e)
         away = position - found.centre
         cells = sparse.csr_array((found.data, found.indices, found.indptr), shape=(e.size, e.size))
         value = found.gw @ w + found.ge @ e + 0.5 * w @ found.Hww @ w + e @ found.Hew @ w
@@ -115,14 +118,15 @@ def test_arrow_solves_as_the_whole_matrix_does(sizes):
 def test_averaged_slopes_are_those_of_points_around(name):
     step = step_of(name)
     found, rng = step.plan.elements, np.random.default_rng(8)
-    fixed, places = found.elements.border, found.places
+    rows = step.plan.target.element_rows
+    fixed, places = found.fixed, found.places
     factor = 0.02 * np.eye(found.border.size)
     response, sd = 0.02 * rng.normal(size=found.response.shape), 0.02 * np.ones(places.size)
     middle = found.centre
 
     def slopes(w, e):
         b, a = middle[fixed] + (factor @ w)[: fixed.size], middle[places] + response @ w + e
-        sums = found.rows.sums(b, a)
+        sums = rows.sums(b, a)
         return np.concatenate([sums.border, sums.elements])
 
     zero, nothing = np.zeros(found.border.size), np.zeros(places.size)
@@ -131,5 +135,5 @@ def test_averaged_slopes_are_those_of_points_around(name):
         total += 0.5 * (slopes(way, nothing) + slopes(-way, nothing)) - here
     for way in np.diag(sd):
         total += 0.5 * (slopes(zero, way) + slopes(zero, -way)) - here
-    own = found.rows.skewness(middle[fixed], middle[places], factor[: fixed.size], response, sd**2)
+    own = rows.skewness(middle[fixed], middle[places], factor[: fixed.size], response, sd**2)
     assert np.allclose(np.concatenate(own), total, rtol=2e-2, atol=2e-3 * np.abs(total).max())
