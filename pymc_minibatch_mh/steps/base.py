@@ -46,7 +46,7 @@ SHARED = """**settings
 IN_BRIEF = """taylor_order, centre, covariance, coordinates
     Control variates: order, centre and metric; coordinates that hierarchies are moved in.
 blocks, proposal, temperature
-    Effects accepted one by one; proposal; and K > 0, which divides the log-likelihood.
+    Effects one by one; proposal; K > 0, which divides the log-likelihood.
 observed, weights, observation_dims
     Observed variables to subsample, weights of their rows, and dims along which rows lie.
 prepared, updates_per_draw
