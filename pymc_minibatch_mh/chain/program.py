@@ -66,15 +66,12 @@ WIDTH = 2.5
 def possible_slices(plan: Plan) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
     if plan.elements is not None:
-        return _slices_along(*plan.elements.unread_steps())
-    directions = plan.target.compiled.unread
+        directions, lengths = plan.elements.unread_steps()
+    else:
+        directions = plan.target.compiled.unread
+        lengths = np.linalg.norm(directions @ plan.reference.whitener.T, axis=1)
     if not len(directions):
         return NO_SLICES
-    return _slices_along(directions, np.linalg.norm(directions @ plan.reference.whitener.T, axis=1))
-
-
-def _slices_along(directions: np.ndarray, lengths: np.ndarray) -> Slices:
-    """Return moves along directions, shape (n, d), that are so many standard deviations long."""
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))

@@ -731,11 +731,12 @@ def _iterate(handle, counts):
         goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
     if not goes_on:
         return False
-    prior, context = posterior.prior, posterior.space.context
-    _, evaluations = move_without_rows(
-        move.position, own.slices, prior, context, found.prior[0], _generator(own.generator)
-    )
-    counts[entry.N_PRIOR] += evaluations
+    if own.slices.moves:
+        prior, context = posterior.prior, posterior.space.context
+        _, evaluations = move_without_rows(
+            move.position, own.slices, prior, context, found.prior[0], _generator(own.generator)
+        )
+        counts[entry.N_PRIOR] += evaluations
     # An iteration is one update, however many of its moves have read all rows.
     counts[entry.FULL_PASS] = min(counts[entry.FULL_PASS], passes + 1.0)
     made = counts[entry.ACCEPT_BORDER] + counts[entry.ACCEPT_ELEMENTS] + counts[entry.ACCEPT_SCALES]

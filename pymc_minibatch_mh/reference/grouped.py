@@ -445,6 +445,8 @@ class _Search:
         What EM leaves of a step away is the information that is missing: Meng, Rubin (1991),
         doi:10.1080/01621459.1991.10475130.
         """
+        if not scales.size:
+            return np.empty(0)
         position, sd = self._conditional(sums, scales)
         complete, left = np.empty((2, scales.size, scales.size))
         best = self._improved(sums, scales)

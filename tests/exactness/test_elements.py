@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
+from pymc_minibatch_mh.bounds import parts
 
 GROUPS, ROWS = 4, 6
 _RNG = np.random.default_rng(20_261_126)
@@ -97,3 +98,39 @@ def test_posterior_of_a_few_groups(name):
     found, exact = drawn(step, 60_000), by_quadrature(spelling == "heavy tails")
     errors = {key: off_by(found[key], *exact[key]) for key in exact}
     assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
+
+
+def test_posterior_where_groups_are_often_read_in_full(monkeypatch):
+    """Radii of one standard deviation have every third group read in full at each move."""
+    monkeypatch.setattr(parts, "ELEMENT_RADIUS", 1.0)
+    with groups("centred"):
+        step = TunaMH(blocks=True, observed=["y"], full_pass_above=np.inf)
+    found, exact = drawn(step, 60_000), by_quadrature(heavy=False)
+    errors = {key: off_by(found[key], *exact[key]) for key in exact}
+    assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
+
+
+def test_posterior_of_crossed_gaussian_rows():
+    """No third derivative: priors, expansions and cells alone decide, and the law is known."""
+    rng, n, sizes = np.random.default_rng(4), 1_000, (6, 4)
+    ids, x = [rng.integers(0, size, n) for size in sizes], rng.normal(size=n)
+    effects = [rng.normal(size=size)[k] for k, size in zip(ids, sizes, strict=True)]
+    y = 0.3 * x + 3.0 * rng.normal(size=n) + sum(effects)
+    with pm.Model():
+        b = pm.Normal("b", 0.0, 1.0)
+        u, v = pm.Normal("u", 0.0, 0.8, shape=sizes[0]), pm.Normal("v", 0.0, 0.5, shape=sizes[1])
+        pm.Normal("y", b * x + u[ids[0]] + v[ids[1]], 3.0, observed=y)
+        step = TunaMH(blocks=True)
+    design = np.column_stack([x, *(np.eye(size)[k] for k, size in zip(ids, sizes, strict=True))])
+    prior = np.repeat([1.0, 0.8, 0.5], [1, *sizes]) ** -2.0
+    covariance = np.linalg.inv(design.T @ design / 9.0 + np.diag(prior))
+    mean = covariance @ design.T @ y / 9.0
+    trace = sample(
+        step, 40_000, tune=500, chains=2, random_seed=5, progressbar=False, quiet=True,
+        compute_convergence_checks=False,
+    )  # fmt: skip
+    assert trace.sample_stats.n_obs.mean() < 1.0
+    draws = [trace.posterior[k].values.reshape(2, 40_000, -1) for k in ("b", "u", "v")]
+    white = (np.concatenate(draws, axis=2) - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    errors = [off_by(white[:, :, k], 0.0, 1.0) for k in range(mean.size)]
+    assert np.abs(errors).max() < 4.5, errors
