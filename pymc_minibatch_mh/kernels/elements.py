@@ -43,7 +43,7 @@ from pymc_minibatch_mh.kernels.parts import (
     ceiling,
     draw_candidate,
     first_outside,
-    kept_share,
+    share_of_candidates,
     sum_parts,
 )
 from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_drawn
@@ -169,7 +169,7 @@ _ANEW, _FREEDOM = 0.5, 4.0
 #: Share of moves of border and elements that are random walks, and the length of these, in
 #: conditional standard deviations. Where rows say little, as far out in a logistic regression, a
 #: posterior has heavier tails than its expansion: independent proposals alone would stay there.
-_WALKS, _STRIDE = 0.1, 2.0
+_WALKS, _STRIDE = 0.1, 1.0
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
 _LEAST, _MOST = 0.05, 20.0
 
@@ -281,7 +281,7 @@ def _condition(handle, f, position):
 
 
 @compiled()
-def _read(handle, kind, f, rows, in_full, log_ratio, counts):
+def _add_evidence(handle, kind, f, rows, in_full, log_ratio, counts):
     """Add what rows say to the log ratios of their decisions.
 
     Rows that are read in full add their changes; others were kept by their ceilings, and are
@@ -347,7 +347,7 @@ def _keep_candidates(handle, kappa, shares, limit):
     some_outside = own.scratch.outside[0] > 0
     for _ in range(left):
         row = draw_candidate(own.parts, shares, own.scratch.running, rng)
-        share, _ = kept_share(own.parts, ends, shares, limit, row)
+        share, _ = share_of_candidates(own.parts, ends, shares, limit, row)
         if rng.random() < share and not (some_outside and first_outside(own.parts, ends, row) >= 0):
             kept[count] = row
             count += 1
@@ -355,12 +355,12 @@ def _keep_candidates(handle, kappa, shares, limit):
 
 
 @compiled()
-def _read_all(handle, kind, f, log_ratio, counts):
+def _add_evidence_of_all(handle, kind, f, log_ratio, counts):
     """Read all rows in full."""
     total = record_at(handle).parts.border.size
     for first in range(0, total, BLOCK):
         rows = np.arange(first, min(first + BLOCK, total))
-        _read(handle, kind, f, rows, True, log_ratio, counts)
+        _add_evidence(handle, kind, f, rows, True, log_ratio, counts)
     counts[entry.FULL_PASS] += 1.0
     counts[entry.N_OBS] += total
 
@@ -378,11 +378,11 @@ def test_rows(handle, kind, f, log_ratio, counts):
     counts[entry.N_LOOKS] += 1.0
     beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
     if beyond or not kappa * limit <= own.test.max_rate:
-        _read_all(handle, kind, f, log_ratio, counts)
+        _add_evidence_of_all(handle, kind, f, log_ratio, counts)
         return 1
     if outside[0]:
         rows = _rows_outside(handle)
-        _read(handle, kind, f, rows, True, log_ratio, counts)
+        _add_evidence(handle, kind, f, rows, True, log_ratio, counts)
         counts[entry.N_OBS] += rows.size
         counts[entry.N_GROUPS_IN_FULL] += outside[0]
     kept = _keep_candidates(handle, kappa, shares, limit)
@@ -393,7 +393,7 @@ def test_rows(handle, kind, f, log_ratio, counts):
     tally[KEPT] += kept.size
     tally[SIZE] += kept.size / kappa
     if kept.size:
-        _read(handle, kind, f, kept, False, log_ratio, counts)
+        _add_evidence(handle, kind, f, kept, False, log_ratio, counts)
     return 1 if counts[entry.BOUND_RATIO] <= 1.0 or own.test.tolerates else 0
 
 

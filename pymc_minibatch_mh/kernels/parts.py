@@ -163,7 +163,7 @@ def draw_candidate(parts, shares, running, rng):
 
 
 @compiled(inlined=True)
-def kept_share(parts, ends, shares, limit, row):
+def share_of_candidates(parts, ends, shares, limit, row):
     """Return φ̄_i over the rate at which a row is drawn, and φ̄_i; Λ³/6 is the `limit`."""
     border, s = ends.border, parts.border[row]
     # Λ²/P_p^(2/3) for each part.

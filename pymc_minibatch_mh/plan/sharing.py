@@ -293,9 +293,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     return Plan(target, Requirements(), reference, marginal=marginal)
 
 
-def _by_elements(
-    target: Target, model: pm.Model, start: np.ndarray, *, must: bool
-) -> Plan | None:
+def _by_elements(target: Target, model: pm.Model, start: np.ndarray, *, must: bool) -> Plan | None:
     """Return a plan of which every element moves by itself; None where the model has no such."""
     try:
         _ = target.elements

@@ -73,7 +73,7 @@ def test_no_row_changes_by_more_than_its_ceiling(name):
 @njit
 def _shares_of_rows(parts, ends, shares, limit, out):
     for row in range(len(out)):
-        out[row] = kernels.kept_share(parts, ends, shares, limit, row)
+        out[row] = kernels.share_of_candidates(parts, ends, shares, limit, row)
 
 
 @njit

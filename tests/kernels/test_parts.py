@@ -61,7 +61,7 @@ def test_ceilings_are_those_of_the_formula(signed):
 @njit
 def _kept(parts, ends, shares, limit, out):
     for row in range(len(out)):
-        out[row] = kernels.kept_share(parts, ends, shares, limit, row)
+        out[row] = kernels.share_of_candidates(parts, ends, shares, limit, row)
 
 
 @njit
