@@ -154,7 +154,9 @@ def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, flo
     """Yield the parts of a scalar that is a sum, and their signs."""
     op = graph.owner.op if graph.owner else None
     inner = op.scalar_op if isinstance(op, Elemwise) else None
-    if isinstance(inner, scalar.Add | scalar.Cast):
+    # A potential that is a number is summed as well.
+    of_one = isinstance(op, Sum) and graph.owner.inputs[0].type.ndim == 0
+    if of_one or isinstance(inner, scalar.Add | scalar.Cast):
         for one in graph.owner.inputs:
             yield from _addends(one, sign)
     elif isinstance(inner, scalar.Sub):
@@ -169,10 +171,8 @@ def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, flo
 def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
     """Return what a part is the sum of, where it is one of all entries."""
     graph, sign = addend
-    while graph.owner and isinstance(graph.owner.op, Sum) and graph.type.ndim == 0:
+    if graph.owner and isinstance(graph.owner.op, Sum):
         graph = graph.owner.inputs[0]
-        if graph.type.ndim:
-            break
     return graph, sign
 
 

@@ -100,6 +100,8 @@ def regression():
 def with_potential():
     effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=G)
     pm.Potential("bound", -(effect**4))
+    pm.Potential("less", 1.0 - (effect**2).sum())
+    pm.Potential("negative", -pt.exp(effect).sum())
     normal(effect[GROUP])
 
 
