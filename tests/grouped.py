@@ -7,6 +7,8 @@ import pymc as pm
 from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.plan.sharing import ReadingSettings, read_model
+from pymc_minibatch_mh.reference.grouped import find_grouped
 
 
 def _late(rng, predictor):
@@ -91,6 +93,45 @@ MODELS = {
 }
 
 
+def three_factors():
+    rng, n = np.random.default_rng(11), 1_100
+    ids = [rng.integers(0, size, n) for size in (9, 6, 4)]
+    with pm.Model() as model:
+        z = [pm.Normal(f"z{k}", 0.0, 0.7, shape=size) for k, size in enumerate((6, 9, 4))]
+        eta = pm.Normal("b", 0.0, 1.0) + z[0][ids[1]] + z[1][ids[0]] + z[2][ids[2]]
+        pm.Bernoulli("y", logit_p=eta, observed=_late(rng, rng.normal(size=n)))
+    return model
+
+
+def one_slope():
+    """Return a model whose groups differ in slopes alone."""
+    rng, n = np.random.default_rng(12), 1_100
+    g, x = rng.integers(0, 10, n), rng.normal(size=n)
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0), pm.HalfNormal("tau", 1.0)
+        c = pm.Normal("c", 0.5, tau, shape=10)
+        pm.Poisson("y", pm.math.exp(b + c[g] * x), observed=rng.poisson(np.exp(0.2 + 0.5 * x)))
+    return model
+
+
+def other_index():
+    """Return a model of which two likelihoods choose of the same effects by indices of their own.
+
+    Groups are counted from the end in one of them.
+    """
+    rng, n = np.random.default_rng(13), 1_200
+    g, h = rng.integers(-10, 0, n), rng.integers(0, 10, n - 100)
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b", 0.0, 2.0), pm.HalfNormal("sigma", 1.0)
+        z, tau = pm.Normal("z", 0.0, 1.0, shape=10), pm.HalfNormal("tau", 1.0)
+        pm.Normal("y", b + tau * z[g], sigma, observed=rng.normal(size=n))
+        pm.Bernoulli("late", logit_p=tau * z[h], observed=_late(rng, rng.normal(size=n - 100)))
+    return model
+
+
+#: Models that steps are tested on elsewhere, and others whose sums alone are.
+SUMMED = MODELS | {made.__name__: made for made in (three_factors, one_slope, other_index)}
+
 #: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
 #: read no group.
 FAST = ("logistic", "normal", "slopes", "two_terms")
@@ -103,3 +144,16 @@ def step_of(name):
         step = TunaMH(blocks=True, rng=1)
     assert step.plan.elements is not None
     return step
+
+
+def target_of(model):
+    reading = ReadingSettings(None, None, (), None)
+    return read_model(model, model.value_vars, model.initial_point(), reading).target
+
+
+@cache
+def expanded(name):
+    """Return the target of one of these models, and the expansions that a step would have."""
+    model = SUMMED[name]()
+    target = target_of(model)
+    return target, find_grouped(target, target.factorization.ravel(model.initial_point()))

@@ -252,6 +252,11 @@ class _Labels:
         given = [
             self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
         ]
+        # Of truth values there are two, and of small integers not many.
+        if any((self.of(v) != own).any() for v, own in zip(moved, given, strict=False)):
+            raise self._refused(
+                [self.of(v) for v in moved], f"has a prior that goes through {node.op} of no reals"
+            )
         if isinstance(node.op, CheckAndRaise):
             self._known[node.outputs[0]] = self.of(node.inputs[0])
             return

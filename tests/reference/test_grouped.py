@@ -1,31 +1,35 @@
 """Sums, coordinates and expansions of elements against dense linear algebra."""
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy import sparse
+from scipy.special import expit
 
-from grouped import FAST, MODELS, step_of
-from pymc_minibatch_mh.reference.grouped import Arrow
-from tiers import fast
+from every import every as every_case
+from grouped import MODELS, SUMMED, expanded, target_of
+from pymc_minibatch_mh.reference import element_rows
+from pymc_minibatch_mh.reference.grouped import Arrow, find_grouped
 
-every = pytest.mark.parametrize("name", fast(MODELS, FAST))
-
-
-def _near(step, seed=1, scale=1.0):
-    return step.plan.elements.draw(np.random.default_rng(seed), scale)
+every = every_case("name", MODELS)
 
 
-def _dense(step, position):
-    return step.plan.target.full_data.likelihood(position, hessian=True)
+def _near(found, seed=1, scale=1.0):
+    return found.draw(np.random.default_rng(seed), scale)
 
 
-@every
-def test_sums_are_those_of_all_rows(name):
-    step = step_of(name)
-    found, position = step.plan.elements, _near(step)
-    fixed, places = found.fixed, found.places
-    rows = step.plan.target.element_rows
-    sums, dense = rows.sums(position[fixed], position[places]), _dense(step, position)
+def _dense(target, position):
+    return target.full_data.likelihood(position, hessian=True)
+
+
+@every_case("name", SUMMED)
+def test_sums_are_those_of_all_rows(name, monkeypatch):
+    """Rows are read a few hundred at a time, so that several parts are added."""
+    monkeypatch.setattr(element_rows, "CHUNK", 300)
+    target = target_of(SUMMED[name]())
+    position = expanded(name)[1].centre + 0.3
+    fixed, places, rows = target.elements.border, target.elements.labels, target.element_rows
+    sums, dense = rows.sums(position[fixed], position[places]), _dense(target, position)
     assert sums.value == pytest.approx(dense.value, rel=1e-12)
     size = np.abs(dense.hessian).max()
     pairs = (
@@ -40,11 +44,11 @@ def test_sums_are_those_of_all_rows(name):
 
 @every
 def test_expansion_in_coordinates_is_the_quadratic_of_all_rows(name):
-    step = step_of(name)
-    found, dense = step.plan.elements, _dense(step, step.plan.elements.centre)
+    target, found = expanded(name)
+    dense = _dense(target, found.centre)
     scales = found.centre[found.scales]
     for seed in range(3):
-        w, e = found.coordinates(_near(step, seed))
+        w, e = found.coordinates(_near(found, seed))
         position = found.position(w, e, scales)
         again = found.coordinates(position)
         assert np.allclose(again[0], w)
@@ -60,10 +64,9 @@ def test_expansion_in_coordinates_is_the_quadratic_of_all_rows(name):
 @every
 def test_coordinates_whiten_the_posterior_given_scales(name):
     """Border and elements are uncorrelated at the centre's scales, and the border is standard."""
-    step = step_of(name)
-    found, target = step.plan.elements, step.plan.target
+    target, found = expanded(name)
     prior = target.full_data.prior(found.centre, hessian=True)
-    precision = -_dense(step, found.centre).hessian - prior.hessian
+    precision = -_dense(target, found.centre).hessian - prior.hessian
     both = np.concatenate([found.border, found.places])
     precision = precision[np.ix_(both, both)]
     n, size = found.border.size, both.size
@@ -79,8 +82,7 @@ def test_coordinates_whiten_the_posterior_given_scales(name):
 
 @every
 def test_prior_of_elements_moves_with_the_border_along_their_directions(name):
-    step = step_of(name)
-    found, target = step.plan.elements, step.plan.target
+    target, found = expanded(name)
     scales, e = found.centre[found.scales], np.zeros(found.sd.size)
 
     def slopes(w):
@@ -114,26 +116,142 @@ def test_arrow_solves_as_the_whole_matrix_does(sizes):
     assert np.allclose(arrow.border_factor @ arrow.border_factor.T, schur)
 
 
-@pytest.mark.parametrize("name", ["logistic", "normal", "slopes"])
-def test_averaged_slopes_are_those_of_points_around(name):
-    step = step_of(name)
-    found, rng = step.plan.elements, np.random.default_rng(8)
-    rows = step.plan.target.element_rows
-    fixed, places = found.fixed, found.places
-    factor = 0.02 * np.eye(found.border.size)
-    response, sd = 0.02 * rng.normal(size=found.response.shape), 0.02 * np.ones(places.size)
-    middle = found.centre
+@every_case("name", SUMMED)
+def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
+    """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
+    target, found = expanded(name)
+    rng, fixed, places = np.random.default_rng(8), found.fixed, found.places
+    factor = rng.normal(size=(fixed.size, found.border.size))
+    response, variances = rng.normal(size=found.response.shape), rng.random(places.size)
+    own = target.element_rows.skewness(
+        found.centre[fixed], found.centre[places], factor, response, variances
+    )
+    both, spread = np.concatenate([fixed, places]), np.concatenate([factor, response])
+    covariance = spread @ spread.T + np.diag(np.concatenate([np.zeros(fixed.size), variances]))
 
-    def slopes(w, e):
-        b, a = middle[fixed] + (factor @ w)[: fixed.size], middle[places] + response @ w + e
-        sums = rows.sums(b, a)
-        return np.concatenate([sums.border, sums.elements])
+    def bent(k, away):
+        position = found.centre.copy()
+        position[k] += away
+        return 0.5 * (_dense(target, position).hessian[np.ix_(both, both)] * covariance).sum()
 
-    zero, nothing = np.zeros(found.border.size), np.zeros(places.size)
-    here, total = slopes(zero, nothing), 0.0
-    for way in np.eye(zero.size):
-        total += 0.5 * (slopes(way, nothing) + slopes(-way, nothing)) - here
-    for way in np.diag(sd):
-        total += 0.5 * (slopes(zero, way) + slopes(zero, -way)) - here
-    own = rows.skewness(middle[fixed], middle[places], factor[: fixed.size], response, sd**2)
-    assert np.allclose(np.concatenate(own), total, rtol=2e-2, atol=2e-3 * np.abs(total).max())
+    exact = np.array([(bent(k, 1e-4) - bent(k, -1e-4)) / 2e-4 for k in both])
+    assert np.allclose(np.concatenate(own), exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+@every
+def test_prior_beside_its_elements_has_the_slope_of_the_border(name):
+    """Elements follow their location, so that the densities around it stay."""
+    target, found = expanded(name)
+    scales, size = found.centre[found.scales], found.border.size
+
+    def log_prior(w):
+        return target.log_prior(found.position(w, -found.prior_direction @ w, scales))
+
+    turned = [(log_prior(w) - log_prior(-w)) / 2e-4 for w in 1e-4 * np.eye(size)]
+    assert np.allclose(turned, found.border_slope, rtol=1e-4, atol=1e-4)
+
+
+@every
+def test_prior_of_elements_has_their_curvature(name):
+    target, found = expanded(name)
+    scales, zero = found.centre[found.scales], np.zeros(found.border.size)
+
+    def slopes(e):
+        place = found.position(zero, e, scales)
+        return target.full_data.prior(place, hessian=False).gradient[found.places]
+
+    step = 1e-4 * np.ones(found.sd.size)
+    bent = (slopes(-step) - slopes(step)) / 2e-4
+    assert np.allclose(np.maximum(bent, 0.0), found.prior_curvature, rtol=1e-4, atol=1e-4)
+
+
+@every
+def test_no_row_changes_along_directions_that_are_unread(name):
+    target, found = expanded(name)
+    directions, _ = found.unread_steps()
+    names = np.array(target.factorization.coordinate_names)
+    read = {names[k] for k in (*found.places, *found.fixed)}
+    assert {names[np.argmax(way)] for way in directions} == {*names} - read
+    here = target.log_likelihood(found.centre)
+    away = [target.log_likelihood(found.centre + 0.5 * way) for way in directions]
+    assert np.allclose(away, here, rtol=1e-13)
+
+
+SCALES = {
+    "logistic": {"tau_log__": "u", "omega_log__": "v"},
+    "slopes": {"tau_log__[0]": "a", "tau_log__[1]": "c"},
+    "other_index": {"tau_log__": "z"},
+    "three_factors": {},
+}
+
+
+@every_case("name", SCALES)
+def test_each_scale_belongs_to_the_factor_that_it_is_one_of(name):
+    target, found = expanded(name)
+    names = target.factorization.coordinate_names
+    factors = [factor.name for factor in target.elements.factors]
+    owner = zip(found.scales, found.scale_factor, strict=True)
+    assert {names[k]: factors[f] for k, f in owner} == SCALES[name]
+
+
+@every
+def test_distance_is_that_of_the_approximation(name):
+    _, found = expanded(name)
+    rng, sizes = np.random.default_rng(9), (found.border.size, found.sd.size, found.scales.size)
+    w, e, away = (rng.standard_normal(size) for size in sizes)
+    scales = found.centre[found.scales] + found.scale_sd * away
+    position = found.position(w, found.sd * e, scales)
+    assert found.distance(position) == pytest.approx(np.sqrt(w @ w + e @ e + away @ away))
+
+
+GROUPS, EACH = 60, 20
+
+
+def many_groups(likelihood, centred):
+    """Return a model of many groups of few rows, as they are in practice."""
+    rng, g = np.random.default_rng(9), np.repeat(np.arange(GROUPS), EACH)
+    x = rng.normal(size=g.size)
+    eta = -0.4 + 0.5 * x + 0.8 * rng.normal(size=GROUPS)[g]
+    with pm.Model() as model:
+        b, mu = pm.Normal("b", 0.0, 2.0), pm.Normal("mu", 0.0, 2.0)
+        tau = pm.HalfNormal("tau", 1.0)
+        if centred:
+            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
+        else:
+            z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
+            effect = pm.Deterministic("effect", mu + tau * z)
+        if likelihood == "normal":
+            y = eta + 1.5 * rng.normal(size=g.size)
+            pm.Normal("y", b * x + effect[g], pm.HalfNormal("sigma", 2.0), observed=y)
+        else:
+            y = (rng.random(g.size) < expit(eta)).astype(np.int64)
+            pm.Bernoulli("y", logit_p=b * x + effect[g], observed=y)
+    return model
+
+
+#: Scales are the mode of a marginal density, taken as if given scales the posterior were normal:
+#: of rows with two outcomes that is a third of a standard deviation further off.
+@pytest.mark.parametrize(
+    ("likelihood", "centred", "scale"),
+    [("normal", True, 0.3), ("normal", False, 0.3), ("bernoulli", True, 0.6)],
+)
+def test_centre_is_near_the_mean_of_nuts(likelihood, centred, scale):
+    model = many_groups(likelihood, centred)
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    centre = dict(zip(target.factorization.coordinate_names, found.centre, strict=True))
+    with model:
+        draws = pm.sample(
+            1_500, tune=500, chains=2, cores=2, random_seed=1, progressbar=False, quiet=True,
+            compute_convergence_checks=False,
+        ).posterior  # fmt: skip
+    log_tau = np.log(draws["tau"].values)
+    assert abs(centre["tau_log__"] - log_tau.mean()) < scale * log_tau.std()
+    assert found.scale_sd[0] == pytest.approx(log_tau.std(), rel=0.2)
+    own = "effect" if centred else "z"
+    values = {k: draws[k].values for k in ("b", "mu")}
+    values |= {f"{own}[{g}]": draws["effect"].values[:, :, g] for g in range(GROUPS)}
+    if likelihood == "normal":
+        values["sigma_log__"] = np.log(draws["sigma"].values)
+    off = {k: (centre[k] - x.mean()) / x.std() for k, x in values.items()}
+    assert max(map(abs, off.values())) < 0.3, off
