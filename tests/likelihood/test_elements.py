@@ -11,9 +11,11 @@ from scipy import stats
 
 from bambi_models.groups import EFFECTS, built, table
 from every import every
-from grouped import MODELS, target_of
+from grouped import SUMMED, target_of
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
 from pymc_minibatch_mh.likelihood.elements import NotSeparableError, element_log_densities
+
+pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
 
 _RNG = np.random.default_rng(1)
 N, G = 1_200, 12
@@ -54,8 +56,8 @@ def by_data():
 
 
 def interaction():
-    cell = pm.Normal("cell", 0.0, pm.HalfNormal("tau", 1.0), shape=(G, 3))
-    normal(cell[GROUP, OTHER % 3])
+    cell = pm.Normal("cell", 0.0, pm.HalfNormal("tau", 1.0), shape=3 * G)
+    normal(cell[3 * GROUP + OTHER % 3])
 
 
 def scales_of_their_own():
@@ -114,7 +116,7 @@ SEPARABLE = {
     with_dims: ("effect 12", "", "tau_log__"),
     by_data: ("town 12", "", "region tau_log__"),
     nested: ("town 12", "", "region tau_log__"),
-    regression: ("z 12", "", "gamma tau_log__"),
+    regression: ("z 12", "gamma", "tau_log__"),
     interaction: ("cell 36", "", "tau_log__"),
     with_potential: ("effect 12", "", "tau_log__"),
     matrix: ("effect 12, effect 12", "", "tau_log__"),
@@ -125,19 +127,24 @@ SEPARABLE = {
     "logistic": ("u 20, v 7", "b", "b omega_log__ tau_log__"),
     "student": ("u 20, v 7", "b sigma_log__", "b omega_log__ tau_log__"),
     "slopes": ("a 15, c 15", "", "mu tau_log__"),
+    "three_factors": ("z1 9, z0 6, z2 4", "b", ""),
+    "other_index": ("z 10", "b sigma_log__", "tau_log__"),
     "two_terms": ("a 15", "b", "tau_log__"),
-    "levels": ("1|group_offset 30", "", ""),
-    "slopes of Bambi": ("", "", ""),
-}
+    "levels of groups": ("1|group_offset 30", "x", "1|group_sigma_log__ Intercept"),
+    "slopes of groups": (
+        "1|group_offset 30, x|group_offset 30", "x",
+        "1|group_sigma_log__ Intercept x|group_sigma_log__",
+    ),
+}  # fmt: skip
 
 
 @cache
 def separable(case):
-    """Return the target of a case, and a position near that of its initial point."""
-    if case in MODELS:
-        model = MODELS[case]()
+    """Return the target of a case, and a position near its initial point."""
+    if case in SUMMED:
+        model = SUMMED[case]()
     elif isinstance(case, str):
-        model = bambi(case.split()[0])
+        model = bambi(case.partition(" ")[0])
     else:
         model = made_of(case)
     target = target_of(model)
@@ -310,4 +317,4 @@ def test_elements_are_found_in_the_order_of_the_index():
     assert [names[k] for k in factors[1].places] == [f"c[{g}]" for g in range(15)]
     target, _ = separable(matrix)
     names, factors = target.factorization.coordinate_names, target.elements.factors
-    assert [names[k] for k in factors[1].places] == [f"effect[{g},1]" for g in range(G)]
+    assert [names[k] for k in factors[1].places] == [f"effect[{g}, 1]" for g in range(G)]

@@ -204,6 +204,21 @@ def test_distance_is_that_of_the_approximation(name):
     assert found.distance(position) == pytest.approx(np.sqrt(w @ w + e @ e + away @ away))
 
 
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="an empty border has one axis")
+def test_effects_that_nothing_is_read_beside_have_a_centre():
+    rng = np.random.default_rng(14)
+    g = rng.integers(0, 12, 1_200)
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=12)
+        y = rng.normal(size=12)[g] + rng.normal(size=g.size)
+        pm.Normal("y", effect[g], 1.0, observed=y)
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    sizes, total = np.bincount(g), np.bincount(g, y)
+    precision = sizes + np.exp(-2.0 * found.centre[found.scales])
+    assert np.allclose(found.centre[found.places], total / precision, atol=1e-6)
+
+
 GROUPS, EACH = 60, 20
 
 
