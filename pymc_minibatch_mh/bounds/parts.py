@@ -30,9 +30,9 @@ from pymc_minibatch_mh.reference.target import Target
 #: Chance that a normal posterior has the border beyond its radius; radius of an element, in
 #: posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 5.5
-#: Rows that tell into how many pieces intervals are cut, at most so many in all; and the least
-#: relative gain of twice as many.
-TRIAL_ROWS, MOST_PIECES, WORTH_A_CUT = 512, 64, 0.08
+#: Rows that tell into how many pieces intervals are cut, at most so many of a row, and of all rows;
+#: and the least relative gain of twice as many.
+TRIAL_ROWS, MOST_PIECES, MOST_BOXES, WORTH_A_CUT = 512, 64, 1_000_000, 0.08
 #: Far more than the rounding errors of look-ups.
 _ROUNDING = 1.0 + 1e-12
 
@@ -136,7 +136,8 @@ class _RowBounds:
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         pieces = [1] * len(read.border)
         least = self._total(read, some, pieces)
-        while np.prod(pieces) < MOST_PIECES:
+        most = min(MOST_PIECES, MOST_BOXES // self._functions[term].n_rows)
+        while 2 * np.prod(pieces) <= most:
             tried = [[k * (1 + (a == b)) for b, k in enumerate(pieces)] for a in range(len(pieces))]
             totals = [self._total(read, some, one) for one in tried]
             best = int(np.argmin(totals))

@@ -28,6 +28,8 @@ FORGET_POSITION = 0.9
 #: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
 #: its way to the posterior: jumps before that say nothing about efficiency.
 SETTLED = 4.0
+#: How much farther than a Gaussian's chains of many elements are: scales spread these.
+WIDER = 1.3
 #: Share of a window's batches that were noisier than predicted, above which the prediction grows.
 UNDERESTIMATED_SHARE = 0.05
 #: By how much κ, the predicted noise of a test on batches, grows then.
@@ -337,7 +339,8 @@ def accumulate_statistics(
     if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
         away = chain.plan.distance(chain.position)
-        state.settled = bool(away < np.sqrt(chain.position.size) + SETTLED)
+        usual = np.sqrt(chain.position.size) * (1.0 if chain.plan.elements is None else WIDER)
+        state.settled = bool(away < usual + SETTLED)
     if state.n_draws == stage.end:
         _forget(chain)
 

@@ -143,6 +143,8 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.indptr,
         found.indices,
         found.data,
+        found.border_tilt,
+        found.tilts,
         found.border_slope,
         along,
         own,

@@ -39,7 +39,7 @@ MOST_HALVINGS = 12
 #: Step of the differences that tell how scales spread, and the most that they do.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Newton steps with the third-order correction.
-SMOOTHINGS = 2
+SMOOTHINGS = 3
 
 
 class Arrow:
@@ -131,6 +131,9 @@ class GroupedReference:
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
+    #: By how much slopes in w and e change in an average over the posterior.
+    border_tilt: np.ndarray
+    tilts: np.ndarray
     #: Precisions of the elements' own prior, shape (L,), and in which direction of w its location
     #: moves, (L, n); the prior's slope in w beside what comes by these.
     prior_curvature: np.ndarray
@@ -219,6 +222,8 @@ class _Search:
         self._factors = [slice(*ends) for ends in zip(self.starts, self.starts[1:], strict=False)]
         self._places = np.concatenate([factor.places for factor in elements.factors])
         self.position = start
+        #: By how much slopes of border and elements change in an average over the posterior.
+        self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
         locations = self._locations(elements.others)
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
@@ -268,6 +273,7 @@ class _Search:
             )
         for _ in range(SMOOTHINGS):
             sums = self._smoothed(sums)
+            self._move_scales(sums)
         self._settle_scales(sums)
         self._last = sums
 
@@ -308,8 +314,8 @@ class _Search:
         least = LEAST * (np.abs(prior.diagonal) + beta * np.abs(sums.diagonal)) + 1e-12
         within = sparse.csr_array(sparse.diags_array(np.maximum(own, least)) - beta * sums.cells)
         slope = prior.slope[self._border].copy()
-        slope[:n] += beta * sums.border
-        slopes = slope, prior.slope[self._places] + beta * sums.elements
+        slope[:n] += beta * (sums.border + self._tilt[0])
+        slopes = slope, prior.slope[self._places] + beta * (sums.elements + self._tilt[1])
         return self._positive(border, between, within), slopes
 
     def _positive(self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array) -> Arrow:
@@ -350,18 +356,18 @@ class _Search:
 
     def _smoothed(self, sums: ElementSums) -> ElementSums:
         """Take a step to where the slope averaged over the normal distribution vanishes."""
-        arrow, (border, elements) = self._arrow(sums)
+        arrow, _ = self._arrow(sums)
         factor = arrow.border_factor
         n, position = self._elements.border.size, self.position
-        own, others = self.rows.skewness(
+        self._tilt = self.rows.skewness(
             position[self._elements.border],
             position[self._places],
             factor[:n],
             arrow.response @ factor,
             arrow.variances,
         )
-        border[:n] += self._beta * own
-        self.position = self._moved(arrow.step(border, elements + self._beta * others), 1.0)
+        arrow, slopes = self._arrow(sums)
+        self.position = self._moved(arrow.step(*slopes), 1.0)
         return self._sums(self.position)[0]
 
     def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -493,6 +499,8 @@ class _Search:
             indptr=sums.cells.indptr.astype(np.int64),
             indices=sums.cells.indices.astype(np.int64),
             data=sums.cells.data,
+            border_tilt=fixed.T @ self._tilt[0] + response.T @ self._tilt[1],
+            tilts=np.asarray(self._tilt[1]),
             prior_curvature=own,
             prior_direction=direction,
             border_slope=through - direction.T @ slope,

