@@ -45,6 +45,10 @@ _MOVES = (
 _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 
+#: Factors beyond which every row would have too many pairs of effects.
+MOST_FACTORS = 8
+
+
 class NotSeparableError(Exception):
     """Why a model has no elements that are independent given the rest."""
 
@@ -91,6 +95,11 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
                     border.add(place)
     if not found:
         raise NotSeparableError("no data choose a parameter")
+    if len(found) > MOST_FACTORS:
+        name = factorization.name_at(max(found, key=lambda own: own[2])[0])
+        raise NotSeparableError(
+            f"{name!r} is read as more than {MOST_FACTORS} factors, as by two indices at once"
+        )
     taken: dict[int, str] = {}
     factors = []
     for own in sorted(found, key=lambda own: -own[2]):

@@ -291,8 +291,10 @@ class _Search:
         for own in self._factors:
             places = self._places[own]
             diagonal[own] = -self._turn(position, places)[places]
-        border = -np.array([self._turn(position, np.array([k])) for k in self._border])
-        return PriorShape(self._gradient(position), diagonal, border)
+        border = [-self._turn(position, np.array([k])) for k in self._border]
+        return PriorShape(
+            self._gradient(position), diagonal, np.reshape(border, (-1, position.size))
+        )
 
     def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the change of the prior's slope as coordinates move at once, per unit."""

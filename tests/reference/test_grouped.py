@@ -204,7 +204,6 @@ def test_distance_is_that_of_the_approximation(name):
     assert found.distance(position) == pytest.approx(np.sqrt(w @ w + e @ e + away @ away))
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="an empty border has one axis")
 def test_effects_that_nothing_is_read_beside_have_a_centre():
     rng = np.random.default_rng(14)
     g = rng.integers(0, 12, 1_200)
