@@ -75,6 +75,21 @@ def slopes():
     return model
 
 
+def correlated():
+    """Return intercepts and slopes of one index that are correlated, beside other groups."""
+    rng, n = np.random.default_rng(8), 1_500
+    g, h, x = rng.integers(0, 12, n), rng.integers(0, 6, n), rng.normal(size=n)
+    effect = rng.normal(size=(12, 2)) @ np.array([[0.7, 0.4], [0.0, 0.4]])
+    eta = effect[g, 0] + (0.3 + effect[g, 1]) * x + 0.3 * rng.normal(size=6)[h]
+    with pm.Model() as model:
+        mu, v = pm.Normal("mu", 0.0, 2.0, shape=2), pm.Normal("v", 0.0, 0.5, shape=6)
+        scale = pm.HalfNormal.dist(1.0, shape=2)
+        root, _, _ = pm.LKJCholeskyCov("root", n=2, eta=2.0, sd_dist=scale)
+        u = mu + pm.Normal("z", 0.0, 1.0, shape=(12, 2)) @ root.T
+        pm.Bernoulli("y", logit_p=u[g, 0] + u[g, 1] * x + v[h], observed=_late(rng, eta))
+    return model
+
+
 def two_terms():
     """Return a model of which one of two likelihoods reads no group."""
     rng, n = np.random.default_rng(7), 1_200
@@ -89,7 +104,16 @@ def two_terms():
 
 MODELS = {
     made.__name__: made
-    for made in (logistic, poisson, normal, student, negative_binomial, slopes, two_terms)
+    for made in (
+        logistic,
+        poisson,
+        normal,
+        student,
+        negative_binomial,
+        slopes,
+        correlated,
+        two_terms,
+    )
 }
 
 
@@ -134,7 +158,7 @@ SUMMED = MODELS | {made.__name__: made for made in (three_factors, one_slope, ot
 
 #: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
 #: read no group.
-FAST = ("logistic", "normal", "slopes", "two_terms")
+FAST = ("logistic", "normal", "slopes", "correlated", "two_terms")
 
 
 @cache

@@ -123,10 +123,7 @@ class Updates(NamedTuple):
 
 def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
     """Return coordinates and expansions as compiled iterations read them."""
-    n, starts = found.border.size, found.starts
-    factors = [slice(*ends) for ends in pairwise(starts)]
-    own, along = found.prior_curvature, found.prior_direction
-    stiffness = [(along[k] * own[k, None]).T @ along[k] for k in factors]
+    own = found.prior_curvature
     moved = found.scale_factor >= 0
     arrays = (
         found.border,
@@ -146,10 +143,10 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.border_tilt,
         found.tilts,
         found.border_slope,
-        along,
+        found.prior_direction,
         own,
-        np.array([own[k].sum() for k in factors]),
-        np.reshape(stiffness, (len(factors), n, n)),
+        np.array([own[slice(*ends)].sum() for ends in pairwise(found.starts)]),
+        found.prior_stiffness,
         densities,
         found.scales[moved],
         found.scale_sd[moved],

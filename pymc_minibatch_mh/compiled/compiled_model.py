@@ -6,6 +6,7 @@ derivatives are expressions as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
@@ -45,8 +46,8 @@ from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.elements import (
     Elements,
     NotSeparableError,
-    element_log_densities,
     elements_of,
+    prior_of_elements,
 )
 from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
@@ -346,8 +347,8 @@ class CompiledModel:
         if isinstance(self.row_functions, BoundsError):
             raise NotSeparableError(str(self.row_functions))
         found = elements_of(self.factorization, self.row_functions)
-        self._element_graphs = element_log_densities(self.factorization, found)
-        return found
+        self._element_graphs, coupled = prior_of_elements(self.factorization, found)
+        return replace(found, coupled=coupled)
 
     @cached_property
     def element_densities(self) -> list[Callable]:

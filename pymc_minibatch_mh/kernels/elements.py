@@ -237,12 +237,12 @@ def _expand_prior(handle, f, e, position):
 
     They are differences over a standard deviation either way, and overwrite `scratch.mean` and
     `scratch.precision`; where there are none, as at the end of a support, they are 0 and those of
-    the centre. The elements of `position` are overwritten.
+    the centre. The elements of `position` become those of these e.
     """
     own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
-    for k in range(3):
+    for k in (0, 2, 1):
         for g in range(low, high):
             place = own.geometry.places[g]
             position[place] = centre[place] + found.moved[g] + e[g] + (k - 1) * sd[g]
@@ -463,6 +463,8 @@ def _border_slopes(handle, position, slopes, matrix):
         for i in range(n):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
+    for f in range(geometry.densities.size):
+        _write_elements(handle, found.e, f, position)
     for f in range(geometry.densities.size):
         low, high = own.parts.first[f], own.parts.first[f + 1]
         _expand_prior(handle, f, found.e, position)

@@ -1,16 +1,17 @@
 """Elements of a model: coordinates that data choose, of which the prior is a sum.
 
 Given all other coordinates the elements of one factor are independent if every row reads one of
-them at most, and the prior is a sum of functions of one element each. The first is seen in the
+them at most, and the prior is a sum of functions of one of them each. The first is seen in the
 linear forms of rows. The second is proved by *labels*: every number that the prior is computed from
-is labelled by the element that it depends on, from the position on through each operation.
+is labelled by the element that it depends on, from the position on through each operation. The
+prior may *couple* elements of different factors, as correlated intercepts and slopes.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -21,9 +22,11 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as scalar
 from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.math import Sum
-from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -67,11 +70,16 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Factors, the largest first; the *border*, which rows read as it stands; and the others."""
+    """Factors, the largest first; the *border*, which rows read as it stands; and the others.
+
+    `coupled`, int64, shape (k, 2), are the pairs of elements of different factors, numbered through
+    all factors, that one part of the prior depends on. A second one has one first one of a factor.
+    """
 
     factors: tuple[Factor, ...]
     border: np.ndarray
     others: np.ndarray
+    coupled: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property
     def labels(self) -> np.ndarray:
@@ -123,29 +131,51 @@ def _require_one_index(name: str, readings: Sequence[Sequence[tuple[int, Monomia
             raise NotSeparableError(f"{name!r} is chosen by two indices in one row")
 
 
-def element_log_densities(factorization: Factorization, elements: Elements) -> list[Variable]:
-    """Return the prior of each element of each factor, as graphs of shape (G,) of the position.
+class ElementPrior(NamedTuple):
+    """The prior of each element of each factor, as graphs of shape (G,), and which it couples.
 
-    The prior part is their sum plus a function of no element; NotSeparableError where that is not
-    seen.
+    For every factor the prior part is the sum of its graph and a function of none of its elements.
     """
-    starts = np.concatenate([[0], np.cumsum([f.places.size for f in elements.factors])])
-    labels = np.full(factorization.size, -1)
-    labels[elements.labels] = np.arange(starts[-1])
+
+    densities: list[Variable]
+    coupled: np.ndarray
+
+
+def prior_of_elements(factorization: Factorization, elements: Elements) -> ElementPrior:
+    """Take the prior apart by elements; NotSeparableError where it is not seen to be their sum."""
     graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
     AS_SAMPLED.rewrite(graph)
     parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
-    known = _Labels(factorization, labels, [part for part, _ in parts])
-    densities = []
-    for start, stop in pairwise(starts):
-        total = pt.zeros(int(stop - start))
-        for part, sign in parts:
-            own = known.of(part).ravel() - start
-            places = np.flatnonzero((own >= 0) & (own < stop - start))
+    known = _Labels(factorization, [part for part, _ in parts])
+    densities, found, first = [], [], 0
+    for factor in elements.factors:
+        labels = np.full(factorization.size, -1)
+        labels[factor.places] = np.arange(factor.places.size)
+        known.assign(labels)
+        own = [known.of(part).ravel() for part, _ in parts]
+        total = pt.zeros(factor.places.size)
+        for (part, sign), label in zip(parts, own, strict=True):
+            places = np.flatnonzero(label >= 0)
             if places.size:
-                total += sign * _by_element(part.ravel(), places, own[places], stop - start)
+                total += sign * _by_element(part.ravel(), places, label[places], factor.places.size)
         densities.append(total)
-    return densities
+        found.append(np.concatenate(own) + np.where(np.concatenate(own) >= 0, first, 0))
+        first += factor.places.size
+    return ElementPrior(densities, _coupled(elements, found))
+
+
+def _coupled(elements: Elements, labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the pairs of elements that one number depends on, by the labels of each factor."""
+    pairs = [np.empty((0, 2), np.int64)]
+    for (f, one), (g, other) in combinations(enumerate(labels), 2):
+        both = (one >= 0) & (other >= 0)
+        found = np.unique(np.stack([one[both], other[both]], axis=1), axis=0)
+        unique = [np.unique(own).size == own.size for own in found.T]
+        if not any(unique):
+            names = f"{elements.factors[f].name!r} and {elements.factors[g].name!r}"
+            raise NotSeparableError(f"{names} have a prior that couples many of both")
+        pairs.append(found if unique[1] else found[:, ::-1])
+    return np.concatenate(pairs)
 
 
 def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
@@ -188,23 +218,25 @@ def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
 class _Labels:
     """The element that every number depends on, -1 for none, of all that some graphs are from."""
 
-    def __init__(
-        self, factorization: Factorization, labels: np.ndarray, graphs: Sequence[Variable]
-    ) -> None:
+    def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
         position, others = factorization.position, factorization.other_values
         moved = set(_descending(graphs, position))
         self._fixed = {v for v in ancestors(graphs) if v not in moved}
-        nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
-        asked = {v for node in nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
+        self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
+        asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
         # Shapes, and the indices of operations that move numbers, are those at any position.
         at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
         with np.errstate(all="ignore"):
-            found = at(np.full(labels.size, 0.5), np.zeros(others.type.shape or 0))
+            found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
         self._values: dict[Variable, Any] = dict(zip(values, found, strict=True))
-        self._known: dict[Variable, np.ndarray] = {position: labels}
-        for node in nodes:
+        self._known: dict[Variable, np.ndarray] = {}
+
+    def assign(self, labels: np.ndarray) -> None:
+        """Label the coordinates, and all that is computed from them."""
+        self._known = {self._factorization.position: labels}
+        for node in self._nodes:
             self._pass(node)
 
     def of(self, variable: Variable) -> np.ndarray:
@@ -226,7 +258,11 @@ class _Labels:
             for output in node.outputs:
                 self._known[output] = combined
         elif isinstance(op, CAReduce):
-            self._known[node.outputs[0]] = self._reduced(node, labels[0])
+            self._known[node.outputs[0]] = self._reduced(node, labels[0], op.axis)
+        elif isinstance(op, Blockwise):
+            self._known[node.outputs[0]] = self._of_batches(node, labels)
+        elif isinstance(op, Dot | SolveTriangular):
+            self._known[node.outputs[0]] = self._of_product(node, *labels)
         elif isinstance(op, _MOVES):
             self._move(node, 1)
         elif isinstance(op, _JOINS):
@@ -243,13 +279,38 @@ class _Labels:
             raise self._refused(labels, f"has a prior in which {node.op} couples two elements")
         return largest
 
-    def _reduced(self, node: Apply, labels: np.ndarray) -> np.ndarray:
-        axis = node.op.axis
-        largest = labels.max(axis=axis)
+    def _reduced(
+        self, node: Apply, labels: np.ndarray, axis: int | tuple[int, ...] | None
+    ) -> np.ndarray:
+        """Return the one label along some axes."""
+        largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
-            raise self._refused([labels], "has a prior in which a sum couples elements")
+            raise self._refused([labels], f"has a prior in which {node.op} couples elements")
         return np.asarray(largest)
+
+    def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return the labels of A B or A⁻¹ B: of an entry, those of a line of A and a column of B.
+
+        All of A is in every line of its inverse.
+        """
+        lines = self._reduced(node, left, -1 if isinstance(node.op, Dot) else None)
+        columns = self._reduced(node, right, 0)
+        if lines.ndim:
+            lines = lines.reshape(lines.shape + (1,) * columns.ndim)
+        output = np.shape(self._value(node.outputs[0]))
+        return np.broadcast_to(self._combined(node, [lines, columns]), output)
+
+    def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the labels of an operation on the last axes, for each of what lies before them."""
+        output = np.shape(self._value(node.outputs[0]))
+        n_batch = node.outputs[0].type.ndim - node.op.batch_ndim(node)
+        own = [
+            self._reduced(node, one, tuple(range(node.op.batch_ndim(node), one.ndim)))
+            for one in labels
+        ]
+        combined = self._combined(node, own)
+        return np.broadcast_to(combined.reshape(combined.shape + (1,) * n_batch), output)
 
     def _move(self, node: Apply, count: int) -> None:
         """Apply an operation that moves numbers to their labels."""
@@ -286,6 +347,6 @@ def _descending(graphs: Sequence[Variable], source: Variable) -> Iterator[Variab
     moved = {source}
     yield source
     for node in toposort(graphs):
-        if moved.intersection(node.inputs):
+        if moved.intersection(node.inputs) and not isinstance(node.op, Shape | Shape_i):
             moved.update(node.outputs)
             yield from node.outputs

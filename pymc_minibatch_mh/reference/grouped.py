@@ -5,7 +5,8 @@ b, that all rows may read and locations belong to, and elements α, of which tho
 factor are coupled to others alone. Newton steps eliminate these, and factorise the Schur complement
 of everything else. Scales maximise the density with the elements integrated over, by EM between
 passes over the rows: the average of the prior over N(α, σ²) is that over α + σ and α - σ, as it is
-a sum over elements. Two Newton steps with the third-order correction then lead to the mean.
+a sum over elements; where it couples elements of different factors, that over a few points with
+their covariance. Newton steps with the third-order correction then lead to the mean.
 
 With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are b = b̂ + T w, T = chol(S)⁻ᵀ,
 and α = α̂ + R₀ T w + e.
@@ -17,10 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, hadamard, solve_triangular
+from scipy.sparse.linalg import splu
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.elements import MOST_FACTORS
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON
 from pymc_minibatch_mh.reference.element_rows import ElementSums
@@ -36,6 +39,8 @@ STEP, CHANGED = 1e-4, 1e-6
 #: Least precision of an element, as a share of that of its rows or its prior.
 LEAST = 1e-3
 MOST_HALVINGS = 12
+#: Places at equal distances that tell whether a prior is quadratic.
+_UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of the differences that tell how scales spread, and the most that they do.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Newton steps with the third-order correction.
@@ -86,6 +91,14 @@ class Arrow:
         own = inverse @ (self._cells.T @ sparse.diags_array(first)).toarray()
         return np.concatenate([first + (own**2).sum(axis=0), (inverse**2).sum(axis=0)])
 
+    def scattered(self, noise: np.ndarray) -> np.ndarray:
+        """Return vectors with covariance A_αα⁻¹ from uncorrelated numbers, shape (L, k)."""
+        first = (noise[: self._n_first].T / np.sqrt(self._first)).T
+        if self._rest is None:
+            return first
+        other = solve_triangular(self._rest[0], noise[self._n_first :], lower=True, trans="T")
+        return np.concatenate([first - ((self._cells @ other).T / self._first).T, other])
+
     @cached_property
     def border_factor(self) -> np.ndarray:
         """T, with T Tᵀ the inverse of the Schur complement of the border."""
@@ -97,9 +110,10 @@ class PriorShape(NamedTuple):
     """Slope and second derivatives of the prior."""
 
     slope: np.ndarray
-    #: Minus the second derivatives of elements, shape (L,), and of the border: with all
-    #: coordinates, shape (n, d).
+    #: Minus the second derivatives of elements, shape (L,), of those that are coupled, a symmetric
+    #: sparse matrix (L, L), and of the border: with all coordinates, shape (n, d).
     diagonal: np.ndarray
+    coupled: sparse.csr_array
     border: np.ndarray
 
 
@@ -135,9 +149,11 @@ class GroupedReference:
     border_tilt: np.ndarray
     tilts: np.ndarray
     #: Precisions of the elements' own prior, shape (L,), and in which direction of w its location
-    #: moves, (L, n); the prior's slope in w beside what comes by these.
+    #: moves, (L, n); the precision of w that each factor so adds, (F, n, n); and the prior's slope
+    #: in w beside what comes by these.
     prior_curvature: np.ndarray
     prior_direction: np.ndarray
+    prior_stiffness: np.ndarray
     border_slope: np.ndarray
     #: Scales, their posterior standard deviations, and the one factor that each is a scale of, or
     #: -1: shape (p,).
@@ -210,6 +226,16 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     return search.expanded()
 
 
+def _solved(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) -> np.ndarray:
+    """Return (D + C)⁻¹ times vectors, shape (L, n); 0 for elements without precision."""
+    known = diagonal > 0.0
+    if not coupled.nnz or not right.size:
+        return right / np.where(known, diagonal, np.inf)[:, None]
+    kept = sparse.diags_array(known.astype(np.float64))
+    matrix = sparse.diags_array(np.where(known, diagonal, 1.0)) + kept @ coupled @ kept
+    return np.asarray(splu(sparse.csc_array(matrix)).solve(kept @ right))
+
+
 class _Search:
     """A search for the mode of the scales, and for the mean of the rest there."""
 
@@ -239,10 +265,13 @@ class _Search:
     def _locations(self, others: np.ndarray) -> np.ndarray:
         """Return the coordinates, of those that no row reads, in which the prior is quadratic."""
         found = []
+        # Where elements are all alike, or around a start of 0, shapes may look quadratic.
+        some = self.position.copy()
+        some[self._places] += np.random.default_rng(0).standard_normal(self._places.size)
         for k in others:
             slopes = []
-            for away in (-1.0, 0.0, 1.0):
-                place = self.position.copy()
+            for away in _UNEVEN:
+                place = some.copy()
                 place[k] += away
                 slopes.append(self._gradient(place)[k])
             size = np.abs(slopes).sum()
@@ -287,14 +316,17 @@ class _Search:
 
     def _prior(self, position: np.ndarray) -> PriorShape:
         """Return slope and curvature of the prior, by differences of slopes."""
-        diagonal = np.empty(self._places.size)
-        for own in self._factors:
-            places = self._places[own]
-            diagonal[own] = -self._turn(position, places)[places]
+        size = self._places.size
+        diagonal, turned = np.empty(size), np.empty((len(self._factors), size))
+        for f, own in enumerate(self._factors):
+            turned[f] = -self._turn(position, self._places[own])[self._places]
+            diagonal[own] = turned[f, own]
+        one, other = self._elements.coupled.T
+        values = turned[np.searchsorted(self.starts, one, side="right") - 1, other]
+        coupled = sparse.coo_array((values, (one, other)), shape=(size, size)).tocsr()
         border = [-self._turn(position, np.array([k])) for k in self._border]
-        return PriorShape(
-            self._gradient(position), diagonal, np.reshape(border, (-1, position.size))
-        )
+        border = np.reshape(border, (-1, position.size))
+        return PriorShape(self._gradient(position), diagonal, coupled + coupled.T, border)
 
     def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the change of the prior's slope as coordinates move at once, per unit."""
@@ -314,7 +346,8 @@ class _Search:
         own = prior.diagonal - beta * sums.diagonal
         # A row that is not log-concave, or a prior with heavy tails, bends the other way.
         least = LEAST * (np.abs(prior.diagonal) + beta * np.abs(sums.diagonal)) + 1e-12
-        within = sparse.csr_array(sparse.diags_array(np.maximum(own, least)) - beta * sums.cells)
+        own = sparse.diags_array(np.maximum(own, least))
+        within = sparse.csr_array(own + prior.coupled - beta * sums.cells)
         slope = prior.slope[self._border].copy()
         slope[:n] += beta * (sums.border + self._tilt[0])
         slopes = slope, prior.slope[self._places] + beta * (sums.elements + self._tilt[1])
@@ -375,7 +408,9 @@ class _Search:
     def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best position given scales by the rows' quadratic, and the elements' spread.
 
-        The spread is that of the elements given border and locations.
+        The spread is by how much elements lie off, on either side, given border and locations: of
+        each element a standard deviation, and of coupled ones points, shape (L, k), that have their
+        covariance.
         """
         here = self.position
         self.position = here.copy()
@@ -383,9 +418,20 @@ class _Search:
         arrow, slopes = self._arrow(sums)
         there = self._moved(arrow.step(*slopes), 1.0)
         self.position = here
-        return there, np.sqrt(arrow.variances)
+        if self._elements.coupled.size:
+            return there, arrow.scattered(self._signs)
+        return there, np.sqrt(arrow.variances)[:, None]
 
-    def _best_scales(self, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    @cached_property
+    def _signs(self) -> np.ndarray:
+        """Signs that are orthogonal between factors in each group, shape (L, k)."""
+        by_factor = hadamard(MOST_FACTORS)
+        rng, most = np.random.default_rng(0), np.diff(self.starts).max()
+        by_group = rng.choice([-1.0, 1.0], size=(most, MOST_FACTORS))
+        sizes = np.diff(self.starts)
+        return np.concatenate([by_factor[f] * by_group[:size] for f, size in enumerate(sizes)])
+
+    def _best_scales(self, position: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return the scales at which the prior is highest, averaged over the elements' spread."""
         # It takes a while to import, and most models have no elements.
         from scipy.optimize import minimize  # noqa: PLC0415
@@ -393,24 +439,25 @@ class _Search:
         start = position[self._scales]
 
         def lowered(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = self._averaged(position, sd, x)
+            value, slope = self._averaged(position, spread, x)
             return (-value, -slope) if np.isfinite(value) else (np.inf, np.zeros(x.size))
 
         bounds = [(x - REACH, x + REACH) for x in start]
         return np.asarray(minimize(lowered, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
 
     def _averaged(
-        self, position: np.ndarray, sd: np.ndarray, scales: np.ndarray
+        self, position: np.ndarray, spread: np.ndarray, scales: np.ndarray
     ) -> tuple[float, np.ndarray]:
         value, slope = 0.0, np.zeros(scales.size)
-        for side in (1.0, -1.0):
+        for away in (*spread.T, *-spread.T):
             place = position.copy()
             place[self._scales] = scales
-            place[self._places] += side * sd
+            place[self._places] += away
             found = self._prior_slopes(place)
-            value += 0.5 * float(found[0])
-            slope += 0.5 * found[1:][self._scales]
-        return value, slope
+            value += float(found[0])
+            slope += found[1:][self._scales]
+        count = 2 * spread.shape[1]
+        return value / count, slope / count
 
     def _improved(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
         return self._best_scales(*self._conditional(sums, scales))
@@ -441,10 +488,9 @@ class _Search:
         for k in range(scales.size):
             place = self.position.copy()
             place[self._scales[k]] += 0.1
-            change = np.abs(self._prior(place).diagonal - here)
-            bent = [f for f, own in enumerate(self._factors)
-                    if (change[own] > CHANGED * (np.abs(here[own]) + 1e-12)).any()]  # fmt: skip
-            owner[k] = bent[0] if len(bent) == 1 else -1
+            change = np.abs(self._prior(place).diagonal - here) / (np.abs(here) + 1e-12)
+            bent = [change[own].max() for own in self._factors]
+            owner[k] = np.argmax(bent) if max(bent) > CHANGED else -1
         self._owner = owner
 
     def _spread_of_scales(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
@@ -455,11 +501,11 @@ class _Search:
         """
         if not scales.size:
             return np.empty(0)
-        position, sd = self._conditional(sums, scales)
+        position, spread = self._conditional(sums, scales)
         complete, left = np.empty((2, scales.size, scales.size))
         best = self._improved(sums, scales)
         for k, away in enumerate(SPREAD_STEP * np.eye(scales.size)):
-            turn = [self._averaged(position, sd, scales + s * away)[1] for s in (1.0, -1.0)]
+            turn = [self._averaged(position, spread, scales + s * away)[1] for s in (1.0, -1.0)]
             complete[k] = (turn[1] - turn[0]) / (2.0 * SPREAD_STEP)
             left[k] = (self._improved(sums, scales + away) - best) / SPREAD_STEP
         complete = 0.5 * (complete + complete.T)
@@ -480,8 +526,10 @@ class _Search:
         coupled = along.T @ response
         own = np.maximum(prior.diagonal, 0.0)
         # -∂²/∂α_g∂w with α that follows w, over the precision.
-        turned = prior.diagonal[:, None] * response + prior.border[:, self._places].T @ factor
-        direction = turned / np.where(own > 0.0, own, np.inf)[:, None]
+        turned = prior.diagonal[:, None] * response + prior.coupled @ response
+        turned += prior.border[:, self._places].T @ factor
+        direction = _solved(own, prior.coupled, turned)
+        stiffness = [direction[k].T @ turned[k] for k in self._factors]
         slope = prior.slope[self._places]
         through = factor.T @ prior.slope[self._border] + response.T @ slope
         return GroupedReference(
@@ -505,6 +553,7 @@ class _Search:
             tilts=np.asarray(self._tilt[1]),
             prior_curvature=own,
             prior_direction=direction,
+            prior_stiffness=np.array([0.5 * (one + one.T) for one in stiffness]),
             border_slope=through - direction.T @ slope,
             scales=self._scales.astype(np.int64),
             scale_sd=self._spread,

@@ -293,8 +293,12 @@ class _Search:
                 if entry.setdefault(column, way.counted) != way.counted:
                     return None
         order: list[Column] = []
-        rows = []
+        rows, known = [], []
         for row in sorted(entries.values(), key=len):
+            # An entry of α that comes with other data too, as times the outcome.
+            if row in known:
+                continue
+            known.append(row)
             new = [column for column in row if column not in order]
             if len(new) != 1:
                 return None

@@ -110,6 +110,18 @@ def test_posterior_where_groups_are_often_read_in_full(monkeypatch):
     assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
 
 
+def off_the_closed_form(step, mean, covariance, names):
+    """Return the errors of means and variances, in coordinates that the posterior has as white."""
+    trace = sample(
+        step, 40_000, tune=500, chains=2, random_seed=5, progressbar=False, quiet=True,
+        compute_convergence_checks=False,
+    )  # fmt: skip
+    assert trace.sample_stats.n_obs.mean() < 1.0
+    draws = [trace.posterior[k].values.reshape(2, 40_000, -1) for k in names]
+    white = (np.concatenate(draws, axis=2) - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    return np.array([off_by(white[:, :, k], 0.0, 1.0) for k in range(mean.size)])
+
+
 def test_posterior_of_crossed_gaussian_rows():
     """No third derivative: priors, expansions and cells alone decide, and the law is known."""
     rng, n, sizes = np.random.default_rng(4), 1_000, (6, 4)
@@ -124,13 +136,29 @@ def test_posterior_of_crossed_gaussian_rows():
     design = np.column_stack([x, *(np.eye(size)[k] for k, size in zip(ids, sizes, strict=True))])
     prior = np.repeat([1.0, 0.8, 0.5], [1, *sizes]) ** -2.0
     covariance = np.linalg.inv(design.T @ design / 9.0 + np.diag(prior))
-    mean = covariance @ design.T @ y / 9.0
-    trace = sample(
-        step, 40_000, tune=500, chains=2, random_seed=5, progressbar=False, quiet=True,
-        compute_convergence_checks=False,
-    )  # fmt: skip
-    assert trace.sample_stats.n_obs.mean() < 1.0
-    draws = [trace.posterior[k].values.reshape(2, 40_000, -1) for k in ("b", "u", "v")]
-    white = (np.concatenate(draws, axis=2) - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
-    errors = [off_by(white[:, :, k], 0.0, 1.0) for k in range(mean.size)]
+    errors = off_the_closed_form(step, covariance @ design.T @ y / 9.0, covariance, ("b", "u", "v"))
+    assert np.abs(errors).max() < 4.5, errors
+
+
+def test_posterior_of_correlated_gaussian_effects():
+    """Intercepts and slopes that the prior couples, around a location that rows do not read."""
+    rng, n, size = np.random.default_rng(6), 60, 5
+    g, x = rng.integers(0, size, n), rng.normal(size=n)
+    own = np.array([[1.0, 0.8], [0.8, 1.2]])
+    y = 0.5 * rng.normal(size=size)[g] + 2.0 * rng.normal(size=n)
+    with pm.Model():
+        mu = pm.Normal("mu", 0.0, 1.0, shape=2)
+        effect = pm.MvNormal("effect", mu, own, shape=(size, 2))
+        pm.Normal("y", effect[g, 0] + effect[g, 1] * x, 2.0, observed=y)
+        step = TunaMH(blocks=True, observed=["y"])
+    group = np.eye(size)[g]
+    read = np.stack([group, group * x[:, None]], axis=2).reshape(n, -1)
+    design = np.concatenate([np.zeros((n, 2)), read], axis=1)
+    away = np.concatenate([-np.tile(np.eye(2), (size, 1)), np.eye(2 * size)], 1)
+    prior = away.T @ np.kron(np.eye(size), np.linalg.inv(own)) @ away
+    prior[:2, :2] += np.eye(2)
+    covariance = np.linalg.inv(design.T @ design / 4.0 + prior)
+    errors = off_the_closed_form(
+        step, covariance @ design.T @ y / 4.0, covariance, ("mu", "effect")
+    )
     assert np.abs(errors).max() < 4.5, errors

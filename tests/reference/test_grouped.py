@@ -90,10 +90,14 @@ def test_prior_of_elements_moves_with_the_border_along_their_directions(name):
         return target.full_data.prior(place, hessian=False).gradient[found.places]
 
     zero = np.zeros(found.border.size)
+    prior = target.full_data.prior(found.centre, hessian=True).hessian
+    own = prior[np.ix_(found.places, found.places)]
     for j, way in enumerate(1e-4 * np.eye(zero.size)):
         turned = (slopes(way) - slopes(-way)) / 2e-4
-        expected = -found.prior_curvature * found.prior_direction[:, j]
-        assert np.allclose(turned, expected, atol=1e-4 * np.abs(found.prior_curvature).max())
+        expected = own @ found.prior_direction[:, j]
+        assert np.allclose(turned, expected, atol=1e-4 * np.abs(own).max())
+    stiffness = -found.prior_direction.T @ own @ found.prior_direction
+    assert np.allclose(found.prior_stiffness.sum(axis=0), stiffness, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(9,), (9, 4), (9, 5, 3)])
@@ -154,14 +158,7 @@ def test_prior_beside_its_elements_has_the_slope_of_the_border(name):
 @every
 def test_prior_of_elements_has_their_curvature(name):
     target, found = expanded(name)
-    scales, zero = found.centre[found.scales], np.zeros(found.border.size)
-
-    def slopes(e):
-        place = found.position(zero, e, scales)
-        return target.full_data.prior(place, hessian=False).gradient[found.places]
-
-    step = 1e-4 * np.ones(found.sd.size)
-    bent = (slopes(-step) - slopes(step)) / 2e-4
+    bent = -target.full_data.prior(found.centre, hessian=True).hessian.diagonal()[found.places]
     assert np.allclose(np.maximum(bent, 0.0), found.prior_curvature, rtol=1e-4, atol=1e-4)
 
 
@@ -179,7 +176,8 @@ def test_no_row_changes_along_directions_that_are_unread(name):
 
 SCALES = {
     "logistic": {"tau_log__": "u", "omega_log__": "v"},
-    "slopes": {"tau_log__[0]": "a", "tau_log__[1]": "c"},
+    "slopes": {"tau_log__[0]": "a", "tau_log__[1]": "c", "mu[1]": "c"},
+    "correlated": {f"root_cholesky-cov-packed__[{k}]": "z" for k in range(3)},
     "other_index": {"tau_log__": "z"},
     "three_factors": {},
 }
