@@ -90,6 +90,19 @@ def correlated():
     return model
 
 
+def over_time():
+    """Return weekly effects, each of which is around that of the week before."""
+    rng, n = np.random.default_rng(10), 1_200
+    week, x = rng.integers(0, 17, n), rng.normal(size=n)
+    eta = -0.3 + 0.4 * x + np.cumsum(0.3 * rng.normal(size=17))[week]
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b", 0.0, 1.0), pm.HalfNormal("sigma", 1.0)
+        start = pm.Normal.dist(0.0, 2.0)
+        walk = pm.GaussianRandomWalk("walk", sigma=sigma, init_dist=start, shape=17)
+        pm.Bernoulli("y", logit_p=walk[week] + b * x, observed=_late(rng, eta))
+    return model
+
+
 def two_terms():
     """Return a model of which one of two likelihoods reads no group."""
     rng, n = np.random.default_rng(7), 1_200
@@ -112,6 +125,7 @@ MODELS = {
         negative_binomial,
         slopes,
         correlated,
+        over_time,
         two_terms,
     )
 }
@@ -158,7 +172,7 @@ SUMMED = MODELS | {made.__name__: made for made in (three_factors, one_slope, ot
 
 #: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
 #: read no group.
-FAST = ("logistic", "normal", "slopes", "correlated", "two_terms")
+FAST = ("logistic", "normal", "slopes", "correlated", "over_time", "two_terms")
 
 
 @cache

@@ -6,7 +6,6 @@ derivatives are expressions as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
@@ -44,6 +43,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.elements import (
+    ElementPrior,
     Elements,
     NotSeparableError,
     elements_of,
@@ -342,19 +342,22 @@ class CompiledModel:
             return str(error)
 
     @cached_property
-    def elements(self) -> Elements:
-        """The elements that data choose; NotSeparableError where they are not independent."""
+    def element_prior(self) -> ElementPrior:
+        """Elements that data choose and their prior; NotSeparableError where they depend."""
         if isinstance(self.row_functions, BoundsError):
             raise NotSeparableError(str(self.row_functions))
         found = elements_of(self.factorization, self.row_functions)
-        self._element_graphs, coupled = prior_of_elements(self.factorization, found)
-        return replace(found, coupled=coupled)
+        return prior_of_elements(self.factorization, found)
+
+    @property
+    def elements(self) -> Elements:
+        """The elements that data choose; NotSeparableError where they are not independent."""
+        return self.element_prior.elements
 
     @cached_property
     def element_densities(self) -> list[Callable]:
         """The prior of each element of each factor, compiled (``ELEMENTS``)."""
-        _ = self.elements
-        return [self._of_elements(graph) for graph in self._element_graphs]
+        return [self._of_elements(graph) for graph in self.element_prior.densities]
 
     def _of_elements(self, density: Variable) -> Callable:
         theta = pt.vector("position", dtype="float64", shape=(self.factorization.size,))

@@ -9,7 +9,7 @@ prior may *couple* elements of different factors, as correlated intercepts and s
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -21,7 +21,14 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as scalar
-from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
@@ -41,7 +48,7 @@ from pymc_minibatch_mh.likelihood.function import RowFunction
 
 #: Operations that move numbers of their first input, by indices or shapes that the others are.
 _MOVES = (
-    DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc,
+    DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
     CheckAndRaise, ScalarFromTensor, TensorFromScalar,
 )  # fmt: skip
 #: Those that bring numbers of several inputs together, and those that put some among others.
@@ -50,6 +57,9 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 #: Factors beyond which every row would have too many pairs of effects.
 MOST_FACTORS = 8
+#: Into how many factors effects are parted until the prior couples none of the same: as they are,
+#: and those over time, of which each is around the one before, or around the last two.
+_PARTED = (1, 3, 5)
 
 
 class NotSeparableError(Exception):
@@ -58,14 +68,27 @@ class NotSeparableError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """Elements of which a row reads one: `places`, int64, shape (G,), in the order of the index.
+    """Elements of which a row reads one at most: `places`, int64, shape (G,), as the index is.
 
-    `readings` has, for each term, the numbers of arguments that read it, with what they read.
+    `readings` has, for each term, the numbers of arguments that read it, with what they read. Of
+    the numbers of the index those are of this factor that are `first` and each `every` later.
     """
 
     name: str
     places: np.ndarray
     readings: tuple[tuple[tuple[int, Monomial], ...], ...]
+    first: int = 0
+    every: int = 1
+
+    def of_index(self, index: np.ndarray) -> np.ndarray:
+        """Return which element some numbers of the index are, -1 for none."""
+        number, beside = np.divmod(index - self.first, self.every)
+        return np.where(beside == 0, number, -1)
+
+    def parted(self, every: int) -> list["Factor"]:
+        """Return one factor for each remainder of the index."""
+        firsts = range(min(every, self.places.size))
+        return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,47 +155,92 @@ def _require_one_index(name: str, readings: Sequence[Sequence[tuple[int, Monomia
 
 
 class ElementPrior(NamedTuple):
-    """The prior of each element of each factor, as graphs of shape (G,), and which it couples.
+    """The elements of a prior, and the graph of shape (G,) of each factor's prior.
 
     For every factor the prior part is the sum of its graph and a function of none of its elements.
     """
 
+    elements: Elements
     densities: list[Variable]
-    coupled: np.ndarray
 
 
 def prior_of_elements(factorization: Factorization, elements: Elements) -> ElementPrior:
-    """Take the prior apart by elements; NotSeparableError where it is not seen to be their sum."""
-    graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
-    AS_SAMPLED.rewrite(graph)
-    parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
-    known = _Labels(factorization, [part for part, _ in parts])
-    densities, found, first = [], [], 0
-    for factor in elements.factors:
-        labels = np.full(factorization.size, -1)
+    """Take the prior apart by elements; NotSeparableError where it is not seen to be their sum.
+
+    Where it couples elements of one factor, as those of a random walk, they become several factors.
+    """
+    prior = _Prior(factorization)
+    pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
+    pieces.sort(key=lambda piece: -piece.factor.places.size)
+    if len(pieces) > MOST_FACTORS:
+        raise NotSeparableError(
+            f"{pieces[0].factor.name!r} and others make more than {MOST_FACTORS} factors"
+        )
+    found = replace(elements, factors=tuple(piece.factor for piece in pieces))
+    return ElementPrior(
+        replace(found, coupled=_coupled(pieces)), [prior.density(piece) for piece in pieces]
+    )
+
+
+class _Piece(NamedTuple):
+    """A factor, and which of its elements every number depends on that the prior is the sum of."""
+
+    factor: Factor
+    labels: list[np.ndarray]
+
+
+class _Prior:
+    """The prior as a sum of parts, and these of numbers."""
+
+    def __init__(self, factorization: Factorization) -> None:
+        graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
+        AS_SAMPLED.rewrite(graph)
+        self._size = factorization.size
+        self._parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
+        self._known = _Labels(factorization, [part for part, _ in self._parts])
+
+    def apart(self, factor: Factor) -> list[_Piece]:
+        """Return the pieces of a factor that the prior couples no two elements of."""
+        refused: list[NotSeparableError] = []
+        for every in _PARTED:
+            try:
+                pieces = [self._piece(one) for one in factor.parted(every)]
+                _coupled(pieces)
+            except NotSeparableError as reason:
+                refused.append(reason)
+            else:
+                return pieces
+        raise refused[0]
+
+    def _piece(self, factor: Factor) -> _Piece:
+        labels = np.full(self._size, -1)
         labels[factor.places] = np.arange(factor.places.size)
-        known.assign(labels)
-        own = [known.of(part).ravel() for part, _ in parts]
-        total = pt.zeros(factor.places.size)
-        for (part, sign), label in zip(parts, own, strict=True):
+        self._known.assign(labels)
+        return _Piece(factor, [self._known.of(part).ravel() for part, _ in self._parts])
+
+    def density(self, piece: _Piece) -> Variable:
+        """Return the prior of each element of a piece."""
+        size = piece.factor.places.size
+        total = pt.zeros(size)
+        for (part, sign), label in zip(self._parts, piece.labels, strict=True):
             places = np.flatnonzero(label >= 0)
             if places.size:
-                total += sign * _by_element(part.ravel(), places, label[places], factor.places.size)
-        densities.append(total)
-        found.append(np.concatenate(own) + np.where(np.concatenate(own) >= 0, first, 0))
-        first += factor.places.size
-    return ElementPrior(densities, _coupled(elements, found))
+                total += sign * _by_element(part.ravel(), places, label[places], size)
+        return total
 
 
-def _coupled(elements: Elements, labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the pairs of elements that one number depends on, by the labels of each factor."""
+def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
+    """Return the pairs of elements, numbered through all factors, that one number depends on."""
+    starts = np.cumsum([0, *(piece.factor.places.size for piece in pieces)])
+    labels = [np.concatenate(piece.labels) for piece in pieces]
     pairs = [np.empty((0, 2), np.int64)]
-    for (f, one), (g, other) in combinations(enumerate(labels), 2):
-        both = (one >= 0) & (other >= 0)
-        found = np.unique(np.stack([one[both], other[both]], axis=1), axis=0)
+    for f, g in combinations(range(len(pieces)), 2):
+        both = (labels[f] >= 0) & (labels[g] >= 0)
+        found = np.stack([starts[f] + labels[f][both], starts[g] + labels[g][both]], axis=1)
+        found = np.unique(found, axis=0)
         unique = [np.unique(own).size == own.size for own in found.T]
         if not any(unique):
-            names = f"{elements.factors[f].name!r} and {elements.factors[g].name!r}"
+            names = f"{pieces[f].factor.name!r} and {pieces[g].factor.name!r}"
             raise NotSeparableError(f"{names} have a prior that couples many of both")
         pairs.append(found if unique[1] else found[:, ::-1])
     return np.concatenate(pairs)
