@@ -127,7 +127,8 @@ class _RowBounds:
         self._support = target.factorization.lower, target.factorization.upper
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
         self.signed = _is_signed(target.elements)
-        self.radius = float(np.sqrt(chdtri(found.border.size, BORDER_TAIL)))
+        n = found.border.size
+        self.radius = float(np.sqrt(chdtri(n, BORDER_TAIL))) if n else 0.0
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
     def _worthwhile_pieces(self, term: int) -> list[int]:

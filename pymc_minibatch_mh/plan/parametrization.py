@@ -28,8 +28,9 @@ OVERHEAD = 150.0
 DRAWS, SEED = 512, 7
 #: Reciprocals, and roots of them.
 POWERS = (1, 2)
-#: Shapes up to which each is tried.
-MOST_SHAPES = 4
+#: Shapes up to which each is tried; parameters beyond which logarithms stay, as each trial would
+#: take minutes.
+MOST_SHAPES, MOST_PARAMETERS = 4, 300
 
 
 def choose_shape_parametrization(
@@ -42,6 +43,8 @@ def choose_shape_parametrization(
     The search for the mode starts at `point`.
     """
     best, cost = Target(factorization, 2, 1.0, compile_kwargs), -1.0
+    if factorization.size > MOST_PARAMETERS:
+        return best
     for name in shapes_of(factorization)[:MOST_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [Target(found, 2, 1.0, compile_kwargs) for found in tried if found is not None]

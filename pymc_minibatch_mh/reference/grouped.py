@@ -38,6 +38,8 @@ REACH = 1.5
 STEP, CHANGED = 1e-4, 1e-6
 #: Least precision of an element, as a share of that of its rows or its prior.
 LEAST = 1e-3
+#: What is added to a precision that is not positive, as shares of its parts.
+RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_HALVINGS = 12
 #: Places at equal distances that tell whether a prior is quadratic.
 _UNEVEN = (-0.6, 0.4, 1.4)
@@ -345,23 +347,28 @@ class _Search:
         between[:, :n] -= beta * sums.between
         own = prior.diagonal - beta * sums.diagonal
         # A row that is not log-concave, or a prior with heavy tails, bends the other way.
-        least = LEAST * (np.abs(prior.diagonal) + beta * np.abs(sums.diagonal)) + 1e-12
-        own = sparse.diags_array(np.maximum(own, least))
+        size = np.abs(prior.diagonal) + beta * np.abs(sums.diagonal) + 1e-12
+        own = sparse.diags_array(np.maximum(own, LEAST * size))
         within = sparse.csr_array(own + prior.coupled - beta * sums.cells)
         slope = prior.slope[self._border].copy()
         slope[:n] += beta * (sums.border + self._tilt[0])
         slopes = slope, prior.slope[self._places] + beta * (sums.elements + self._tilt[1])
-        return self._positive(border, between, within), slopes
+        return self._positive(border, between, within, size), slopes
 
-    def _positive(self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array) -> Arrow:
-        """Return a precision, with as little added to its diagonal as makes it positive."""
-        n_first, diagonal = int(self.starts[1]), within.diagonal()
-        for ridge in (0.0, 1e-8, 1e-4, 1e-2, 1.0, 100.0):
+    def _positive(
+        self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
+    ) -> Arrow:
+        """Return a precision, with as little added to its diagonal as makes it positive.
+
+        That of elements grows by shares of their `size`.
+        """
+        n_first = int(self.starts[1])
+        for ridge in RIDGES:
             try:
                 return Arrow(
                     border + ridge * np.diag(np.abs(np.diag(border)) + 1e-8),
                     between,
-                    sparse.csr_array(within + sparse.diags_array(ridge * diagonal)),
+                    sparse.csr_array(within + sparse.diags_array(ridge * size)),
                     n_first,
                 )
             except np.linalg.LinAlgError:

@@ -72,6 +72,79 @@ def rasch(people=1_200, items=40):
     return model
 
 
+def two_parameters(people=400, items=50):
+    """Return abilities, and difficulties of items that tell more or less of them."""
+    rng = np.random.default_rng(4)
+    p, i = np.divmod(np.arange(people * items), items)
+    slope = np.exp(0.3 * rng.normal(size=items))
+    eta = slope[i] * (rng.normal(size=people)[p] - rng.normal(size=items)[i])
+    with pm.Model() as model:
+        ability = pm.Normal("ability", 0.0, 1.0, shape=people)
+        difficulty = pm.Normal("difficulty", 0.0, pm.HalfNormal("sd", 1.5), shape=items)
+        slope = pm.LogNormal("slope", 0.0, 0.5, shape=items)
+        answers = (rng.random(p.size) < expit(eta)).astype(np.int8)
+        pm.Bernoulli("y", logit_p=slope[i] * (ability[p] - difficulty[i]), observed=answers)
+    return model
+
+
+def ratings(likelihood, n=1_000_000, sizes=(6_000, 4_000)):
+    """Return ratings of items by users, some of them far more often than others."""
+    rng = np.random.default_rng(5)
+    user, item = (
+        np.minimum((size * rng.beta(1.0, 3.0, n)).astype(np.int64), size - 1) for size in sizes
+    )
+    eta = 0.3 + 0.5 * rng.normal(size=sizes[0])[user] + 0.7 * rng.normal(size=sizes[1])[item]
+    with pm.Model() as model:
+        level, tau = pm.Normal("level", 0.0, 2.0), pm.HalfNormal("tau", 1.0, shape=2)
+        u, v = (pm.Normal(k, 0.0, 1.0, shape=size) for k, size in zip("uv", sizes, strict=True))
+        predictor = level + tau[0] * u[user] + tau[1] * v[item]
+        if likelihood == "logistic":
+            liked = (rng.random(n) < expit(eta)).astype(np.int8)
+            pm.Bernoulli("y", logit_p=predictor, observed=liked)
+        else:
+            rated = eta + rng.normal(size=n)
+            pm.Normal("y", predictor, pm.HalfNormal("sigma", 1.0), observed=rated)
+    return model
+
+
+def correlated(likelihood, n=200_000, groups=300):
+    """Return intercepts and slopes by group, which are correlated."""
+    rng = np.random.default_rng(6)
+    g, x = rng.integers(0, groups, n), rng.normal(size=n)
+    effect = rng.normal(size=(groups, 2)) @ np.array([[0.6, 0.2], [0.0, 0.3]])
+    eta = 0.3 + effect[g, 0] + (0.2 + effect[g, 1]) * x
+    with pm.Model() as model:
+        scale = pm.Exponential.dist(1.0, shape=2)
+        root, _, _ = pm.LKJCholeskyCov("root", n=2, eta=2.0, sd_dist=scale)
+        mu, z = pm.Normal("mu", 0.0, 2.0, shape=2), pm.Normal("z", 0.0, 1.0, shape=(groups, 2))
+        own = mu + z @ root.T
+        predictor = own[g, 0] + own[g, 1] * x
+        if likelihood == "poisson":
+            pm.Poisson("y", pm.math.exp(predictor), observed=rng.poisson(np.exp(eta)))
+        elif likelihood == "normal":
+            y = eta + rng.normal(size=n)
+            pm.Normal("y", predictor, pm.HalfNormal("sigma", 1.0), observed=y)
+        else:
+            y = eta + rng.standard_t(4.0, size=n)
+            sigma = pm.HalfNormal("sigma", 1.0)
+            pm.StudentT("y", nu=4.0, mu=predictor, sigma=sigma, observed=y)
+    return model
+
+
+def over_time(n=100_000, weeks=500):
+    """Return weekly effects that are a random walk."""
+    rng = np.random.default_rng(7)
+    week, x = rng.integers(0, weeks, n), rng.normal(size=n)
+    eta = -0.5 + 0.3 * x + np.cumsum(0.1 * rng.normal(size=weeks))[week]
+    with pm.Model() as model:
+        b, sigma = pm.Normal("b", 0.0, 1.0), pm.HalfNormal("sigma", 1.0)
+        start = pm.Normal.dist(0.0, 2.0)
+        walk = pm.GaussianRandomWalk("walk", sigma=sigma, init_dist=start, shape=weeks)
+        y = (rng.random(n) < expit(eta)).astype(np.int8)
+        pm.Bernoulli("y", logit_p=walk[week] + b * x, observed=y)
+    return model
+
+
 def flights_table():
     """Return hour and delay above 15 minutes of each flight, and codes of carrier, plane, goal."""
     stored = Path(os.environ.get(DATA_FOLDER_VARIABLE, ".")) / "flights_tails.npz"
@@ -116,6 +189,13 @@ PROBLEMS = {
     "500 × 60, Poisson": lambda: crossed("poisson"),
     "500 × 60, negative binomial": lambda: crossed("negative binomial"),
     "Rasch 1,200 × 40": rasch,
+    "2PL 400 × 50": two_parameters,
+    "users × items, logistic": lambda: ratings("logistic"),
+    "users × items, normal": lambda: ratings("normal"),
+    "correlated, normal": lambda: correlated("normal"),
+    "correlated, Student-t": lambda: correlated("student"),
+    "correlated, Poisson": lambda: correlated("poisson"),
+    "500 weeks": over_time,
 }
 
 
