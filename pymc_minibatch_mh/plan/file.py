@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.geometry import Groups
+from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.kernels.parts import Parts
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
+from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.target import Target
 
@@ -95,7 +99,7 @@ def _difference(before: Declared, now: Declared) -> str:
 
 
 #: Changes with the contents of a file and with their computation.
-FORMAT = "pymc_minibatch_mh prepared step 10"
+FORMAT = "pymc_minibatch_mh prepared step 11"
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "heavy")
 #: Errors of reading a file of another kind, a damaged one or a folder.
@@ -128,17 +132,14 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
-    if plan.elements is not None:
-        raise SettingError(
-            f"{plan.target.factorization.terms[0].name!r} is read by effects that move each by "
-            "itself, for which a file has no room. Build the step anew, or with blocks=False."
-        )
     arrays = _prefixed("reference", plan.reference)
     arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
     if plan.calibration is not None:
         arrays |= _prefixed("calibration", plan.calibration)
         if plan.heavy is not None:
             arrays["heavy_in_batches"] = plan.heavy
+    if plan.elements is not None and plan.parts is not None:
+        arrays |= _prefixed("elements", plan.elements) | _prefixed("parts", plan.parts.parts)
     tables = plan.tables
     if isinstance(tables, Tables) and tables.verified:
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
@@ -185,18 +186,22 @@ def read(path: str | PathLike, target: Target) -> Plan:
             f"prepared={str(path)!r} was saved for a model that differs in {differs}. Leave it out "
             "to prepare the step anew, and save it again."
         )
-    calibration, tables = None, None
+    calibration, tables, elements, parts = None, None, None, None
     if "calibration_kappa" in stored:
         calibration = _record(stored, "calibration", Calibration)
     if "headers" in stored:
         groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
         headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
         tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups)
+    if "parts_border" in stored:
+        elements = _record(stored, "elements", GroupedReference)
+        parts = PartTables(_record(stored, "parts", Parts))
     reference, in_batches = _record(stored, "reference", Reference), stored.get("heavy_in_batches")
     marginal = tuple(map(int, stored["marginal"]))
-    return Plan(
+    plan = Plan(
         target, Requirements(), reference, calibration, in_batches, tables, marginal=marginal
     )
+    return replace(plan, elements=elements, parts=parts)
 
 
 def _record(stored: dict[str, np.ndarray], name: str, kind: Any) -> Any:
@@ -236,6 +241,9 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
         names |= {f"calibration_{name}" for name in Calibration._fields}
     if "groups_each" in stored:
         names |= {f"groups_{name}" for name in Groups._fields}
+    if "parts_border" in stored:
+        names |= {f"parts_{name}" for name in Parts._fields}
+        names |= {f"elements_{name}" for name in GroupedReference._fields}
     return names | (set(OF_TABLES) if "headers" in stored else set())
 
 

@@ -250,6 +250,8 @@ class SharedModel:
         if found is None and by_elements != "never":
             found = _by_elements(target, model, start, must=by_elements == "always")
         found = found or _expanded(target, model, start)
+        if given is not None:
+            _require_same_moves(found, by_elements)
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
             # Those of a user are shared with nobody.
@@ -269,6 +271,21 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
         return appended(given, target, start)
     target.require_finite(start)
     return read(given, target)
+
+
+def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
+    """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
+    apart = found.elements is not None
+    if apart and by_elements == "never":
+        cause, fix = "each by itself, and this one cannot", "Leave it out"
+    elif not apart and by_elements == "always":
+        cause, fix = "all at once, and this one is to move each by itself", "Leave blocks= out"
+    else:
+        return
+    name = found.target.factorization.terms[0].name
+    raise SettingError(
+        f"prepared= is of a step that moves the effects that {name!r} depends on {cause}. {fix}."
+    )
 
 
 def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:

@@ -12,7 +12,6 @@ With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are
 and α = α̂ + R₀ T w + e.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -119,8 +118,7 @@ class PriorShape(NamedTuple):
     border: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class GroupedReference:
+class GroupedReference(NamedTuple):
     """A centre, coordinates (w, e) around it, and expansions of rows and prior in these.
 
     The `border`, int64, shape (n,), are coordinates that rows read as they stand, `n_fixed` of
@@ -326,8 +324,8 @@ class _Search:
         one, other = self._elements.coupled.T
         values = turned[np.searchsorted(self.starts, one, side="right") - 1, other]
         coupled = sparse.coo_array((values, (one, other)), shape=(size, size)).tocsr()
-        border = [-self._turn(position, np.array([k])) for k in self._border]
-        border = np.reshape(border, (-1, position.size))
+        lines = [-self._turn(position, np.array([k])) for k in self._border]
+        border = np.reshape(lines, (-1, position.size))
         return PriorShape(self._gradient(position), diagonal, coupled + coupled.T, border)
 
     def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -531,12 +529,7 @@ class _Search:
         bent = sums.hessian_of_elements @ response
         along = sums.between @ fixed
         coupled = along.T @ response
-        own = np.maximum(prior.diagonal, 0.0)
-        # -∂²/∂α_g∂w with α that follows w, over the precision.
-        turned = prior.diagonal[:, None] * response + prior.coupled @ response
-        turned += prior.border[:, self._places].T @ factor
-        direction = _solved(own, prior.coupled, turned)
-        stiffness = [direction[k].T @ turned[k] for k in self._factors]
+        direction, stiffness = self._followed(prior, factor, response)
         slope = prior.slope[self._places]
         through = factor.T @ prior.slope[self._border] + response.T @ slope
         return GroupedReference(
@@ -558,11 +551,22 @@ class _Search:
             data=sums.cells.data,
             border_tilt=fixed.T @ self._tilt[0] + response.T @ self._tilt[1],
             tilts=np.asarray(self._tilt[1]),
-            prior_curvature=own,
+            prior_curvature=np.maximum(prior.diagonal, 0.0),
             prior_direction=direction,
-            prior_stiffness=np.array([0.5 * (one + one.T) for one in stiffness]),
+            prior_stiffness=stiffness,
             border_slope=through - direction.T @ slope,
             scales=self._scales.astype(np.int64),
             scale_sd=self._spread,
             scale_factor=self._owner,
         )
+
+    def _followed(
+        self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return how the elements' locations move with w, and the precision that they add to w."""
+        # -∂²/∂α_g∂w with α that follows w.
+        turned = prior.diagonal[:, None] * response + prior.coupled @ response
+        turned += prior.border[:, self._places].T @ factor
+        direction = _solved(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)
+        stiffness = [direction[k].T @ turned[k] for k in self._factors]
+        return direction, np.array([0.5 * (one + one.T) for one in stiffness])

@@ -331,7 +331,6 @@ def _elements_refused(shared: SharedSettings, method: "Method", target: Target) 
     """Return why the settings of a step do not let elements be accepted by themselves, or ""."""
     reasons = {
         "proposal= is given": shared["proposal"] != "auto",
-        "prepared= is given": shared["prepared"] is not None,
         "data of Rows(...) are drawn ahead": not target.source.in_memory,
         "control variates are not of order 2 around a mode": target.taylor_order != 2,
         "temperature= is a schedule": isinstance(shared["temperature"], list | tuple),

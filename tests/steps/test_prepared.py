@@ -9,11 +9,13 @@ import pytest
 
 from conformance.harness import same_draws
 from families import FAMILIES
+from grouped import slopes
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.errors import StaleDataError
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.plan import sharing
 from pymc_minibatch_mh.plan.file import key_of
 from pymc_minibatch_mh.reference.target import Target
 from zoo import poisson, sample, student
@@ -149,3 +151,22 @@ def test_a_key_tells_order_and_temperature():
     keys = [key_of(Target(parts, order, beta, None)) for order, beta in settings]
     assert len({json.dumps(key) for key in keys}) == len(settings)
     assert keys[0] == key_of(Target(parts, 2, 1.0, None))
+
+
+def test_a_file_holds_effects_that_move_each_by_itself(tmp_path, monkeypatch):
+    model = slopes()
+    new = TunaMH(model=model, blocks=True)
+    new.save(tmp_path / "step.npz")
+    nothing_is_searched(monkeypatch)
+    monkeypatch.setattr(sharing, "find_grouped", None)
+    step = TunaMH(model=model, prepared=tmp_path / "step.npz", blocks=True)
+    same_draws(*(sample(model, one, 50, 50, random_seed=93) for one in (new, step)))
+    with pytest.raises(SettingError, match="'y' depends on each by itself, and this one cannot"):
+        PenaltyMH(model=model, prepared=tmp_path / "step.npz")
+
+
+def test_a_file_of_moves_of_all_is_not_taken_for_effects_by_themselves(tmp_path):
+    model = slopes()
+    TunaMH(model=model).save(tmp_path / "step.npz")
+    with pytest.raises(SettingError, match=r"'y' depends on all at once.* Leave blocks= out"):
+        TunaMH(model=model, prepared=tmp_path / "step.npz", blocks=True)
