@@ -20,10 +20,12 @@ from pymc_minibatch_mh.diagnostics.bias import (
     bias_of,
     frozen_as_sampled,
     measured,
+    moved,
     positions_of,
     value_draws,
 )
 from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
+from pymc_minibatch_mh.diagnostics.iterations import iterated
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.steps import report
@@ -72,7 +74,7 @@ def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
 def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
     """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
     ratios, exact = pairs["bound_ratio"].to_numpy(), step.guarantee.is_exact
-    if step.tables is None:
+    if step.plan.bounds is None:
         return ok(f"{type(step).__name__} relies on no bounds.")
     if np.isnan(ratios).all():
         return warn(
@@ -293,6 +295,9 @@ def audit(
     ``trace``
         Full passes, invalid updates, certificates and temperature, from the sampler stats.
 
+    A step that moves effects each by itself is judged by whole iterations, without ``bias`` and
+    ``normality``.
+
     A pass means that nothing was found in these pairs, which is no proof: a row that matters
     outside the region that the draws have visited goes unseen.
 
@@ -332,11 +337,6 @@ def audit(
     >>> failed = found["check"][found["verdict"] == "fail"]
     """
     step = step_of(step)
-    if step.plan.elements is not None:
-        raise SettingError(
-            f"step={type(step).__name__} moves effects each by itself, and an audit repeats moves "
-            "of all parameters at once. Audit a step with blocks=False on the same model."
-        )
     model = model_behind(step) if model is None else model_of(model)
     pairs = integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):
@@ -348,20 +348,25 @@ def audit(
     began = time.perf_counter()
     _log.info("audit: reading %s for each of %d pairs.", report.rows_of(step.target), pairs)
     chain, number = frozen_as_sampled(step, idata, draws, rng)
-    probe = Probe(chain, rng)
-    found = measured(step, draws, pairs, probe)
-    updates = updates_per_draw(step, idata)
-    first = step.target.factorization.first
-    bias = bias_of(positions_of(draws, step), found, first, updates)
-    checks = _checks(step, found, bias, idata, number, probe.n_top)
+    updates, first, top = updates_per_draw(step, idata), step.target.factorization.first, 0
+    if step.plan.elements is not None:
+        found = iterated(step, draws, pairs, chain)
+        bias = bias_of(positions_of(draws, step), found, first, updates)
+        rates = moved(found, positions_of(draws, step))
+        checks = _checks_of_iterations(step, found, bias, rates, idata)
+    else:
+        probe = Probe(chain, rng)
+        found, top = measured(step, draws, pairs, probe), probe.n_top
+        bias = bias_of(positions_of(draws, step), found, first, updates)
+        checks = _checks(step, found, bias, idata, number, top)
     result = xr.merge([_with_labels(found, idata), bias, _verdicts(checks)])
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
         method=type(step).__name__,
         guarantee=chain.exactness,
         pairs=found.sizes["pair"],
-        rows=probe.n_rows,
-        top_rows=probe.n_top,
+        rows=step.plan.n_rows,
+        top_rows=top,
         random_seed=random_seed,
         state=ANEW if number is None else f"chain {number}, as it ended",
         updates_per_draw=updates,
@@ -389,13 +394,26 @@ def _checks(
     }
 
 
+def _checks_of_iterations(
+    step: MinibatchStep, pairs: xr.Dataset, bias: xr.Dataset, rates: Accepted, trace: xr.DataTree
+) -> dict[str, Verdict]:
+    """Judge iterations of many moves."""
+    return {
+        "bounds": on_bounds(step, pairs),
+        "drift": on_drift(bias),
+        "acceptance": on_acceptance(rates),
+        "trace": on_trace(step, trace),
+    }
+
+
 def _with_labels(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
     """Return the measurements that an audit tells of, with labels of chains and draws."""
     posterior = trace["posterior"]
     coords: dict[str, Any] = {"pair": np.arange(pairs.sizes["pair"])}
     for name in ("chain", "draw"):
         coords[name] = ("pair", posterior[name].to_numpy()[pairs[name]])
-    told = pairs.drop_vars(["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"])
+    untold = ["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"]
+    told = pairs.drop_vars(untold, errors="ignore")
     return told.assign_coords(coords)
 
 

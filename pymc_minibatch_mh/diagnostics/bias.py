@@ -257,6 +257,18 @@ def accepted(
     return Accepted(own, theirs, chance)
 
 
+def moved(pairs: xr.Dataset, draws: np.ndarray) -> Accepted:
+    """Compare how many coordinates move in whole iterations with how many do between draws.
+
+    These are of shape (chain, draw, d). As often as the trace's own, iterations move at least half
+    of what moves between draws that may be several iterations apart.
+    """
+    changed = pairs["proposal"].to_numpy() != pairs["position"].to_numpy()
+    own, theirs = float(changed.mean()), float((np.diff(draws, axis=1) != 0.0).mean())
+    least, count = ANEW * theirs, float(pairs.sizes["pair"])
+    return Accepted(own, theirs, _log_chance(own, count, least, count) if own < least else 0.0)
+
+
 def _shares(trace: xr.DataTree, number: int | None) -> list[np.ndarray]:
     """Return the shares of updates that were accepted, shape (chain, draw), of each step."""
     share, temperature = (trace["sample_stats"][name] for name in ("accepted_share", "temperature"))
@@ -320,7 +332,8 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     factor = 0.5 * (1.0 + time) * (1.0 - (1.0 - gap) ** updates_per_draw) / gap
     # Pairs from dependent draws say less than their number.
     count = np.minimum(usable.sizes["pair"], effective)
-    t = np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count))
+    with np.errstate(invalid="ignore"):
+        t = np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count))
     found = {
         "bias": factor * np.mean(contribution, axis=0),
         "bias_mcse": factor * np.std(contribution, axis=0) / np.sqrt(count),

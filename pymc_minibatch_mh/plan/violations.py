@@ -146,21 +146,35 @@ def audited_parts(
 ) -> str:
     """Return an objection of a row to its ceiling in a typical move, or an empty string."""
     here, there = (found.draw(rng, 1.0) for _ in range(2))
+    ratio, row = largest_of_parts(target, found, tables, here, there)
+    return "" if not ratio > 1.0 else violation_message(target, row, here, there, ratio)
+
+
+def largest_of_parts(
+    target: Target,
+    found: GroupedReference,
+    tables: PartTables,
+    here: np.ndarray,
+    there: np.ndarray,
+) -> tuple[float, int]:
+    """Return the largest ratio of a row's change to its ceiling between two ends, and the row.
+
+    NaN and -1 where the border is beyond its radius; rows of effects beyond theirs are left out.
+    """
     (w, e), (other, new_e) = (found.coordinates(x) for x in (here, there))
     lengths = [float(np.linalg.norm(x)) for x in (w, other, other - w)]
-    norms = lengths[0], lengths[1], lengths[2]
-    parts, beta = tables.parts, target.inverse_temperature
-    inside = (np.maximum(np.abs(e), np.abs(new_e)) <= parts.radii)[parts.elements].all(axis=1)
+    norms, parts = (lengths[0], lengths[1], lengths[2]), tables.parts
     if not max(norms[:2]) <= parts.border_radius:
-        return ""
+        return np.nan, -1
+    # A row without an element of some factor reads the last of all, which is always within.
+    inside = np.append(np.maximum(np.abs(e), np.abs(new_e)) <= parts.radii, True)
     ceilings = tables.ceilings(Ends(e, new_e, norms))
     ends, space = (here, there, found.centre), target.full_data.space
     differences, scales = np.empty((2, ceilings.size))
     rows = np.arange(ceilings.size)
     differences_of(address_of(target.evaluate), ends, space, rows, differences, scales)
-    differences[~inside] = 0.0
-    ratio, row = largest_of(differences, scales, ceilings, 1.0, beta)
-    return "" if ratio <= 1.0 else violation_message(target, row, here, there, ratio)
+    differences[~inside[parts.elements].all(axis=1)] = 0.0
+    return largest_of(differences, scales, ceilings, 1.0, target.inverse_temperature)
 
 
 def _largest_ratio(
