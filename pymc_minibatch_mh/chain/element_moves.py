@@ -13,6 +13,7 @@ from pymc_minibatch_mh.kernels.elements import (
     Geometry,
     Kinds,
     Scratch,
+    move_along,
     move_border,
     move_elements,
     move_scale,
@@ -36,13 +37,15 @@ class ElementMoves(Proposal):
     """Moves of a border and of the elements of each factor, by their conditional normals.
 
     Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
-    coordinates, the factors have `sizes` elements, and `n_scales` scales move with the elements of
-    one factor each. Without `learns`, every κ stays 1.
+    coordinates, the factors have `sizes` elements, `n_scales` scales move with the elements of one
+    factor each, and elements of several factors along `n_directions`. Without `learns`, every κ
+    stays 1.
     """
 
     n_border: int
     sizes: tuple[int, ...]
     n_scales: int
+    n_directions: int
     learns: bool
 
     loop = staticmethod(run_elements)
@@ -50,7 +53,7 @@ class ElementMoves(Proposal):
     @property
     def n_components(self) -> int:
         """Number of kinds of moves."""
-        return 1 + len(self.sizes) + self.n_scales
+        return 1 + len(self.sizes) + self.n_scales + (self.n_directions > 0)
 
     def record(self, size: int) -> Kinds:
         """Return the κ that a chain starts with."""
@@ -62,7 +65,7 @@ class ElementMoves(Proposal):
         """Choose the κ of every kind that makes most effective draws in a given time."""
         kappa = record.kappa.copy()
         fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
-        together = (1, *self.sizes, *(1 for _ in range(self.n_scales)))
+        together = (1, *self.sizes, *[1] * (self.n_scales + 1))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
                 own = mass / decisions
@@ -85,7 +88,7 @@ class ElementMoves(Proposal):
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
         state = ElementState(
-            0, 0, 0, 0, posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds,
+            0, 0, 0, 0, 0, posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds,
             generator, move, tallies, worst_move, slices, room,
         )  # fmt: skip
         found = LinkedRecord(state)
@@ -93,6 +96,7 @@ class ElementMoves(Proposal):
             move_border=found.function(move_border, MOVED.return_type, *MOVED.args[1:]),
             move_elements=found.function(move_elements, MOVED.return_type, *MOVED.args[1:]),
             move_scale=found.function(move_scale, MOVED.return_type, *MOVED.args[1:]),
+            move_along=found.function(move_along, MOVED.return_type, *MOVED.args[1:]),
             test_rows=found.function(test_rows, TESTED.return_type, *TESTED.args[1:]),
         )
         return LinkedRecord(state, keeps=(LinkedRecord(updates.kinds), updates.functions))
@@ -107,9 +111,8 @@ class ElementMoves(Proposal):
 def moves_of(found: Any, *, learns: bool) -> ElementMoves:
     """Return the moves of the elements of a centre."""
     sizes = tuple(int(size) for size in np.diff(found.starts))
-    return ElementMoves(
-        found.border.size, sizes, int(np.count_nonzero(found.scale_factor >= 0)), learns
-    )
+    n_scales = int(np.count_nonzero(found.scale_factor >= 0))
+    return ElementMoves(found.border.size, sizes, n_scales, len(found.along), learns)
 
 
 class Updates(NamedTuple):
@@ -125,6 +128,7 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
     """Return coordinates and expansions as compiled iterations read them."""
     own = found.prior_curvature
     moved = found.scale_factor >= 0
+    bent = found.along @ found.rows_hessian
     arrays = (
         found.border,
         found.places,
@@ -151,5 +155,10 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.scales[moved],
         found.scale_sd[moved],
         found.scale_factor[moved],
+        found.along,
+        found.along @ found.ge,
+        found.along @ found.Hew,
+        bent,
+        np.einsum("kl,kl->k", bent, found.along),
     )
     return Geometry(*(np.ascontiguousarray(x) for x in arrays))

@@ -11,6 +11,8 @@ iteration makes moves of several kinds:
 * a scale φ with the elements of its factor, e' = m(φ') + (P/P')^½ (e - m(φ)), by partial
   non-centring: m and P are mean and precision of the conditional normals, and Σ ½ log(P/P') is the
   logarithm of the Jacobian;
+* effects of several factors at once, e' = e + c V, by a random walk along the directions V in which
+  factors that explain the same differences move least by themselves;
 * coordinates that no row reads, without rows (:mod:`pymc_minibatch_mh.kernels.slices`).
 
 Each move is tested as in :mod:`pymc_minibatch_mh.steps.tuna`, with κ times the ceiling of a row
@@ -92,10 +94,17 @@ class Geometry(NamedTuple):
     scales: np.ndarray
     scale_steps: np.ndarray
     scale_factors: np.ndarray
+    #: Directions V in e, shape (K, L), of a standard deviation each; slopes and second derivatives
+    #: of the rows' expansion along them: (K,), with w (K, n), with e (K, L), and their own (K,).
+    along: np.ndarray
+    along_slope: np.ndarray
+    along_border: np.ndarray
+    along_elements: np.ndarray
+    along_own: np.ndarray
 
 
 class Kinds(NamedTuple):
-    """κ of each kind of move: the border, each factor's elements, each scale."""
+    """κ of each kind of move: the border, each factor's elements, each scale, directions."""
 
     kappa: np.ndarray
 
@@ -131,11 +140,12 @@ class ElementState(NamedTuple):
     Moves and their test are called by address, as each is compiled again with all that calls it.
     """
 
-    #: Addresses of the functions (``MOVE``) for the border, elements and scales, and of their test
-    #: (``TEST``).
+    #: Addresses of the functions (``MOVE``) for the border, elements, scales and directions, and of
+    #: their test (``TEST``).
     move_border: int
     move_elements: int
     move_scale: int
+    move_along: int
     test_rows: int
 
     posterior: Posterior
@@ -174,6 +184,8 @@ _ANEW, _FREEDOM = 0.8, 4.0
 #: conditional standard deviations. Where rows say little, as far out in a logistic regression, a
 #: posterior has heavier tails than its expansion: independent proposals alone would stay there.
 _WALKS, _STRIDE = 0.1, 1.0
+#: Moves along directions in an iteration at most, and the length of their walk.
+_MOST_ALONG, _STRIDE_ALONG = 4, 2.4
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
 _LEAST, _MOST = 0.05, 20.0
 
@@ -725,6 +737,50 @@ def move_scale(handle, s, counts):
 
 
 @compiled()
+def move_along(handle, k, counts):
+    """Walk along a direction of elements of several factors; return whether the chain goes on."""
+    own = record_at(handle)
+    found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
+    step, log_ratio = _STRIDE_ALONG * rng.standard_normal(), scratch(1, np.float64)
+    line = geometry.along_slope[k] + 0.5 * step * geometry.along_own[k]
+    line += inner_of_line(geometry.along_border, k, found.w, 0, found.w.size)
+    line += inner_of_line(geometry.along_elements, k, found.e, 0, found.e.size)
+    for g in range(found.e.size):
+        found.new_e[g] = found.e[g] + step * geometry.along[k, g]
+    copy_to(move.new, move.position)
+    for f in range(geometry.densities.size):
+        _write_elements(handle, found.new_e, f, move.new)
+    prior_there = log_prior(own.posterior, move.new)
+    cheap = own.posterior.reference.inverse_temperature * step * line
+    cheap += prior_there - found.prior[0]
+    probability, goes_on = 0.0, 1
+    kind = 1 + geometry.densities.size + geometry.scales.size
+    if rng.random() < _probability(cheap):
+        log_ratio[0] = 0.0
+        _stay_on_border(found)
+        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
+        probability = _probability(log_ratio[0])
+    own.tallies[kind, DECISIONS] += 1.0
+    counts[entry.ACCEPT_DIRECTIONS] += probability / min(geometry.along_slope.size, _MOST_ALONG)
+    if goes_on and rng.random() < probability:
+        copy_to(move.position, move.new)
+        copy_to(found.e, found.new_e)
+        found.prior[0] = prior_there
+    return goes_on
+
+
+@compiled()
+def _move_along_some(handle, counts):
+    """Make moves along directions, each drawn at random; return whether the chain goes on."""
+    own = record_at(handle)
+    directions, rng, goes_on = own.geometry.along_slope.size, _generator(own.generator), 1
+    for _ in range(min(directions, _MOST_ALONG)):
+        k = rng.integers(0, directions)
+        goes_on = goes_on and function_at(own.move_along, MOVE)(address_in(handle), k, counts)
+    return goes_on
+
+
+@compiled()
 def _iterate(handle, counts):
     """Make one move of every kind; return whether the chain goes on."""
     own = record_at(handle)
@@ -738,7 +794,7 @@ def _iterate(handle, counts):
     found.prior[0] = log_prior(posterior, move.position)
     for s in range(own.geometry.scales.size):
         goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
-    if not goes_on:
+    if not (goes_on and _move_along_some(handle, counts)):
         return False
     if own.slices.moves:
         prior, context = posterior.prior, posterior.space.context

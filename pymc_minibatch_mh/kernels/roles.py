@@ -109,10 +109,12 @@ DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, IN
     # Evaluations of the prior part by moves without rows.
     N_PRIOR,
     # Of iterations over elements: acceptance probabilities of the border, of elements, averaged
-    # over them, and of scales; candidates, kept or not; elements whose rows were all read.
-    ACCEPT_BORDER, ACCEPT_ELEMENTS, ACCEPT_SCALES, N_CANDIDATES, N_GROUPS_IN_FULL,
+    # over them, of scales, and of directions; candidates, kept or not; elements whose rows were
+    # all read.
+    ACCEPT_BORDER, ACCEPT_ELEMENTS, ACCEPT_SCALES, ACCEPT_DIRECTIONS, N_CANDIDATES,
+    N_GROUPS_IN_FULL,
     N_COUNTS,
-) = range(24)  # fmt: skip
+) = range(25)  # fmt: skip
 
 
 class Statistic(NamedTuple):
@@ -148,6 +150,9 @@ STATS = {
     ),
     "accept_scales": Statistic(
         np.float64, "acceptance of scales with their elements", ACCEPT_SCALES, averaged=True
+    ),
+    "accept_directions": Statistic(
+        np.float64, "acceptance of elements of several factors", ACCEPT_DIRECTIONS, averaged=True
     ),
     "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", LOG_RATIO),
     "log_ratio_std": Statistic(np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD),

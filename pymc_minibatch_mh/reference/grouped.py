@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, hadamard, solve_triangular
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
@@ -44,6 +44,9 @@ MOST_HALVINGS = 12
 _UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of the differences that tell how scales spread, and the most that they do.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
+#: Directions at most that elements of several factors move along, and the correlation of factors
+#: from which on they do.
+MOST_DIRECTIONS, SLOW = 16, 0.7
 #: Newton steps with the third-order correction.
 SMOOTHINGS = 3
 
@@ -54,6 +57,7 @@ class Arrow:
     def __init__(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, n_first: int
     ) -> None:
+        self.within = within
         self._first = within.diagonal()[:n_first]
         self._n_first = n_first
         self._cells = sparse.csr_array(within[:n_first, n_first:])
@@ -160,6 +164,16 @@ class GroupedReference(NamedTuple):
     scales: np.ndarray
     scale_sd: np.ndarray
     scale_factor: np.ndarray
+    #: Directions in e along which factors that explain the same differences move together, each of
+    #: a posterior standard deviation given all else, shape (K, L).
+    along: np.ndarray
+
+    @property
+    def rows_hessian(self) -> sparse.csr_array:
+        """The rows' second derivatives in e."""
+        size = self.he.size
+        cells = sparse.csr_array((self.data, self.indices, self.indptr), shape=(size, size))
+        return sparse.csr_array(cells + sparse.diags_array(self.he))
 
     @property
     def fixed(self) -> np.ndarray:
@@ -224,6 +238,27 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     search.run()
     report("Expanding the rows")
     return search.expanded()
+
+
+def _slow_directions(precision: sparse.csr_array) -> np.ndarray:
+    """Return the directions that moves of one factor at a time take longest along, (K, L)."""
+    size, diagonal = precision.shape[0], precision.diagonal()
+    between = sparse.csr_array(precision - sparse.diags_array(diagonal))
+    count = min(MOST_DIRECTIONS, size - 2)
+    if not between.nnz or count < 1:
+        return np.empty((0, size))
+    root = sparse.diags_array(1.0 / np.sqrt(diagonal))
+    # Of correlated elements, the largest eigenvalue is their share of what is known of both.
+    start = np.random.default_rng(0).standard_normal(size)
+    try:
+        values, vectors = eigsh(
+            -(root @ between @ root), count, which="LA", v0=start, tol=1e-2, maxiter=500
+        )
+    except ArpackNoConvergence as error:
+        # Where many directions are alike, some of them will do.
+        values, vectors = error.eigenvalues, error.eigenvectors
+    slow = values > SLOW
+    return np.ascontiguousarray(((root @ vectors[:, slow]) / np.sqrt(1.0 - values[slow])).T)
 
 
 def _solved(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) -> np.ndarray:
@@ -558,6 +593,7 @@ class _Search:
             scales=self._scales.astype(np.int64),
             scale_sd=self._spread,
             scale_factor=self._owner,
+            along=_slow_directions(arrow.within),
         )
 
     def _followed(

@@ -109,7 +109,7 @@ def precision(rows=4_000, groups=15, *, centred=False):
     y = rng.poisson(np.exp(0.5 + 0.5 * rng.standard_normal(groups)[g] + 0.4 * x))
     with pm.Model() as model:
         mu, b = pm.Normal("mu"), pm.Normal("b")
-        kappa = pm.Gamma("kappa", "alpha", "1|g_sigma", 2.0, 0.5)
+        kappa = pm.Gamma("kappa", 2.0, 0.5)
         if centred:
             line = _effects("z", mu, 1.0 / pt.sqrt(kappa), groups, centred=True)[g]
         else:
