@@ -21,7 +21,7 @@ from pymc_minibatch_mh.kernels.elements import (
     test_rows,
 )
 from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
-from pymc_minibatch_mh.kernels.parts import Parts
+from pymc_minibatch_mh.kernels.parts import Parts, room_for_rates
 from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
@@ -82,9 +82,9 @@ class ElementMoves(Proposal):
         updates: Updates = record
         own = updates.geometry
         n, size = own.border.size, own.places.size
-        shapes = [(n,)] * 2 + [(size,)] * 8 + [(3, size), (3,), (1,)]
-        outside = np.empty(size + 1, np.int64)
-        room = Scratch._make([*map(np.empty, shapes), outside])
+        shapes = [(n,)] * 2 + [(size,)] * 7 + [(3, size), (3,), (1,)]
+        outside, rates = np.empty(size + 1, np.int64), room_for_rates(len(self.sizes), size)
+        room = Scratch._make([*map(np.empty, shapes), outside, rates])
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
         state = ElementState(

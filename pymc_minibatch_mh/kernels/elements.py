@@ -42,11 +42,12 @@ from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.parts import (
     Ends,
     Parts,
+    Rates,
     ceiling,
     draw_candidate,
+    find_rates,
     first_outside,
     share_of_candidates,
-    sum_parts,
 )
 from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_drawn
 from pymc_minibatch_mh.kernels.roles import ELEMENTS, VECTOR, thinned
@@ -116,7 +117,7 @@ class Scratch(NamedTuple):
     w: np.ndarray
     new_w: np.ndarray
     #: e and e'; R w; the slope of each e, and its conditional mean and precision; the logarithm of
-    #: the ratio of each element's test; running sums; shape (L,) each.
+    #: the ratio of each element's test; shape (L,) each.
     e: np.ndarray
     new_e: np.ndarray
     moved: np.ndarray
@@ -124,7 +125,6 @@ class Scratch(NamedTuple):
     mean: np.ndarray
     precision: np.ndarray
     log_ratio: np.ndarray
-    running: np.ndarray
     #: Log-densities of elements at three points, shape (3, L).
     at: np.ndarray
     #: ‖w‖, ‖w'‖ and ‖w' - w‖ of a move, and the prior part at the position, shape (1,).
@@ -132,6 +132,7 @@ class Scratch(NamedTuple):
     prior: np.ndarray
     #: Elements beyond their radii, shape (L + 1,).
     outside: np.ndarray
+    rates: Rates
 
 
 class ElementState(NamedTuple):
@@ -355,7 +356,7 @@ def _rows_outside(handle):
 
 
 @compiled()
-def _keep_candidates(handle, kappa, shares, limit):
+def _keep_candidates(handle, kappa, limit):
     """Return the candidates that are kept by their ceilings, with repetition."""
     own = record_at(handle)
     rng, ends = _generator(own.generator), _ends(own.scratch)
@@ -363,8 +364,8 @@ def _keep_candidates(handle, kappa, shares, limit):
     kept = np.empty(left, np.int64)
     some_outside = own.scratch.outside[0] > 0
     for _ in range(left):
-        row = draw_candidate(own.parts, shares, own.scratch.running, rng)
-        share, _ = share_of_candidates(own.parts, ends, shares, limit, row)
+        row = draw_candidate(own.parts, own.scratch.rates, rng)
+        share, _ = share_of_candidates(own.parts, ends, own.scratch.rates, limit, row)
         if rng.random() < share and not (some_outside and first_outside(own.parts, ends, row) >= 0):
             kept[count] = row
             count += 1
@@ -390,8 +391,8 @@ def test_rows(handle, kind, f, log_ratio, counts):
     """
     own = record_at(handle)
     parts, kappa, outside = own.parts, own.kinds.kappa[kind], own.scratch.outside
-    ends, shares = _ends(own.scratch), scratch(parts.first.size, np.float64)
-    limit = sum_parts(parts, ends, shares, own.scratch.running, outside)
+    ends = _ends(own.scratch)
+    limit = find_rates(parts, ends, own.scratch.rates, outside)
     counts[entry.N_LOOKS] += 1.0
     beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
     if beyond or not kappa * limit <= own.test.max_rate:
@@ -402,7 +403,7 @@ def test_rows(handle, kind, f, log_ratio, counts):
         _add_evidence(handle, kind, f, rows, True, log_ratio, counts)
         counts[entry.N_OBS] += rows.size
         counts[entry.N_GROUPS_IN_FULL] += outside[0]
-    kept = _keep_candidates(handle, kappa, shares, limit)
+    kept = _keep_candidates(handle, kappa, limit)
     counts[entry.N_CANDIDATES] += kappa * limit
     counts[entry.N_OBS] += kept.size
     tally = own.tallies[kind]

@@ -7,13 +7,18 @@ departs from the centre by at most x_i = s_i ‖w‖ + |Σ_f z_if e_f|. With x' 
 
     φ̄_i = min{ (x_i³ + x_i'³)/6, δ_i max(x_i, x_i')²/2 },
 
-its *ceiling*. Candidates are drawn at a rate that adds up over rows without looking at any: for
-parts p, x_ip = s_i ‖w‖ or |z_if e_f|, and both ends,
+its *ceiling*. Candidates are drawn at a rate that adds up over rows without looking at any. For
+parts p, x_ip = s_i ‖w‖ or |z_if e_f|, of both ends, by Minkowski's inequality
 
-    Σ_i (Σ_p x_ip)³ <= Λ³,   Λ = Σ_p P_p^(1/3),   P_p = Σ_i x_ip³,
+    Σ_i (Σ_p x_ip)³ + (Σ_p x_ip')³ <= Λ³,   Λ = Σ_p P_p^(1/3),   P_p = Σ_i x_ip³ + x_ip'³,
 
-by Minkowski's inequality. It is the rate of superposed Poisson processes, one for each part: row
-i comes from part p at the rate x_ip³ Λ²/P_p^(2/3), over 6. Which rows come from the part of a
+and by Hölder's as well, with a and b as Λ of the parts of δ_i and of max(x_i, x_i'),
+
+    Σ_i δ_i max(x_i, x_i')² <= a b².
+
+Ceilings add up to Λ³/6 or a b²/2 at most, and the smaller one is the rate. It is that of superposed
+Poisson processes, one for each part of both ends, or of the way (a third of all) and of the farther
+end: a row comes from part p as often as its own cube is in P_p. Which rows come from the part of a
 factor is known by sums over its elements, P_f = Σ_g C_g |e_g|³, and C_g = Σ z_i³ over the rows of
 g. A candidate is kept with probability φ̄_i over its rate, by look-ups, before its data are read:
 rows that are kept are independent Poisson counts with means κ φ̄_i, whatever the rate.
@@ -64,6 +69,30 @@ class Ends(NamedTuple):
     border: tuple[float, float, float]
 
 
+class Rates(NamedTuple):
+    """Rates at which rows are candidates of a move: two processes at most, of F + 1 parts each.
+
+    `kinds`, shape (2,), are which cubes the processes draw by, -1 for none; `chances`, (2, F + 1),
+    those of a candidate to come from each part; a row does with probability `units`, (2, F + 1),
+    times its own cube; `running`, (2, L), are running sums over the elements of each factor.
+    """
+
+    kinds: np.ndarray
+    chances: np.ndarray
+    units: np.ndarray
+    running: np.ndarray
+
+
+#: Kinds of cubes: of both ends, of the way between them, and of the end that is farther.
+_ENDS, _WAY, _FARTHER = range(3)
+
+
+def room_for_rates(n_factors: int, n_elements: int) -> Rates:
+    """Return room for the rates of a move."""
+    own = (2, 1 + n_factors)
+    return Rates(np.empty(2, np.int64), np.empty(own), np.empty(own), np.empty((2, n_elements)))
+
+
 @compiled(inlined=True)
 def ceiling(parts, ends, row):
     """Return φ̄_i of a row: symmetric in the two ends, to the last bit."""
@@ -98,32 +127,89 @@ def first_outside(parts, ends, row):
     return -1
 
 
-@compiled()
-def sum_parts(parts, ends, shares, running, outside):
-    """Write P_p of both ends together: of the border, then of each factor; return Λ³/6.
+@compiled(inlined=True)
+def _cube(kind, here, there):
+    """Return the cube of a part, of both ends, of the way between them, or of the farther one."""
+    here, there, step = abs(here), abs(there), abs(there - here)
+    if kind == _ENDS:
+        return here * here * here + there * there * there
+    far = step if kind == _WAY else max(here, there)
+    return far * far * far
 
-    `running`, shape (L,), is overwritten by running sums of C_l (|e_l|³ + |e_l'|³) within each
-    factor, and `outside` by the elements beyond their radii, of which the first entry is the
-    number; these have no share.
+
+@compiled(inlined=True)
+def _cube_of_border(kind, border):
+    """Return the same of the border, of which three lengths are known."""
+    if kind == _WAY:
+        return border[2] ** 3
+    return _cube(kind, border[0], border[1])
+
+
+@compiled()
+def _sum_cubes(parts, ends, sums, outside):
+    """Write Σ_i of the cubes of every kind, of the border, then of each factor, shape (3, F + 1).
+
+    Elements beyond their radii have no share; they are written to `outside`, after their number.
     """
-    border, count = ends.border, 0
-    shares[0] = parts.border_cubes * (border[0] ** 3 + border[1] ** 3)
-    total = shares[0] ** (1.0 / 3.0)
+    count = 0
+    for kind in range(3):
+        sums[kind, 0] = parts.border_cubes * _cube_of_border(kind, ends.border)
     for f in range(parts.first.size - 1):
-        own = 0.0
+        sums[:, 1 + f] = 0.0
         for g in range(parts.first[f], parts.first[f + 1]):
-            one, other = abs(ends.here[g]), abs(ends.there[g])
-            if not max(one, other) <= parts.radii[g]:
+            one, other = ends.here[g], ends.there[g]
+            if not max(abs(one), abs(other)) <= parts.radii[g]:
                 count += 1
                 outside[count] = g
             elif parts.starts[g + 1] > parts.starts[g]:
-                cubes = one * one * one + other * other * other
-                own += parts.running[parts.starts[g + 1] - 1] * cubes
-            running[g] = own
-        shares[1 + f] = own
-        total += own ** (1.0 / 3.0)
+                own = parts.running[parts.starts[g + 1] - 1]
+                for kind in range(3):
+                    sums[kind, 1 + f] += own * _cube(kind, one, other)
     outside[0] = count
-    return total * total * total / 6.0
+
+
+@compiled()
+def _run_through(parts, ends, kind, running):
+    """Write running sums of C_g times the cubes of one kind within each factor, shape (L,)."""
+    for f in range(parts.first.size - 1):
+        total = 0.0
+        for g in range(parts.first[f], parts.first[f + 1]):
+            one, other = ends.here[g], ends.there[g]
+            inside = max(abs(one), abs(other)) <= parts.radii[g]
+            if inside and parts.starts[g + 1] > parts.starts[g]:
+                total += parts.running[parts.starts[g + 1] - 1] * _cube(kind, one, other)
+            running[g] = total
+
+
+@compiled()
+def find_rates(parts, ends, rates, outside):
+    """Find at which rates rows are candidates of a move, and write them; return the total.
+
+    `outside`, shape (L + 1,), becomes the number of elements beyond their radii, and these.
+    """
+    count, sums = parts.first.size, np.empty((3, parts.first.size))
+    _sum_cubes(parts, ends, sums, outside)
+    roots = np.zeros(3)
+    for kind in range(3):
+        for p in range(count):
+            roots[kind] += np.cbrt(sums[kind, p])
+    by_ends = roots[_ENDS] ** 3 / 6.0
+    by_way = 0.5 * roots[_WAY] * roots[_FARTHER] ** 2
+    rates.kinds[0], rates.kinds[1] = (_ENDS, -1) if by_ends <= by_way else (_WAY, _FARTHER)
+    limit = min(by_ends, by_way) * _ROUNDING
+    for k in range(2):
+        kind = rates.kinds[k]
+        if kind < 0 or not limit > 0.0:
+            rates.chances[k] = 0.0
+            rates.units[k] = 0.0
+            continue
+        whole = 1.0 if kind == _ENDS else (1.0 + (kind == _FARTHER)) / 3.0
+        for p in range(count):
+            root = np.cbrt(sums[kind, p])
+            rates.chances[k, p] = whole * root / roots[kind]
+            rates.units[k, p] = whole / (root * root * roots[kind]) if root > 0.0 else 0.0
+        _run_through(parts, ends, kind, rates.running[k])
+    return limit
 
 
 @compiled(inlined=True)
@@ -139,46 +225,48 @@ def _first_above(sums, low, high, value):
 
 
 @compiled(inlined=True)
-def draw_candidate(parts, shares, running, rng):
+def draw_candidate(parts, rates, rng):
     """Return a row, drawn at the rate of its parts."""
-    total = 0.0
-    for p in range(shares.size):
-        total += shares[p] ** (1.0 / 3.0)
-    left, part = rng.random() * total, 0
-    for p in range(shares.size):
-        if shares[p] > 0.0:
-            part = p
-            left -= shares[p] ** (1.0 / 3.0)
-            if left < 0.0:
-                break
+    left, kind, part = rng.random(), 0, 0
+    for k in range(2):
+        for p in range(parts.first.size):
+            if left >= 0.0 and rates.chances[k, p] > 0.0:
+                kind, part = k, p
+                left -= rates.chances[k, p]
     if part == 0:
         row = scratch(1, np.int64)
         draw_alias(rng, parts.thresholds, parts.aliases, row, 1)
         return row[0]
     first, last = parts.first[part - 1], parts.first[part]
-    g = _first_above(running, first, last, rng.random() * shares[part])
+    running = rates.running[kind]
+    g = _first_above(running, first, last, rng.random() * running[last - 1])
     start, stop = parts.starts[g], parts.starts[g + 1]
     k = _first_above(parts.running, start, stop, rng.random() * parts.running[stop - 1])
     return parts.rows[k]
 
 
 @compiled(inlined=True)
-def share_of_candidates(parts, ends, shares, limit, row):
-    """Return φ̄_i over the rate at which a row is drawn, and φ̄_i; Λ³/6 is the `limit`."""
-    border, s = ends.border, parts.border[row]
-    # Λ²/P_p^(2/3) for each part.
-    square, rate = (6.0 * limit) ** (2.0 / 3.0), 0.0
-    if shares[0] > 0.0:
-        cubes = s * s * s * (border[0] ** 3 + border[1] ** 3)
-        rate += cubes / shares[0] ** (2.0 / 3.0)
-    for f in range(parts.weights.shape[1]):
-        g = parts.elements[row, f]
-        if g >= 0 and shares[1 + f] > 0.0:
-            z, one, other = abs(parts.weights[row, f]), abs(ends.here[g]), abs(ends.there[g])
-            cubes = z * z * z * (one * one * one + other * other * other)
-            rate += cubes / shares[1 + f] ** (2.0 / 3.0)
-    own = ceiling(parts, ends, row)
-    rate *= square / 6.0
+def chance_of_row(parts, ends, rates, row):
+    """Return the probability that a candidate is this row."""
+    s, found = parts.border[row], 0.0
+    for k in range(2):
+        kind = rates.kinds[k]
+        if kind < 0:
+            break
+        found += rates.units[k, 0] * s * s * s * _cube_of_border(kind, ends.border)
+        for f in range(parts.weights.shape[1]):
+            g = parts.elements[row, f]
+            if g >= 0:
+                z = abs(parts.weights[row, f])
+                own = z * z * z * _cube(kind, ends.here[g], ends.there[g])
+                found += rates.units[k, 1 + f] * own
+    return found
+
+
+@compiled(inlined=True)
+def share_of_candidates(parts, ends, rates, limit, row):
+    """Return φ̄_i over the rate at which a row is drawn, and φ̄_i; `limit` is the rate of all."""
+    own, rate = ceiling(parts, ends, row), limit * chance_of_row(parts, ends, rates, row)
     return (own / rate if rate > 0.0 else 0.0), own
 
 

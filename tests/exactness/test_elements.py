@@ -11,8 +11,11 @@ from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
 from pymc_minibatch_mh.bounds import parts
+from pymc_minibatch_mh.reference import grouped
 
 GROUPS, ROWS = 4, 6
+#: With fewer, rare excursions of effects make standard errors of second moments too small.
+DRAWS = 200_000
 _RNG = np.random.default_rng(20_261_126)
 GROUP = np.repeat(np.arange(GROUPS), ROWS)
 OUTCOME = (_RNG.random(GROUP.size) < expit(0.5 + _RNG.normal(size=GROUPS))[GROUP]).astype(np.int64)
@@ -95,7 +98,7 @@ def test_posterior_of_a_few_groups(name):
         step = method(blocks=True, observed=["y"], full_pass_above=np.inf, **settings)
     assert step.plan.elements is not None
     assert step.exactness.startswith("exact given valid bounds")
-    found, exact = drawn(step, 60_000), by_quadrature(spelling == "heavy tails")
+    found, exact = drawn(step, DRAWS), by_quadrature(spelling == "heavy tails")
     errors = {key: off_by(found[key], *exact[key]) for key in exact}
     assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
 
@@ -105,7 +108,7 @@ def test_posterior_where_groups_are_often_read_in_full(monkeypatch):
     monkeypatch.setattr(parts, "ELEMENT_RADIUS", 1.0)
     with groups("centred"):
         step = TunaMH(blocks=True, observed=["y"], full_pass_above=np.inf)
-    found, exact = drawn(step, 60_000), by_quadrature(heavy=False)
+    found, exact = drawn(step, DRAWS), by_quadrature(heavy=False)
     errors = {key: off_by(found[key], *exact[key]) for key in exact}
     assert max(abs(x) for pair in errors.values() for x in pair) < 4.5, errors
 
@@ -113,17 +116,22 @@ def test_posterior_where_groups_are_often_read_in_full(monkeypatch):
 def off_the_closed_form(step, mean, covariance, names):
     """Return the errors of means and variances, in coordinates that the posterior has as white."""
     trace = sample(
-        step, 40_000, tune=500, chains=2, random_seed=5, progressbar=False, quiet=True,
+        step, DRAWS, tune=500, chains=2, random_seed=5, progressbar=False, quiet=True,
         compute_convergence_checks=False,
     )  # fmt: skip
     assert trace.sample_stats.n_obs.mean() < 1.0
-    draws = [trace.posterior[k].values.reshape(2, 40_000, -1) for k in names]
+    draws = [trace.posterior[k].values.reshape(2, DRAWS, -1) for k in names]
     white = (np.concatenate(draws, axis=2) - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
     return np.array([off_by(white[:, :, k], 0.0, 1.0) for k in range(mean.size)])
 
 
-def test_posterior_of_crossed_gaussian_rows():
-    """No third derivative: priors, expansions and cells alone decide, and the law is known."""
+@pytest.mark.parametrize("correlation", [grouped.SLOW, 0.0])
+def test_posterior_of_crossed_gaussian_rows(monkeypatch, correlation):
+    """No third derivative: priors, expansions and cells alone decide, and the law is known.
+
+    At no least correlation of factors, their elements move along directions as well.
+    """
+    monkeypatch.setattr(grouped, "SLOW", correlation)
     rng, n, sizes = np.random.default_rng(4), 1_000, (6, 4)
     ids, x = [rng.integers(0, size, n) for size in sizes], rng.normal(size=n)
     effects = [rng.normal(size=size)[k] for k, size in zip(ids, sizes, strict=True)]
@@ -133,6 +141,7 @@ def test_posterior_of_crossed_gaussian_rows():
         u, v = pm.Normal("u", 0.0, 0.8, shape=sizes[0]), pm.Normal("v", 0.0, 0.5, shape=sizes[1])
         pm.Normal("y", b * x + u[ids[0]] + v[ids[1]], 3.0, observed=y)
         step = TunaMH(blocks=True)
+    assert (len(step.plan.elements.along) > 3) == (correlation == 0.0)
     design = np.column_stack([x, *(np.eye(size)[k] for k, size in zip(ids, sizes, strict=True))])
     prior = np.repeat([1.0, 0.8, 0.5], [1, *sizes]) ** -2.0
     covariance = np.linalg.inv(design.T @ design / 9.0 + np.diag(prior))
@@ -141,24 +150,28 @@ def test_posterior_of_crossed_gaussian_rows():
 
 
 def test_posterior_of_correlated_gaussian_effects():
-    """Intercepts and slopes that the prior couples, around a location that rows do not read."""
+    """Intercepts and slopes that the prior couples, around a location that rows do not read.
+
+    Beside them rows read a level that is theirs as well.
+    """
     rng, n, size = np.random.default_rng(6), 60, 5
     g, x = rng.integers(0, size, n), rng.normal(size=n)
     own = np.array([[1.0, 0.8], [0.8, 1.2]])
     y = 0.5 * rng.normal(size=size)[g] + 2.0 * rng.normal(size=n)
     with pm.Model():
-        mu = pm.Normal("mu", 0.0, 1.0, shape=2)
+        mu, level = pm.Normal("mu", 0.0, 1.0, shape=2), pm.Normal("level", 0.0, 1.0)
         effect = pm.MvNormal("effect", mu, own, shape=(size, 2))
-        pm.Normal("y", effect[g, 0] + effect[g, 1] * x, 2.0, observed=y)
+        pm.Normal("y", level + effect[g, 0] + effect[g, 1] * x, 2.0, observed=y)
         step = TunaMH(blocks=True, observed=["y"])
     group = np.eye(size)[g]
     read = np.stack([group, group * x[:, None]], axis=2).reshape(n, -1)
-    design = np.concatenate([np.zeros((n, 2)), read], axis=1)
-    away = np.concatenate([-np.tile(np.eye(2), (size, 1)), np.eye(2 * size)], 1)
+    design = np.concatenate([np.ones((n, 1)), np.zeros((n, 2)), read], axis=1)
+    around = np.concatenate([np.zeros((2, 1)), np.eye(2)], axis=1)
+    away = np.concatenate([-np.tile(around, (size, 1)), np.eye(2 * size)], axis=1)
     prior = away.T @ np.kron(np.eye(size), np.linalg.inv(own)) @ away
-    prior[:2, :2] += np.eye(2)
+    prior[:3, :3] += np.eye(3)
     covariance = np.linalg.inv(design.T @ design / 4.0 + prior)
     errors = off_the_closed_form(
-        step, covariance @ design.T @ y / 4.0, covariance, ("mu", "effect")
+        step, covariance @ design.T @ y / 4.0, covariance, ("level", "mu", "effect")
     )
     assert np.abs(errors).max() < 4.5, errors

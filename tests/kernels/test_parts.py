@@ -59,46 +59,75 @@ def test_ceilings_are_those_of_the_formula(signed):
 
 
 @njit
-def _kept(parts, ends, shares, limit, out):
+def _kept(parts, ends, rates, limit, out):
     for row in range(len(out)):
-        out[row] = kernels.share_of_candidates(parts, ends, shares, limit, row)
+        out[row] = kernels.share_of_candidates(parts, ends, rates, limit, row)
 
 
 @njit
-def _drawn(parts, shares, running, addresses, out):
+def _drawn(parts, rates, addresses, out):
     rng = generator_at(addresses[0], addresses[1], addresses[2], addresses[3])
     for k in range(out.size):
-        out[k] = kernels.draw_candidate(parts, shares, running, rng)
+        out[k] = kernels.draw_candidate(parts, rates, rng)
 
 
-def summed(parts, ends):
-    shares, running, outside = np.empty(1 + F), np.empty(L), np.empty(L + 1, np.int64)
-    limit = kernels.sum_parts(parts, ends, shares, running, outside)
-    return shares, running, outside, limit
+def found_rates(parts, ends):
+    rates, outside = kernels.room_for_rates(F, L), np.empty(L + 1, np.int64)
+    limit = kernels.find_rates(parts, ends, rates, outside)
+    return rates, outside, limit
 
 
-def test_rates_add_up_and_lie_above_all_ceilings():
-    parts = made(signed=False)
-    shares, _, _, limit = summed(parts, ENDS)
-    cubes = [np.abs(own_parts(parts, e)) ** 3 for e in (ENDS.here, ENDS.there)]
-    border = parts.border**3 * (ENDS.border[0] ** 3 + ENDS.border[1] ** 3)
-    expected = np.append(border.sum(), sum(cubes).sum(axis=0))
-    assert np.allclose(shares, expected, rtol=1e-6)
-    assert limit == pytest.approx((expected ** (1.0 / 3.0)).sum() ** 3 / 6.0, rel=1e-6)
+#: Moves that are long, of both ends, and short, of the way and the farther end.
+MOVES = {"long": ENDS, "short": Ends(ENDS.here, ENDS.here + 0.01, (0.7, 0.71, 0.02))}
+every_move = pytest.mark.parametrize("move", MOVES)
+
+
+def sums_of(parts, ends, cube):
+    """Return the sums of the cubes of each part, of lengths at the two ends and between them."""
+    here, there = (np.abs(own_parts(parts, e)) for e in (ends.here, ends.there))
+    own = cube(here, there, np.abs(own_parts(parts, ends.there - ends.here)))
+    return np.append((parts.border**3).sum() * cube(*ends.border), own.sum(axis=0))
+
+
+def root_sum(sums):
+    return np.cbrt(sums).sum()
+
+
+@every_move
+def test_total_is_that_of_both_ends_or_of_the_way(move):
+    parts, ends = made(signed=False), MOVES[move]
+    both, way, farther = (
+        sums_of(parts, ends, cube)
+        for cube in (
+            lambda x, y, _: x**3 + y**3, lambda x, y, d: d**3, lambda x, y, _: np.maximum(x, y) ** 3
+        )
+    )  # fmt: skip
+    by_ends, by_way = root_sum(both) ** 3 / 6.0, 0.5 * root_sum(way) * root_sum(farther) ** 2
+    limit = found_rates(parts, ends)[2]
+    assert limit == pytest.approx(min(by_ends, by_way), rel=1e-6)
+    assert (by_ends < by_way) == (move == "long")
+
+
+@every_move
+def test_rates_add_up_and_lie_above_all_ceilings(move):
+    parts, ends = made(signed=False), MOVES[move]
+    rates, _, limit = found_rates(parts, ends)
     kept = np.empty((N, 2))
-    _kept(parts, ENDS, shares, limit, kept)
+    _kept(parts, ends, rates, limit, kept)
     assert (kept[:, 0] <= 1.0).all()
-    rates = kept[:, 1] / kept[:, 0]
-    assert rates.sum() == pytest.approx(limit, rel=1e-6)
+    own = kept[:, 1] / kept[:, 0]
+    assert own.sum() == pytest.approx(limit, rel=1e-6)
+    assert rates.chances.sum() == pytest.approx(1.0)
 
 
-def test_rows_come_as_often_as_their_rates_say():
-    parts, drawn = made(signed=False), np.empty(200_000, np.int64)
-    shares, running, _, limit = summed(parts, ENDS)
+@every_move
+def test_rows_come_as_often_as_their_rates_say(move):
+    parts, drawn, ends = made(signed=False), np.empty(200_000, np.int64), MOVES[move]
+    rates, _, limit = found_rates(parts, ends)
     rng = np.random.default_rng(1)
-    _drawn(parts, shares, running, generator_addresses(rng), drawn)
+    _drawn(parts, rates, generator_addresses(rng), drawn)
     kept = np.empty((N, 2))
-    _kept(parts, ENDS, shares, limit, kept)
+    _kept(parts, ends, rates, limit, kept)
     expected = drawn.size * kept[:, 1] / kept[:, 0] / limit
     counts = np.bincount(drawn, minlength=N)
     assert (np.abs(counts - expected) < 5.0 * np.sqrt(expected)).all()
@@ -109,9 +138,16 @@ def test_an_element_beyond_its_radius_has_no_share(end):
     parts = made(signed=False)
     ends = Ends(ENDS.here.copy(), ENDS.there.copy(), ENDS.border)
     getattr(ends, end)[1] = -2.1
-    shares, running, outside, _ = summed(parts, ends)
+    rates, outside, limit = found_rates(parts, ends)
     assert outside[:2].tolist() == [1, 1]
-    assert running[1] == running[0]
-    left = [np.abs(own_parts(parts, e)) ** 3 * (ELEMENTS != 1) for e in (ends.here, ends.there)]
-    assert np.allclose(shares[1:], sum(left).sum(axis=0))
+    assert rates.running[0, 1] == rates.running[0, 0]
+    left = Ends(*(np.where(np.arange(L) == 1, 0.0, e) for e in ends[:2]), ends.border)
+    assert limit == pytest.approx(found_rates(parts, left)[2], rel=1e-12)
     assert [kernels.first_outside(parts, ends, k) for k in range(N)] == [-1, 1, 1, -1, -1, -1]
+
+
+def test_a_move_to_the_same_place_has_no_candidates():
+    ends = Ends(ENDS.here, ENDS.here, (0.7, 0.7, 0.0))
+    rates, _, limit = found_rates(made(signed=False), ends)
+    assert limit == 0.0
+    assert not rates.chances.any()

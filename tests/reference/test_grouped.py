@@ -120,6 +120,28 @@ def test_arrow_solves_as_the_whole_matrix_does(sizes):
     assert np.allclose(arrow.border_factor @ arrow.border_factor.T, schur)
 
 
+def test_directions_are_those_that_factors_fight_about():
+    """Effects of two crossed factors trade their levels, which rows see the sum of."""
+    rng, n = np.random.default_rng(15), 20_000
+    g, h = rng.integers(0, 40, n), rng.integers(0, 5, n)
+    with pm.Model() as model:
+        u, v = pm.Normal("u", 0.0, 1.0, shape=40), pm.Normal("v", 0.0, 1.0, shape=5)
+        pm.Normal("y", u[g] + v[h], 1.0, observed=rng.normal(size=n))
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    prior = target.full_data.prior(found.centre, hessian=True).hessian
+    precision = -_dense(target, found.centre).hessian - prior
+    precision = precision[np.ix_(found.places, found.places)]
+    (way,) = found.along
+    assert way @ precision @ way == pytest.approx(1.0, rel=0.05)
+    assert np.ptp(way[:40]) < 0.1 * abs(way[0])
+    assert np.ptp(way[40:]) < 0.1 * abs(way[0])
+    assert way[0] == pytest.approx(-way[40], rel=0.1)
+    bent = target.full_data.likelihood(found.centre, hessian=True).hessian
+    bent = bent[np.ix_(found.places, found.places)]
+    assert np.allclose(found.rows_hessian.toarray(), bent, atol=1e-8 * np.abs(bent).max())
+
+
 @every_case("name", SUMMED)
 def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
