@@ -301,7 +301,7 @@ def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) ->
     places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
     if len(places) < len(terms):
         return None
-    if len(set(places)) < len(places):
+    if 1 < len(set(places)) < len(places):
         # As of the region of each group: several choices are of one coordinate.
         found, numbers = np.unique(places, return_inverse=True)
         places, index = found.tolist(), exprs.lookup(numbers, index)

@@ -150,4 +150,71 @@ def grouped(rows=1_800, groups=5):
     return Simulator(build, prior, log_prior, observe, log_likelihood, names)
 
 
+def fives(groups=40):
+    """Many groups of five rows each around a level, under a logit."""
+    group = np.repeat(np.arange(groups), 5)
+
+    def build():
+        with pm.Model() as model:
+            level, tau = pm.Normal("level", 0.0, 0.5), pm.LogNormal("tau", -0.3, 0.4)
+            effect = pm.Normal("effect", level, tau, shape=groups)
+            pm.Bernoulli("y", logit_p=effect[group], observed=np.arange(group.size) % 2)
+        return model
+
+    def prior(rng):
+        level, log_tau = rng.normal([0.0, -0.3], [0.5, 0.4])
+        return np.concatenate([[level, log_tau], rng.normal(level, np.exp(log_tau), groups)])
+
+    def log_prior(draws):
+        level, log_tau = draws[:, :1], draws[:, 1:2]
+        of_groups = norm.logpdf(draws[:, 2:], level, np.exp(log_tau)).sum(-1)
+        return norm.logpdf(draws[:, :2], [0.0, -0.3], [0.5, 0.4]).sum(-1) + of_groups
+
+    def observe(theta, rng):
+        return {"y": rng.random(group.size) < expit(theta[2:][group])}
+
+    def log_likelihood(draws, data):
+        return bernoulli_sum(draws[:, 2:][:, group], data["y"])
+
+    names = ("level", "log tau", *(f"effect[{k}]" for k in range(groups)))
+    return Simulator(build, prior, log_prior, observe, log_likelihood, names)
+
+
+def crossed(rows=1_200, sizes=(12, 4)):
+    """Counts with effects of two factors, of which one has heavier tails."""
+    rng = np.random.default_rng(54)
+    one, other = (rng.integers(0, size, rows) for size in sizes)
+    first = sizes[0]
+
+    def build():
+        with pm.Model() as model:
+            u = pm.Normal("u", 0.5, 0.4, shape=sizes[0])
+            v = pm.StudentT("v", nu=5.0, sigma=0.3, shape=sizes[1])
+            mean = pm.math.exp(u[one] + v[other])
+            pm.Poisson("y", mu=mean, observed=np.arange(rows) % 4)
+        return model
+
+    def prior(rng):
+        tails = 0.3 * rng.standard_t(5.0, sizes[1])
+        return np.concatenate([rng.normal(0.5, 0.4, first), tails])
+
+    def log_prior(draws):
+        tails = student_law.logpdf(draws[:, first:], 5.0, 0.0, 0.3).sum(-1)
+        return norm.logpdf(draws[:, :first], 0.5, 0.4).sum(-1) + tails
+
+    def line(draws):
+        return draws[:, :first][:, one] + draws[:, first:][:, other]
+
+    def log_likelihood(draws, data):
+        return poisson_law.logpmf(data["y"], np.exp(line(draws))).sum(-1)
+
+    names = (*(f"u[{k}]" for k in range(first)), *(f"v[{k}]" for k in range(sizes[1])))
+    return Simulator(
+        build, prior, log_prior,
+        lambda theta, rng: {"y": rng.poisson(np.exp(line(theta[None])[0]))}, log_likelihood, names,
+    )  # fmt: skip
+
+
 SIMULATORS = {f.__name__: f for f in (two_likelihoods, poisson, student_scales, grouped)}
+#: Those that steps move each effect of by itself.
+BY_ELEMENTS = {f.__name__: f for f in (grouped, fives, crossed)}

@@ -230,7 +230,7 @@ RANDOM = [
     ),
     Random(
         "statistical/test_hierarchies.py::test_posterior_is_that_of_nuts",
-        800, VERY_FAR_LEVEL, "means and variances of all coordinates",
+        1_300, VERY_FAR_LEVEL, "means and variances of all coordinates",
     ),
     Random(
         "bambi_models/test_flat.py::test_a_flat_model_is_sampled_as_it_is_built",

@@ -1,6 +1,7 @@
 """Hierarchies in the spellings that people use, against NUTS: means and variances."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import arviz as az
@@ -21,9 +22,16 @@ THIN = {"gaussian_process": 20}
 ENOUGH_OF_NUTS, ENOUGH = 1_000, 2_000
 #: Largest share of updates that may read all rows: more would be the result of those.
 MOST_FULL = 0.2
+#: Hierarchies whose effects move each by itself.
+APART = (
+    "heavy_tailed", "heavy_tailed_centred", "correlated", "correlated_last", "crossed", "precision",
+    "bambi", "two_likelihoods", "softmax",
+)  # fmt: skip
+by_elements = partial(TunaMH, blocks=True)
 CASES = [
     *((name, TunaMH) for name in HIERARCHIES),
     ("heavy_tailed", PenaltyMH),
+    *((name, by_elements) for name in APART),
 ]
 
 
