@@ -30,8 +30,6 @@ def renew(step, data, change_tables=lambda tables: tables):
         if column.name in data:
             column.values[...] = data[column.name]
     prepared = step.plan.around(step._default_start)
-    # Rows that were taken apart are those of before.
-    step.target.release()
     if prepared.tables is not None:
         tables = change_tables(prepared.tables)
         prepared = replace(prepared, tables=tables, violation=None).completed()

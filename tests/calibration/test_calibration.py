@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 
 from altered import with_program
-from calibration.models import BY_ELEMENTS, SIMULATORS
+from calibration.models import SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
@@ -30,7 +30,7 @@ def built():
     def build(model, method, **settings):
         key = model, method, *settings.items()
         if key not in made:
-            simulator = (SIMULATORS | BY_ELEMENTS)[model]()
+            simulator = SIMULATORS[model]()
             step = METHODS[method](model=simulator.build(), updates_per_draw=UPDATES, **settings)
             made[key] = simulator, step
         simulator, step = made[key]
@@ -114,27 +114,6 @@ def test_ranks_are_uniform_and_intervals_cover(built, model, method):
         f"{method}, {model}: 90 % intervals",
         asked=f"90 % of {MANY:,} intervals hold the truth",
         measured=f"{cover.min():.1%} to {cover.max():.1%}, farthest for {worst}",
-        seed=SEED,
-    )
-    require_worth_testing(found)
-    assert found.p_value > LEVEL
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", BY_ELEMENTS)
-def test_ranks_of_effects_that_move_each_by_itself_are_uniform(built, model):
-    simulator, step = built(model, "TunaMH", blocks=True, observed=("y",))
-    assert step.plan.elements is not None
-    found = calibrate(simulator, step, MANY, SEED)
-    cover = found.coverage
-    worst = found.names[int(np.abs(cover - 0.9).argmax())]
-    record(
-        "calibration",
-        f"TunaMH, {model}, by elements: ranks and 90 % intervals",
-        asked=f"uniform ranks of {len(found.names)} quantities over {MANY:,} replications: "
-        f"p > {LEVEL}",
-        measured=f"smallest p, corrected for {found.p_values.size} tests: {found.p_value:.3g}; "
-        f"intervals hold the truth in {cover.min():.1%} to {cover.max():.1%}, farthest for {worst}",
         seed=SEED,
     )
     require_worth_testing(found)
