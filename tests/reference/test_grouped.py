@@ -286,3 +286,18 @@ def test_centre_is_near_the_mean_of_nuts(likelihood, centred):
         values["sigma_log__"] = np.log(draws["sigma"].values)
     off = {k: (centre[k] - x.mean()) / x.std() for k, x in values.items()}
     assert max(map(abs, off.values())) < 0.3, off
+
+
+def test_a_scale_with_a_log_normal_prior_is_no_location():
+    """Without effects at the start, its prior is quadratic there.
+
+    Nor may another start tell otherwise: chains keep a tally for each scale that moves.
+    """
+    group = np.repeat(np.arange(24), 50)
+    with pm.Model() as model:
+        tau = pm.LogNormal("tau", -0.3, 0.4)
+        effect = pm.Normal("effect", 0.0, tau, shape=24)
+        pm.Bernoulli("y", logit_p=effect[group], observed=np.arange(group.size) % 2)
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    assert found.scale_factor.tolist() == [0]

@@ -74,6 +74,22 @@ RANDOM = [
         "kernels/test_slices.py::test_directions_have_an_equal_share_of_fewer_moves",
         2, 1e-8, "binomial, both tails",
     ),
+    Random(
+        "exactness/test_elements.py::test_posterior_of_a_few_groups",
+        60, VERY_FAR_LEVEL, "means and mean squares of six quantities, five methods",
+    ),
+    Random(
+        "exactness/test_elements.py::test_posterior_where_groups_are_often_read_in_full",
+        12, FAR_LEVEL, "means and mean squares of six coordinates",
+    ),
+    Random(
+        "exactness/test_elements.py::test_posterior_of_crossed_gaussian_rows",
+        154, VERY_FAR_LEVEL, "means, and mean products of all pairs, of eleven coordinates",
+    ),
+    Random(
+        "exactness/test_elements.py::test_posterior_of_correlated_gaussian_effects",
+        104, VERY_FAR_LEVEL, "means, and mean products of all pairs, of thirteen coordinates",
+    ),
     Random("kernels/test_poisson.py::test_rows_read_are_poisson", 1, LEVEL, "chi-square of counts"),
     Random(
         "kernels/test_poisson.py::test_rows_after_a_veto_are_not_read",
