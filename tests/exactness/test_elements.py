@@ -127,17 +127,34 @@ def by_grid():
     return found
 
 
-def test_posterior_where_groups_are_often_read_in_full():
-    """Radii of one standard deviation have every third group read in full at each move.
+def regression(radius):
+    """Return a step on intercept, slope and effects, with a radius in standard deviations.
 
-    The rows are few for an intercept and a slope, which often propose rows of these groups as well.
+    The rows are few for an intercept and a slope, which often propose rows of groups that are read
+    in full.
     """
     with pytest.MonkeyPatch.context() as changed, pm.Model():
-        changed.setattr(parts, "ELEMENT_RADIUS", 1.0)
+        changed.setattr(parts, "ELEMENT_RADIUS", radius)
         b = pm.Normal("b", 0.0, 1.0, shape=2)
         effect = pm.Normal("effect", 0.0, SPREAD, shape=GROUPS)
         pm.Bernoulli("y", logit_p=b[0] + b[1] * X + effect[GROUP], observed=OUTCOME)
-        step = TunaMH(blocks=True, observed=["y"], full_pass_above=np.inf)
+        return TunaMH(blocks=True, observed=["y"], full_pass_above=np.inf)
+
+
+def test_rows_that_are_read_in_full_are_not_drawn_as_well():
+    """All groups are beyond their radii at all times: each test reads every row once."""
+    trace = sample(
+        regression(1e-9), 2_000, tune=0, chains=1, random_seed=3, progressbar=False,
+        compute_convergence_checks=False, quiet=True,
+    )  # fmt: skip
+    stats = trace.sample_stats
+    assert stats.n_candidates.sum() > 100.0
+    assert (stats.n_obs == GROUP.size * stats.n_looks).all()
+
+
+def test_posterior_where_groups_are_often_read_in_full():
+    """Radii of one standard deviation have every third group read in full at each move."""
+    step = regression(1.0)
     trace = sample(
         step, DRAWS, tune=1_000, chains=2, cores=2, random_seed=3, progressbar=False,
         compute_convergence_checks=False, quiet=True,

@@ -14,6 +14,7 @@ import pymc as pm
 import zarr
 
 from families import FAMILIES
+from grouped import MODELS as GROUPED
 from own_move import student
 from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import Bounds, Langevin, Laplace, OwnMove, OwnTestMH, RandomWalk, Rows
@@ -43,6 +44,11 @@ def hierarchy(folder: Path, *, centred: bool) -> pm.Model:
             effect = mu + tau * pm.Normal("z", 0.0, 1.0, shape=6)
         pm.StudentT("y", nu=5, mu=effect[group], sigma=1.0, observed=y)
     return model
+
+
+def of_groups(name: str) -> Callable[[Path], pm.Model]:
+    """Return what writes a model whose effects move each by itself."""
+    return lambda folder: GROUPED[name]()
 
 
 def influential(folder: Path) -> pm.Model:
@@ -136,7 +142,8 @@ class Combination:
 
 def _way(model: str | Callable, method: str, *, pymc: bool = False, thin: int = 1, **settings):
     written = of_family(model) if isinstance(model, str) else model
-    rounding = OF_DIFFERENCES if model in (centred, noncentred) else 1e-9
+    by_differences = model in (centred, noncentred) or settings.get("blocks")
+    rounding = OF_DIFFERENCES if by_differences else 1e-9
     return Combination(written, method, settings, pymc, thin, rounding)
 
 
@@ -185,6 +192,8 @@ COMBINATIONS = {
         noncentred, "TunaMH", coordinates="model", pymc=True
     ),
     "hierarchy, barker": _way(noncentred, "BarkerMinibatchMH"),
+    "crossed effects by elements": _way(of_groups("logistic"), "TunaMH", blocks=True),
+    "slopes by elements": _way(of_groups("slopes"), "FactorizedMH", blocks=True),
     "shape near infinity": _way("student_free", "TunaMH"),
     "softmax": _way("softmax", "TunaMH"),
     "mixture": _way("normal_mixture", "TunaMH", pymc=True),
