@@ -54,6 +54,12 @@ class WhitenedCopy(NamedTuple):
     #: Directions of a row beside these.
     own: int = 1
 
+    def aligned(self) -> "WhitenedCopy":
+        """Return the same with lines that begin where cache lines do."""
+        lines = empty_lines(*self.lines.shape)
+        lines[:] = self.lines
+        return self._replace(lines=lines)
+
 
 NO_COPY = WhitenedCopy(np.empty((0, 0), np.int8), np.empty((0, 0)))
 
@@ -100,7 +106,12 @@ def orthogonalize(directions, others, k):
     Returns 0 where it is zero, 1, or infinity where it is not told from the others: it is then set
     to zero, and may point anywhere.
     """
-    vector = directions[k]
+    vector, largest = directions[k], 0.0
+    for j in range(vector.size):
+        largest = max(largest, abs(vector[j]))
+    # Squares of small numbers, and of large ones, would be none.
+    for j in range(vector.size):
+        vector[j] = vector[j] / largest if largest > 0.0 else 0.0
     before = np.sqrt(inner(vector, vector))
     # The second time takes off the rounding errors of the first.
     for _ in range(2):

@@ -18,6 +18,7 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
@@ -95,7 +96,7 @@ def _difference(before: Declared, now: Declared) -> str:
 
 
 #: Changes with the contents of a file and with their computation.
-FORMAT = "pymc_minibatch_mh prepared step 10"
+FORMAT = "pymc_minibatch_mh prepared step 11"
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "heavy")
 #: Errors of reading a file of another kind, a damaged one or a folder.
@@ -144,6 +145,8 @@ def write(path: str | PathLike, plan: Plan) -> None:
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
         if tables.groups is not None:
             arrays |= _prefixed("groups", tables.groups)
+        if tables.copy.lines.size:
+            arrays |= _prefixed("copy", tables.copy)
     arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
 
@@ -190,8 +193,9 @@ def read(path: str | PathLike, target: Target) -> Plan:
         calibration = _record(stored, "calibration", Calibration)
     if "headers" in stored:
         groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
+        copy = _record(stored, "copy", WhitenedCopy).aligned() if "copy_own" in stored else NO_COPY
         headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
-        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups)
+        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups, copy=copy)
     reference, in_batches = _record(stored, "reference", Reference), stored.get("heavy_in_batches")
     marginal = tuple(map(int, stored["marginal"]))
     return Plan(
@@ -236,6 +240,8 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
         names |= {f"calibration_{name}" for name in Calibration._fields}
     if "groups_each" in stored:
         names |= {f"groups_{name}" for name in Groups._fields}
+    if "copy_own" in stored:
+        names |= {f"copy_{name}" for name in WhitenedCopy._fields}
     return names | (set(OF_TABLES) if "headers" in stored else set())
 
 

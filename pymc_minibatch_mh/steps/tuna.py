@@ -211,12 +211,12 @@ def _product_of_all(move, posterior, bounds, informs, counts):
 @compiled(inlined=True)
 def _change_of_heavy(posterior, move, counts):
     """Read the rows that every update reads; return their change, tempered."""
-    tables = posterior.tables
+    tables, beta = posterior.tables, posterior.reference.inverse_temperature
     if not tables.heavy.size:
         return 0.0
     change, _ = read_chosen(posterior, move, tables.heavy, tables.c[0, :0])
     counts[entry.INVALID] += not np.isfinite(change)
-    return posterior.reference.inverse_temperature * change
+    return beta * change
 
 
 @compiled(inlined=True)
