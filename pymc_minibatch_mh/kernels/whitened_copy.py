@@ -274,21 +274,28 @@ def keep_candidates(copy, ends, thresholds, aliases, rng, rows):
     first is looked at: none is likely to be in a cache.
     """
     total, width, count = thresholds.size, copy.lines.shape[1], 0
-    drawn, chances = scratch(AHEAD, np.int64), scratch(AHEAD, np.float64)
+    chances = scratch(AHEAD, np.float64)
     first_line = copy.lines.ctypes.data
     for first in range(0, rows.size, AHEAD):
         n = min(AHEAD, rows.size - first)
+        # One by one, each would be an array of its own.
+        drawn = rng.integers(0, total, n)
         for k in range(n):
-            drawn[k], chances[k] = rng.integers(0, total), rng.random()
+            chances[k] = rng.random()
             prefetch(thresholds.ctypes.data + 8 * drawn[k])
             prefetch(aliases.ctypes.data + 4 * drawn[k])
         for k in range(n):
-            if not chances[k] < thresholds[drawn[k]]:
+            threshold = thresholds[drawn[k]]
+            # Given which of the two it is, the chance is uniform again.
+            if chances[k] < threshold:
+                chances[k] /= threshold
+            else:
+                chances[k] = (chances[k] - threshold) / (1.0 - threshold)
                 drawn[k] = aliases[drawn[k]]
             for start in range(0, width, CACHE_LINE):
                 prefetch(first_line + drawn[k] * width + start)
         for k in range(n):
-            if rng.random() < own_share(copy, ends, drawn[k]):
+            if chances[k] < own_share(copy, ends, drawn[k]):
                 rows[count] = drawn[k]
                 count += 1
     return count

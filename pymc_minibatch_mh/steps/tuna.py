@@ -48,7 +48,6 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
@@ -296,7 +295,7 @@ CACHE = 2**24
 #: Largest χ before rows have been seen.
 USUAL_CHI = 1.0
 #: κ before rows have been seen, and seconds that a candidate takes.
-USUAL_FACTOR, CANDIDATE = 4.0, 0.15e-6
+USUAL_FACTOR, CANDIDATE = 4.0, 0.06e-6
 #: Rows to see before their ratios are believed.
 ENOUGH_ROWS = 50
 #: Share of a pass over all rows that typical moves read at most with the χ of a start: some
@@ -411,9 +410,8 @@ class PoissonMethod(Method):
         return found._replace(chi=starting_chi(plan.typical_sizes, found.max_rate))
 
     def _raises_ceilings(self, plan: Plan) -> bool:
-        """Whether warm-up chooses κ instead of χ: candidates are dropped by their own ceilings."""
-        copied = isinstance(plan.tables, Tables) and plan.tables.copy.lines.size > 0
-        return copied and not self.chi and self.form != "factorized"
+        """Whether warm-up chooses κ instead of χ, as candidates are dropped by own ceilings."""
+        return plan.bytes_of_copy > 0 and not self.chi and self.form != "factorized"
 
     def require_subsampling(self, plan: Plan) -> None:
         """Refuse a χ that alone makes the Poisson means of all typical moves too large."""
