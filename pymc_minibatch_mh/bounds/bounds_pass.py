@@ -30,6 +30,14 @@ from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.whitened_copy import (
+    NO_COPY,
+    WhitenedCopy,
+    empty_lines,
+    orthogonalize,
+    pack_rows,
+    width_of,
+)
 from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
@@ -153,6 +161,9 @@ WORTH_INFINITY = 0.25
 #: C M of a typical move from which it is worth to tell which directions groups of rows depend on,
 #: and what of it may be left with them.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
+#: Coordinates above which, and C M of a typical move from which, candidates are dropped by a copy
+#: of the whitened rows; and the most bytes of a copy, in units of those of the data.
+NARROW, WORTH_A_COPY, MOST_OF_DATA = 30, 10.0, 4.0
 
 BOUNDING = "Bounding all rows"
 
@@ -171,9 +182,12 @@ class RowPass:
         self._reference = reference
         self._support = support
 
-    def geometry(self, function: RowFunction, data: RowData) -> Geometry:
+    def geometry(
+        self, function: RowFunction, data: RowData, *, directions: bool = False
+    ) -> Geometry:
         """Return where the arguments of some rows lie."""
-        return geometry(function, data, self._reference.centre, self._reference.factor)
+        centre, factor = self._reference.centre, self._reference.factor
+        return geometry(function, data, centre, factor, directions=directions)
 
     def _fill(self, result: np.ndarray, enclosed: Callable[[int, RowData], np.ndarray]) -> None:
         """Write the results of all rows along the last axis: of some of a term, by its number."""
@@ -215,11 +229,13 @@ class BoundsPass(RowPass):
         self.order = reference.order + 1
         self.size = reference.centre.size
         self._groups: Groups | None = None
+        self._copy = NO_COPY
 
     def tables(self) -> Tables:
         """Bound all rows; BoundsError if one has no bound even over the smallest region."""
         report(BOUNDING)
         trials, radii, plans = self._plan()
+        self._copy = self._worthwhile_copy(trials)
         # c_i and c̃_i over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill(found, partial(self._pairs, radii, plans))
@@ -236,7 +252,7 @@ class BoundsPass(RowPass):
         headers = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        return Tables(headers, c, looseness, groups=self._groups)
+        return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
 
     def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Measure a few rows: the trials, the regions, and the cuts of each term there."""
@@ -280,6 +296,39 @@ class BoundsPass(RowPass):
         self._groups = groups_of(self._functions, self._reference.factor)
         worth = self._groups is not None and self._forecast(trials) < WORTH_OF_GROUPS * whole
         return self._groups if worth else None
+
+    def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
+        """Return room for a copy of the whitened rows, where updates have many candidates."""
+        if not (self.size > NARROW and self._forecast(trials) >= WORTH_A_COPY):
+            return NO_COPY
+        own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
+        width = width_of(self.size, own)
+        columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
+        if not own or width * self._n_rows > MOST_OF_DATA * sum(columns.values()):
+            return NO_COPY
+        return WhitenedCopy(empty_lines(self._n_rows, width), self._shared_directions(), own)
+
+    def _shared_directions(self) -> Array:
+        """Return an orthonormal basis of the arguments that are the same in all rows: (s, d)."""
+        lines: list[Array] = []
+        for function in self._functions:
+            first = RowData(function, np.zeros(1, dtype=np.int64))
+            place = self.geometry(function, first, directions=True)
+            pairs = zip(function.arguments, place.whitened, strict=True)
+            lines += [w[0] for form, w in pairs if form.is_global]
+        basis = np.reshape(lines, (-1, self.size)).copy()
+        nothing = np.empty((0, self.size))
+        kept = [orthogonalize(basis, nothing, k) == 1.0 for k in range(len(basis))]
+        return basis[kept]
+
+    def _pack(self, k: int, place: Geometry, data: RowData) -> None:
+        """Write some rows of a term to the copy."""
+        copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
+        whitened = np.zeros((data.rows.size, copy.own, self.size))
+        for a, own in enumerate(w for form, w in pairs if not form.is_global):
+            whitened[:, a] = own
+        first = sum(function.n_rows for function in self._functions[:k]) + int(data.rows[0])
+        pack_rows(whitened, copy.shared, copy.lines[first : first + data.rows.size])
 
     def bounds(
         self,
@@ -328,8 +377,10 @@ class BoundsPass(RowPass):
         data: RowData,
     ) -> np.ndarray:
         """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up."""
-        function = self._functions[k]
-        place = self.geometry(function, data)
+        function, copied = self._functions[k], self._copy.lines.shape[0] > 0
+        place = self.geometry(function, data, directions=copied)
+        if copied:
+            self._pack(k, place, data)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
             pair = self.bounds(function, data, place, radius, plans[number][k])

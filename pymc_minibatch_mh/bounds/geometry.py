@@ -236,11 +236,21 @@ class Geometry:
         return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
-def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array) -> Geometry:
-    """Return the geometry of some rows around a centre, in the metric of L, L Lᵀ = A⁻¹."""
+def geometry(
+    function: RowFunction,
+    data: RowData,
+    centre: Array,
+    factor: Array,
+    *,
+    directions: bool = False,
+) -> Geometry:
+    """Return the geometry of some rows around a centre, in the metric of L, L Lᵀ = A⁻¹.
+
+    Whitened gradients are there where `directions` are asked for, or there are several arguments.
+    """
     # Correlations are asked for where there are several arguments.
-    several = len(function.arguments) > 1
-    found = placed(data.function, data.rows, centre, factor, directions=several)
+    directions |= len(function.arguments) > 1
+    found = placed(data.function, data.rows, centre, factor, directions=directions)
     # Products and their sum are off by rounding relative to the products, not to the sum.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]

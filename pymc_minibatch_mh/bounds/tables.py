@@ -30,6 +30,7 @@ from pymc_minibatch_mh.kernels.draw import build_alias
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import RANGE
 from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 
 #: Bytes of bounds up to which a pickle holds them.
 SMALL = 2**20
@@ -44,9 +45,9 @@ def without_cached(value: Any) -> dict[str, Any]:
     return {name: held for name, held in vars(value).items() if name not in cached}
 
 
-def _sent(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
-    """Return bounds for a pickle, large ones in a file; None if no file takes them."""
-    if c.nbytes <= SMALL:
+def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | None:
+    """Return bounds for a pickle, in a file if large; None if no file takes `size` bytes."""
+    if size <= SMALL:
         return c
     try:
         return mapped()
@@ -54,7 +55,7 @@ def _sent(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
         _log.warning(
             "Bounds of %s bytes cannot be written to a temporary file (%s), so that each process "
             "derives its own. Free space, or set TMPDIR.",
-            f"{c.nbytes:,}",
+            f"{size:,}",
             error,
         )
         return None
@@ -70,7 +71,8 @@ def _received(state: dict[str, Any]) -> "Tables | None":
         except FileNotFoundError:
             return None
         alias = arrays["thresholds"], arrays["aliases"]
-        tables.__dict__.update(c=arrays["c"], alias=alias, _mapped=c)
+        copy = tables.copy._replace(lines=arrays["lines"])
+        tables.__dict__.update(c=arrays["c"], alias=alias, copy=copy, _mapped=c)
     return None if c is None else tables
 
 
@@ -104,7 +106,8 @@ class Tables:
     `headers`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
     shape (T, N), is float32. `looseness` is the least Σc_i over that of enclosures of zero radius.
     Bounds that are not `verified` are a user's, as is `metric`. `heavy` rows are read at every
-    update. With `groups` M is the largest of groups of rows.
+    update. With `groups` M is the largest of groups of rows. By the `copy`, which may have no rows,
+    candidates are dropped before they are read.
     """
 
     headers: np.ndarray
@@ -114,6 +117,7 @@ class Tables:
     metric: Callable[..., float] | None = None
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
     groups: Groups | None = None
+    copy: WhitenedCopy = NO_COPY
 
     @property
     def are_ranges(self) -> bool:
@@ -131,7 +135,8 @@ class Tables:
     @property
     def nbytes(self) -> int:
         """Size of all tables, in bytes."""
-        return sum(array.nbytes for array in (self.headers, self.c, *self.alias))
+        arrays = self.headers, self.c, self.copy.lines, *self.alias
+        return sum(array.nbytes for array in arrays)
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
@@ -147,7 +152,11 @@ class Tables:
         """The tables as tests read them that draw rows by their bounds."""
         thresholds, aliases = self.alias
         return self.undrawn._replace(
-            headers=self.heads_of_drawn, thresholds=thresholds, aliases=aliases, heavy=self.heavy
+            headers=self.heads_of_drawn,
+            thresholds=thresholds,
+            aliases=aliases,
+            heavy=self.heavy,
+            copy=self.copy,
         )
 
     @cached_property
@@ -185,8 +194,13 @@ class Tables:
     @cached_property
     def _mapped(self) -> MappedArrays:
         thresholds, aliases = self.alias
-        return MappedArrays({"c": self.c, "thresholds": thresholds, "aliases": aliases})
+        lines = self.copy.lines
+        return MappedArrays(
+            {"c": self.c, "thresholds": thresholds, "aliases": aliases, "lines": lines}
+        )
 
     def __reduce__(self) -> tuple:
         """Leave large arrays to a file that processes share, and addresses behind."""
-        return _received, ({**without_cached(self), "c": _sent(self.c, lambda: self._mapped)},)
+        c = _sent(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._mapped)
+        copy = self.copy if c is self.c else self.copy._replace(lines=NO_COPY.lines)
+        return _received, ({**without_cached(self), "c": c, "copy": copy},)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.arrays import STORED
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.forms import PlacedForms, place_forms
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.likelihood.exprs import Data, Expr, Gather, Monomial
+from pymc_minibatch_mh.likelihood.exprs import Apply, Data, Expr, Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 
 #: Rows whose computed data are made at a time.
@@ -65,6 +66,7 @@ class Leaves:
 
     def of(self, expr: Expr) -> Leaf:
         """Return where a data expression lies, computed for all rows if the data do not hold it."""
+        expr = self._without_cast(expr)
         if isinstance(expr, Data):
             return _leaf(self._function.columns[expr.column], expr.entry, expr.column)
         if expr not in self._computed:
@@ -75,6 +77,16 @@ class Leaves:
         """Compute the derived data of some rows anew."""
         for expr, values in self._computed.items():
             values[rows] = RowData(self._function, rows).value(expr)
+
+    def _without_cast(self, expr: Expr) -> Expr:
+        """Return data that are cast to the type that they are stored in, or read in, themselves."""
+        if not (isinstance(expr, Apply) and isinstance(expr.op, scalar.Cast)):
+            return expr
+        inner = self._without_cast(expr.inputs[0])
+        if not isinstance(inner, Data):
+            return expr
+        same = self._function.columns[inner.column].values.dtype, np.dtype(np.float64)
+        return inner if expr.dtype in same else expr
 
     def _compute(self, expr: Expr) -> np.ndarray:
         n_rows = self._function.n_rows

@@ -202,13 +202,16 @@ class Memory:
     sums: int
     #: Whether the data are of Rows(...), which the step does not hold.
     stored: bool = False
+    #: Part of the tables that is a copy of the rows, by which candidates are dropped.
+    copy: int = 0
 
     def in_words(self) -> str:
         """Return the sizes."""
         whose = "of Rows(...), read in blocks" if self.stored else "the model's own"
+        copy = f" ({size_in_words(self.copy)} an 8-bit copy of the rows)" if self.copy else ""
         return (
             f"data {size_in_words(self.data)} ({whose}), tables "
-            f"{size_in_words(self.tables)}, sums {size_in_words(self.sums)}"
+            f"{size_in_words(self.tables)}{copy}, sums {size_in_words(self.sums)}"
         )
 
 
@@ -245,6 +248,8 @@ class Forecast:
     #: Variables of other steps, which the pilot held where they were.
     held: tuple[str, ...]
     warning: str
+    #: Mean number of rows that an update draws, where their own ceilings drop some unread; else 0.
+    candidates_per_update: float = 0.0
 
     def section(self, method: str) -> Section:
         """Return the figures of a method's pilot."""
@@ -267,9 +272,12 @@ class Forecast:
             f"{', '.join(self.held)}: other steps move them, and read all rows whenever they do, "
             "which is in none of these figures"
         )
+        rows = f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"
+        if self.candidates_per_update:
+            rows += f", left of {figure(self.candidates_per_update)} candidates"
         lines = {
             "rests on": pilot,
-            "rows per update": f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}",
+            "rows per update": rows,
             "acceptance": acceptance,
             "updates on all rows": f"{self.full_pass_share:.1%}",
             "time per update": f"{figure(self.microseconds_per_update)} µs",

@@ -181,6 +181,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         preparation_seconds=preparation_seconds,
         held=held,
         warning=pilot.warning,
+        candidates_per_update=float(counted(pilot, "n_candidates").mean()) / updates,
     )
 
 
@@ -210,4 +211,5 @@ def memory(step: MinibatchStep) -> Memory:
     data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
     held = 0 if tables is None else tables.nbytes
     sums = sum(np.asarray(part).nbytes for part in step.plan.reference)
-    return Memory(sum(data.values()), held, sums, not source.in_memory)
+    copy = step.plan.bytes_of_copy
+    return Memory(sum(data.values()), held, sums, not source.in_memory, copy)

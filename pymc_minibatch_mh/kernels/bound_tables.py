@@ -19,6 +19,7 @@ from pymc_minibatch_mh.kernels.moves import (
 )
 from pymc_minibatch_mh.kernels.roles import METRIC, METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 
 # Columns of the headers of tables.
 RADIUS, KIND, TOTAL = range(3)
@@ -51,6 +52,8 @@ class BoundTables(NamedTuple):
     each: int = 1
     #: Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
     supply: Supply = NO_SUPPLY
+    #: Whitened directions of rows, by which candidates are dropped before they are read.
+    copy: WhitenedCopy = NO_COPY
 
 
 @compiled(METRIC_SIGNATURE)

@@ -140,7 +140,7 @@ STATS = {
     "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
     "n_bright": Statistic(np.int64, "bright rows in the last update of FireflyMH", N_BRIGHT),
     "n_prior": Statistic(np.int64, "evaluations of the prior by moves without rows", N_PRIOR),
-    "n_candidates": Statistic(np.int64, "candidates of moves of elements", N_CANDIDATES),
+    "n_candidates": Statistic(np.int64, "rows drawn, before own ceilings drop some", N_CANDIDATES),
     "n_groups_in_full": Statistic(np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL),
     "accept_border": Statistic(
         np.float64, "acceptance of the border of elements", ACCEPT_BORDER, averaged=True

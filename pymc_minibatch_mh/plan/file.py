@@ -21,6 +21,7 @@ from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels.parts import Parts
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
@@ -145,6 +146,8 @@ def write(path: str | PathLike, plan: Plan) -> None:
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
         if tables.groups is not None:
             arrays |= _prefixed("groups", tables.groups)
+        if tables.copy.lines.size:
+            arrays |= _prefixed("copy", tables.copy)
     arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
 
@@ -191,8 +194,9 @@ def read(path: str | PathLike, target: Target) -> Plan:
         calibration = _record(stored, "calibration", Calibration)
     if "headers" in stored:
         groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
+        copy = _record(stored, "copy", WhitenedCopy).aligned() if "copy_own" in stored else NO_COPY
         headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
-        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups)
+        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups, copy=copy)
     if "parts_border" in stored:
         elements = _record(stored, "elements", GroupedReference)
         parts = PartTables(_record(stored, "parts", Parts))
@@ -244,6 +248,8 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
     if "parts_border" in stored:
         names |= {f"parts_{name}" for name in Parts._fields}
         names |= {f"elements_{name}" for name in GroupedReference._fields}
+    if "copy_own" in stored:
+        names |= {f"copy_{name}" for name in WhitenedCopy._fields}
     return names | (set(OF_TABLES) if "headers" in stored else set())
 
 

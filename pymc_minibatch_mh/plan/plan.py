@@ -206,6 +206,11 @@ class Plan:
         """Size of the data in bytes."""
         return self.target.source.nbytes
 
+    @property
+    def bytes_of_copy(self) -> int:
+        """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
+        return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
+
     @cached_property
     def typical_sizes(self) -> list[float]:
         """C M of typical moves where they are bounded, C that of the rows that are drawn."""

@@ -56,6 +56,13 @@ from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
+from pymc_minibatch_mh.kernels.whitened_copy import (
+    AHEAD,
+    ends_of_move,
+    has_copy,
+    keep_candidates,
+    own_share,
+)
 from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
@@ -83,6 +90,8 @@ class PoissonTest(NamedTuple):
     max_rate: float
     #: 1: a change beyond its bound is clipped and marked. 0: it stops the chain.
     tolerates: int
+    #: κ >= 1, by which own ceilings of rows are raised where candidates are dropped by them.
+    ceiling_factor: float = 1.0
 
 
 def poisson_test(
@@ -152,10 +161,10 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     """Read drawn rows, thin them, and return the sum of the kept ones in the log ratio.
 
     A row that exceeds its bound is clipped; the counts remember the one that does so most. `bounds`
-    holds the number of the table, and the M and the C M of the move.
+    holds the number of the table, the M and the C M of the move, and the move on the copy.
     """
-    table, m, size = bounds
-    c = posterior.tables.c[table]
+    table, m, size, ends = bounds
+    c, copy, raised = posterior.tables.c[table], posterior.tables.copy, test.ceiling_factor
     beta = posterior.reference.inverse_temperature
     ask_for_bounds(posterior.tables, table, drawn)
     differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
@@ -164,10 +173,13 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     total = 0.0
     for i in range(drawn.size):
         bound = c[rows[i]] * m
+        if has_copy(copy):
+            bound *= own_share(copy, ends, rows[i])
         change = -beta * differences[i]
         ratio = hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
-        counts[entry.SQUARED_RATIOS] += ratio * ratio
-        counts[entry.N_RATIOS] += 1.0
+        # As they would be with κ = 1.
+        counts[entry.SQUARED_RATIOS] += ratio * ratio * raised
+        counts[entry.N_RATIOS] += 1.0 / raised
         kept, added = thin(min(max(change, -bound), bound), bound, size, test)
         if rng.random() < kept:
             total += added
@@ -181,7 +193,7 @@ def _product_of_all(move, posterior, bounds, informs, counts):
     The counts learn as from C M drawn rows: without this, a χ at which every move reads all rows
     could not be found to be too large.
     """
-    table, m, size = bounds
+    table, m, size, _ = bounds
     c = posterior.tables.c[table] if informs else posterior.tables.c[0, :0]
     change, squares = read_all(posterior, move, c)
     if informs and posterior.tables.heavy.size:
@@ -193,6 +205,39 @@ def _product_of_all(move, posterior, bounds, informs, counts):
     counts[entry.FULL_PASS] += 1.0
     counts[entry.INVALID] += not np.isfinite(change)
     return beta * change
+
+
+@compiled(inlined=True)
+def _change_of_heavy(posterior, move, counts):
+    """Read the rows that every update reads; return their change, tempered."""
+    tables, beta = posterior.tables, posterior.reference.inverse_temperature
+    if not tables.heavy.size:
+        return 0.0
+    change, _ = read_chosen(posterior, move, tables.heavy, tables.c[0, :0])
+    counts[entry.INVALID] += not np.isfinite(change)
+    return beta * change
+
+
+@compiled(inlined=True)
+def _draw_some(tables, table, ends, rng, rows, counts):
+    """Draw as many rows as `rows` has room for; return how many of them are left to be read.
+
+    That is -1 where they could not be had.
+    """
+    if has_copy(tables.copy):
+        counts[entry.N_CANDIDATES] += rows.size
+        thresholds, aliases = tables.thresholds[table], tables.aliases[table]
+        return keep_candidates(tables.copy, ends, thresholds, aliases, rng, rows)
+    return rows.size if draw_rows(rng, tables, table, rows) else -1
+
+
+@compiled(inlined=True)
+def _most_at_once(test, tables, left):
+    """Return how many rows or candidates are drawn before the first of them is read."""
+    # A veto decides: rows that are drawn after one are not read.
+    if test.form == FACTORIZED:
+        return AHEAD if has_copy(tables.copy) else 1
+    return min(left, tables.supply.room or MOST_READ)
 
 
 @role_of(PoissonTest, "decide")
@@ -212,23 +257,24 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
     if informs:
         counts[entry.SIZES] += size
         counts[entry.N_SIZES] += 1.0
-    bounds = (table, m, size)
-    heavy = tables.heavy
+    reference, heavy = posterior.reference, tables.heavy
+    size_of_line = move.step.size if has_copy(tables.copy) else 0
+    vectors, raised = scratch((2, size_of_line), np.float32), test.ceiling_factor / m
+    raised *= reference.relative
+    bounds = (table, m, size, ends_of_move(tables.copy, move, reference.order, raised, vectors))
     if expected + heavy.size <= min(test.max_rate, MOST_RATE):
-        count, product, left = heavy.size, 0.0, rng.poisson(expected)
-        if heavy.size:
-            change, _ = read_chosen(posterior, move, heavy, tables.c[0, :0])
-            product = posterior.reference.inverse_temperature * change
-            counts[entry.INVALID] += not np.isfinite(change)
-        # A veto decides: rows that are drawn after one are not read.
-        portion = 1 if test.form == FACTORIZED else min(left, tables.supply.room or MOST_READ)
-        rows = scratch(portion, np.int64)
+        count, left = heavy.size, rng.poisson(expected)
+        product = _change_of_heavy(posterior, move, counts)
+        rows = scratch(_most_at_once(test, tables, left), np.int64)
         while left > 0 and product > -np.inf:
-            drawn = rows[: min(left, portion)]
-            if not draw_rows(rng, tables, table, drawn):
+            drawn = rows[: min(left, rows.size)]
+            left -= drawn.size
+            n = _draw_some(tables, table, bounds[3], rng, drawn, counts)
+            if n < 0:
                 return -1.0, 0.0, float(count)
-            product += _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
-            count, left = count + drawn.size, left - drawn.size
+            if n > 0:
+                product += _product_of_drawn(test, move, posterior, rng, drawn[:n], bounds, counts)
+            count += n
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
@@ -248,6 +294,8 @@ CACHED_ROW, ROW, UPDATE, LOOP = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
 CACHE = 2**24
 #: Largest χ before rows have been seen.
 USUAL_CHI = 1.0
+#: κ before rows have been seen, and seconds that a candidate takes.
+USUAL_FACTOR, CANDIDATE = 4.0, 0.06e-6
 #: Rows to see before their ratios are believed.
 ENOUGH_ROWS = 50
 #: Share of a pass over all rows that typical moves read at most with the χ of a start: some
@@ -302,6 +350,20 @@ def chi_from(
     return best_chi([size], ratio, cost, max_rate)
 
 
+def ceiling_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
+    """Choose κ from the counts of a chain's updates; None where too little was seen.
+
+    With κ times the rows of κ = 1 the noise of the log ratio is a κ-th, as with χ, while the number
+    of candidates stays.
+    """
+    if not (totals[entry.N_SIZES] > 0.0 and totals[entry.N_RATIOS] * factor > ENOUGH_ROWS):
+        return None
+    candidates, rows = totals[[entry.SIZES, entry.N_RATIOS]] / totals[entry.N_SIZES]
+    ratio = min(totals[entry.SQUARED_RATIOS] / totals[entry.N_RATIOS], 1.0)
+    update = UPDATE + LOOP / updates_per_draw + candidates * CANDIDATE
+    return 1.0 + best_chi([rows], ratio, ROW / update) * float(rows)
+
+
 @dataclass(frozen=True, eq=False)
 class PoissonMethod(Method):
     """A Poisson-minibatch test; χ is None to be chosen in warm-up, bounds to be derived."""
@@ -341,9 +403,15 @@ class PoissonMethod(Method):
             max_rate=self.most_drawn(plan),
             tolerate=self.tolerates_violations,
         )
+        if self._raises_ceilings(plan):
+            return found._replace(ceiling_factor=USUAL_FACTOR)
         if self.chi is not None:
             return found
         return found._replace(chi=starting_chi(plan.typical_sizes, found.max_rate))
+
+    def _raises_ceilings(self, plan: Plan) -> bool:
+        """Whether warm-up chooses κ instead of χ, as candidates are dropped by own ceilings."""
+        return plan.bytes_of_copy > 0 and not self.chi and self.form != "factorized"
 
     def require_subsampling(self, plan: Plan) -> None:
         """Refuse a χ that alone makes the Poisson means of all typical moves too large."""
@@ -362,6 +430,9 @@ class PoissonMethod(Method):
         self, record: PoissonTest, totals: np.ndarray, plan: Plan, updates_per_draw: int
     ) -> PoissonTest:
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
+        if self._raises_ceilings(plan):
+            factor = ceiling_factor_from(totals, record.ceiling_factor, updates_per_draw)
+            return record if factor is None else record._replace(ceiling_factor=factor)
         if self.chi is not None:
             return record
         chi = chi_from(totals, plan.n_bytes, record.max_rate, updates_per_draw)

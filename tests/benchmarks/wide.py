@@ -1,0 +1,109 @@
+"""Wide models: set-up, candidates, rows and effective draws a second, with the copy and without.
+
+``PYTHONPATH=.:tests:examples python -m benchmarks.wide [FAMILY N D] [--without] [--nutpie]`` prints
+a line for a model, or for all of the page on wide models. One chain, by `sample`, one thread.
+"""
+
+import argparse
+import logging
+import time
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from scipy.special import expit
+
+from pymc_minibatch_mh import TunaMH, sample
+from pymc_minibatch_mh.bounds import bounds_pass
+
+#: Updates of warm-up, and time that the draws may take, about.
+TUNE, SECONDS = 1_500, 6.0
+#: family, N, d
+MODELS = [
+    *(("logistic", 100_000, d) for d in (31, 50, 75, 100, 150)),
+    *((family, 1_000_000, 100) for family in ("logistic", "student", "poisson")),
+    ("logistic", 1_000_000, 200),
+]
+
+
+def model_of(family, n, d):
+    """Return a regression on dense normal predictors, in single precision, with an intercept."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((n, d), dtype=np.float32)
+    x[:, 0] = 1.0
+    eta = x @ (rng.normal(size=d) / np.sqrt(d)).astype(np.float32)
+    with pm.Model() as model:
+        predictor = pm.math.dot(x, pm.Normal("b", 0.0, 2.5, shape=d))
+        if family == "logistic":
+            y = (rng.random(n) < expit(eta)).astype(np.int8)
+            pm.Bernoulli("y", logit_p=predictor, observed=y)
+        elif family == "poisson":
+            pm.Poisson("y", pm.math.exp(predictor), observed=rng.poisson(np.exp(eta)))
+        else:
+            y = eta + rng.standard_t(4.0, n)
+            sigma = pm.HalfNormal("sigma", 2.0)
+            pm.StudentT("y", nu=4.0, mu=predictor, sigma=sigma, observed=y)
+    return model
+
+
+def measure(name, model, draws):
+    """Print what a chain of a new step takes."""
+    began = time.perf_counter()
+    with model:
+        step = TunaMH()
+    prepared = time.perf_counter() - began
+    pilot = sample(step, 100, tune=TUNE, chains=1, random_seed=1, model=model)
+    a_draw = float(pilot.sample_stats["perf_counter_diff"].mean())
+    draws = min(max(int(SECONDS / a_draw), 400), draws)
+    trace = sample(step, draws, tune=TUNE, chains=1, random_seed=2, model=model)
+    stats = trace.sample_stats
+    mean = {key: float(stats[key].mean()) for key in ("n_obs", "n_candidates", "accept")}
+    seconds = float(stats["perf_counter_diff"].sum())
+    ess = float(min(az.ess(trace)[key].min() for key in trace.posterior.data_vars))
+    print(
+        f"{name}: set-up {prepared:.1f} s, candidates {mean['n_candidates']:.1f}, rows "
+        f"{mean['n_obs']:.1f}, acceptance {mean['accept']:.2f}, {1e6 * seconds / draws:.1f} µs, "
+        f"on all rows {float(stats['full_pass'].mean()):.1%}, ESS/s {ess / seconds:,.0f}",
+        flush=True,
+    )
+
+
+def run(family, n, d, options):
+    """Print the figures of one model."""
+    name = f"{family}, N = {n:,}, d = {d}"
+    if options.without:
+        narrow, bounds_pass.NARROW = bounds_pass.NARROW, np.inf
+        measure(f"{name}, without a copy", model_of(family, n, d), options.draws)
+        bounds_pass.NARROW = narrow
+    model = model_of(family, n, d)
+    measure(name, model, options.draws)
+    if options.nutpie:
+        began = time.perf_counter()
+        with model:
+            trace = pm.sample(
+                500, tune=500, chains=1, cores=1, nuts_sampler="nutpie", progressbar=False
+            )
+        seconds = time.perf_counter() - began
+        ess = float(min(az.ess(trace)[key].min() for key in trace.posterior.data_vars))
+        print(f"{name}, nutpie: {seconds:.0f} s with warm-up, ESS/s {ess / seconds:,.1f}")
+
+
+def main():
+    """Print the figures of the models that are asked for."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", nargs="*")
+    parser.add_argument("--draws", type=int, default=40_000)
+    parser.add_argument("--without", action="store_true")
+    parser.add_argument("--nutpie", action="store_true")
+    options = parser.parse_args()
+    models = MODELS
+    if options.model:
+        family, n, d = options.model
+        models = [(family, int(float(n)), int(d))]
+    for model in models:
+        run(*model, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Steps on models with many coordinates: the copy of their rows, from the model to the draws."""
+
+import pickle
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import chdtri
+
+from conformance.harness import same_draws
+from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
+from pymc_minibatch_mh.bounds import bounds_pass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.likelihood.function import RowData
+from pymc_minibatch_mh.plan.plan import functions_of
+from pymc_minibatch_mh.steps import tuna
+from tiers import fast
+from zoo import sample
+
+D, ROWS = 36, 3_000
+
+
+def _likelihood(name, eta, rng):
+    """Add a likelihood with a linear predictor, whose values at the truth are `eta`."""
+    b = pm.Normal("b", 0.0, 1.0, shape=D)
+    x, at = eta
+    predictor = x @ b
+    if name == "logistic":
+        pm.Bernoulli("y", logit_p=predictor, observed=rng.random(ROWS) < 1 / (1 + np.exp(-at)))
+    elif name == "poisson":
+        pm.Poisson("y", pm.math.exp(predictor), observed=rng.poisson(np.exp(at)))
+    elif name == "negative binomial":
+        y, alpha = rng.negative_binomial(3.0, 3.0 / (3.0 + np.exp(at))), pm.HalfNormal("a", 5.0)
+        pm.NegativeBinomial("y", mu=pm.math.exp(predictor), alpha=alpha, observed=y)
+    elif name == "student":
+        sigma = pm.HalfNormal("sigma", 2.0)
+        pm.StudentT("y", nu=4.0, mu=predictor, sigma=sigma, observed=at + rng.standard_t(4.0, ROWS))
+    elif name == "probit":
+        p = pm.math.invprobit(predictor)
+        pm.Bernoulli("y", p=p, observed=rng.normal(size=ROWS) < at)
+    elif name == "two predictors":
+        spread = pm.Normal("s", 0.0, 1.0, shape=2)
+        scale = pm.math.exp(x[:, :2] @ spread)
+        pm.Normal("y", predictor, scale, observed=at + rng.normal(size=ROWS))
+
+
+@cache
+def model_of(name):
+    rng = np.random.default_rng(31)
+    x = rng.normal(size=(ROWS, D)) / np.sqrt(D)
+    with pm.Model() as model:
+        _likelihood(name, (x, x @ rng.normal(size=D)), rng)
+    return model
+
+
+FAMILIES = ("logistic", "poisson", "negative binomial", "student", "probit", "two predictors")
+FEW = ("logistic", "student", "two predictors")
+
+
+@cache
+def step_of(name, method=TunaMH):
+    with model_of(name):
+        return method()
+
+
+def unit_directions(plan, factor, rows):
+    """Return whitened coefficients of the predictor of some rows, as unit vectors."""
+    (function,) = functions_of(plan.target)
+    white = RowData(function, rows).coefficients(function.arguments[0], D) @ factor
+    return white / np.linalg.norm(white, axis=1, keepdims=True)
+
+
+def directions_of(copy, rows):
+    """Return the directions that lines hold, of rows that have one each."""
+    lines = copy.lines[rows]
+    scales = lines[:, :4].copy().view(np.float32)
+    return scales * lines[:, 8 : 8 + copy.shared.shape[1]]
+
+
+def test_lines_are_the_whitened_rows():
+    plan, rows = step_of("logistic").plan, np.arange(0, ROWS, 7)
+    found = directions_of(plan.tables.copy, rows)
+    assert np.abs(found - unit_directions(plan, plan.reference.factor, rows)).max() < 1 / 127
+
+
+def test_lines_follow_the_centre():
+    plan, rows = step_of("logistic").plan, np.arange(0, ROWS, 7)
+    factor = plan.reference.factor * np.linspace(1.0, 3.0, D)
+    moved = plan.reference._replace(
+        centre=plan.reference.centre + 0.01, factor=factor, whitener=np.linalg.inv(factor)
+    )
+    found = directions_of(plan.at(moved).tables.copy, rows)
+    assert np.abs(found - unit_directions(plan, factor, rows)).max() < 1 / 127
+    assert np.abs(found - directions_of(plan.tables.copy, rows)).max() > 0.1
+
+
+def test_directions_of_all_rows_are_kept_once():
+    copy = step_of("student").plan.tables.copy
+    assert (copy.own, copy.shared.shape) == (1, (1, D + 1))
+    assert np.linalg.norm(copy.shared) == pytest.approx(1.0, abs=1e-12)
+    assert step_of("two predictors").plan.tables.copy.own == 2
+
+
+def test_copies_are_made_where_they_are_worth_it(monkeypatch):
+    plan = step_of("logistic").plan
+    support = plan.target.factorization.lower, plan.target.factorization.upper
+    owner = BoundsPass(functions_of(plan.target), plan.reference, support)
+    assert owner.tables().copy.lines.shape == (ROWS, 64)
+    for name, value in (("NARROW", D), ("WORTH_A_COPY", 1e9), ("MOST_OF_DATA", 1e-3)):
+        with monkeypatch.context() as patch:
+            patch.setattr(bounds_pass, name, value)
+            assert owner.tables().copy.lines.shape == (0, 0)
+
+
+def test_no_row_exceeds_its_own_ceiling():
+    """A step without κ > 1 holds every row that it reads against its own ceiling."""
+    for name in FAMILIES:
+        trace = sample(model_of(name), step_of(name, FactorizedMH), 300, 100, random_seed=5)
+        stats = trace.sample_stats
+        assert float(stats["bound_ratio"].max()) <= 1.0
+        # Some moves read all rows.
+        assert float(stats["n_candidates"].median()) > 2.0 * float(stats["n_obs"].median())
+
+
+@pytest.mark.parametrize("name", fast(FAMILIES, FEW))
+def test_the_posterior_is_that_without_a_copy(name, monkeypatch):
+    settings = {"tune": 1_500, "draws": 12_000, "chains": 2, "random_seed": 3}
+    found = sample(model_of(name), step_of(name), **settings)
+    monkeypatch.setattr(bounds_pass, "NARROW", 1_000)
+    model = model_of.__wrapped__(name)
+    with model:
+        other = sample(model, TunaMH(), **settings)
+    assert float(other.sample_stats["n_candidates"].max()) == 0.0
+    compare(found, other)
+
+
+def compare(found, other):
+    """Hold means and standard deviations of two traces against each other."""
+    for kind in ("mean", "sd"):
+        one, two = (az.summary(t.posterior, kind="all", round_to="none") for t in (found, other))
+        error = np.hypot(one[f"mcse_{kind}"], two[f"mcse_{kind}"])
+        z = ((one[kind] - two[kind]) / error).to_numpy(dtype=float)
+        # By Bonferroni, of all coordinates together.
+        assert (z**2).max() < chdtri(1, 1e-4 / z.size)
+
+
+def test_a_saved_step_draws_what_a_new_one_draws(tmp_path):
+    path, model = tmp_path / "step.npz", model_of("logistic")
+    step_of("logistic").save(path)
+    with model:
+        step = TunaMH(prepared=path)
+    np.testing.assert_array_equal(
+        step.plan.tables.copy.lines, step_of("logistic").plan.tables.copy.lines
+    )
+    assert step.plan.tables.copy.lines.ctypes.data % 64 == 0
+    runs = [sample(model, one, 50, 50, random_seed=9) for one in (step, step_of("logistic"))]
+    same_draws(*runs)
+
+
+def test_pickles_keep_the_copy():
+    tables = step_of("logistic").plan.tables
+    again = pickle.loads(pickle.dumps(tables))
+    np.testing.assert_array_equal(again.copy.lines, tables.copy.lines)
+    np.testing.assert_array_equal(again.copy.shared, tables.copy.shared)
+
+
+def test_large_copies_are_shared_by_a_file(monkeypatch):
+    monkeypatch.setattr("pymc_minibatch_mh.bounds.tables.SMALL", 1_000)
+    tables = step_of("logistic").plan.tables
+    sent = pickle.dumps(tables)
+    assert len(sent) < 10_000
+    np.testing.assert_array_equal(pickle.loads(sent).copy.lines, tables.copy.lines)
+
+
+def totals(**values):
+    found = np.zeros(entry.N_COUNTS)
+    for name, value in values.items():
+        found[getattr(entry, name)] = value
+    return found
+
+
+def test_ceilings_are_raised_by_what_rows_and_candidates_cost():
+    seen = {"N_SIZES": 1_000.0, "N_RATIOS": 3_000.0, "SQUARED_RATIOS": 600.0}
+    few, many = (
+        tuna.ceiling_factor_from(totals(SIZES=1_000.0 * size, **seen), 4.0, 100)
+        for size in (100.0, 10_000.0)
+    )
+    # Rows are cheap beside many candidates.
+    assert 1.0 < few < many
+    noiseless = totals(SIZES=1e5, **(seen | {"SQUARED_RATIOS": 1e-9}))
+    assert tuna.ceiling_factor_from(noiseless, 4.0, 100) == 1.0
+    assert tuna.ceiling_factor_from(totals(SIZES=1e5, N_SIZES=10.0), 4.0, 100) is None
+
+
+def test_settings_say_which_factor_is_chosen():
+    for method, raised in ((ScalableSubsamplingMH, True), (FactorizedMH, False)):
+        program = step_of("logistic", method).program
+        assert (program.method.record(program.plan).ceiling_factor > 1.0) == raised
