@@ -31,6 +31,10 @@ q the proposal, moving from θ to θ' with counts s has the density
 and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and
 θ' exchanged; with delayed acceptance each stage balances its own factor of the target.
 
+With many coordinates c_i M is far above what a row can change in a move: rows that are drawn are
+then *candidates*, kept with probability (own ceiling)/(c_i M) before they are read, and their own
+ceilings take the place of c_i M (:mod:`pymc_minibatch_mh.kernels.whitened_copy`).
+
 Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
 counts with λ_c in the last decision, and C is that of the others.
 
@@ -257,13 +261,12 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
     if informs:
         counts[entry.SIZES] += size
         counts[entry.N_SIZES] += 1.0
-    reference, heavy = posterior.reference, tables.heavy
-    size_of_line = move.step.size if has_copy(tables.copy) else 0
-    vectors, raised = scratch((2, size_of_line), np.float32), test.ceiling_factor / m
-    raised *= reference.relative
+    reference = posterior.reference
+    vectors = scratch((2, move.step.size if has_copy(tables.copy) else 0), np.float32)
+    raised = test.ceiling_factor * reference.relative / m
     bounds = (table, m, size, ends_of_move(tables.copy, move, reference.order, raised, vectors))
-    if expected + heavy.size <= min(test.max_rate, MOST_RATE):
-        count, left = heavy.size, rng.poisson(expected)
+    if expected + tables.heavy.size <= min(test.max_rate, MOST_RATE):
+        count, left = tables.heavy.size, rng.poisson(expected)
         product = _change_of_heavy(posterior, move, counts)
         rows = scratch(_most_at_once(test, tables, left), np.int64)
         while left > 0 and product > -np.inf:
@@ -432,7 +435,7 @@ class PoissonMethod(Method):
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
         if self._raises_ceilings(plan):
             factor = ceiling_factor_from(totals, record.ceiling_factor, updates_per_draw)
-            return record if factor is None else record._replace(ceiling_factor=factor)
+            return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)
         if self.chi is not None:
             return record
         chi = chi_from(totals, plan.n_bytes, record.max_rate, updates_per_draw)
@@ -461,15 +464,17 @@ class TunaMH(MinibatchStep):
 
     Guarantee: *exact given valid bounds*. Bounds of all rows are derived from the model, and every
     row that is read is checked against its own. Moves that leave the region of the bounds, or would
-    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). See the
-    page "Bounds and exactness".
+    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). With more
+    than 30 parameters, most rows that are drawn (stat ``n_candidates``) are dropped by bounds of
+    their own before they are read. See the pages "Bounds and exactness" and "Wide models".
 
     Parameters
     ----------
     vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
     chi : float or "auto"
-        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up.
+        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up,
+        or by how much own bounds are raised.
     form : {"best", "paper"}
         Intensities: the largest that bounds allow, or those published, which accept less often.
     spectral_gap_ratio : float in (0, 1), optional
