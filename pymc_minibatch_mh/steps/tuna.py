@@ -465,7 +465,7 @@ class TunaMH(MinibatchStep):
     Guarantee: *exact given valid bounds*. Bounds of all rows are derived from the model, and every
     row that is read is checked against its own. Moves that leave the region of the bounds, or would
     read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). See the
-    pages "Bounds and exactness" and "Wide models".
+    page "Bounds and exactness".
 
     Parameters
     ----------
