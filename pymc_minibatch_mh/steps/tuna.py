@@ -464,17 +464,15 @@ class TunaMH(MinibatchStep):
 
     Guarantee: *exact given valid bounds*. Bounds of all rows are derived from the model, and every
     row that is read is checked against its own. Moves that leave the region of the bounds, or would
-    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). With more
-    than 30 parameters, most rows that are drawn (stat ``n_candidates``) are dropped by bounds of
-    their own before they are read. See the pages "Bounds and exactness" and "Wide models".
+    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). See the
+    page "Bounds and exactness".
 
     Parameters
     ----------
     vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
     chi : float or "auto"
-        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up,
-        or by how much own bounds are raised.
+        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up.
     form : {"best", "paper"}
         Intensities: the largest that bounds allow, or those published, which accept less often.
     spectral_gap_ratio : float in (0, 1), optional
