@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
 from pymc_minibatch_mh.bounds import parts
-from statistical.budget import FAR
+from statistical.budget import VERY_FAR
 
 GROUPS, ROWS = 4, 6
 _RNG = np.random.default_rng(20_261_126)
@@ -99,7 +99,7 @@ def test_posterior_of_a_few_groups(name):
     assert step.exactness.startswith("exact given valid bounds")
     found, exact = drawn(step, 60_000), by_quadrature(spelling == "heavy tails")
     errors = {key: off_by(found[key], *exact[key]) for key in exact}
-    assert max(abs(x) for pair in errors.values() for x in pair) < FAR, errors
+    assert max(abs(x) for pair in errors.values() for x in pair) < VERY_FAR, errors
 
 
 #: Standard deviation of effects beside an intercept and a slope, and the slope's covariate.
@@ -159,15 +159,15 @@ def test_posterior_where_groups_are_often_read_in_full():
     assert trace.sample_stats.n_groups_in_full.mean() > 1.0
     drawn = np.concatenate([trace.posterior[k].values for k in ("b", "effect")], axis=2)
     errors = [off_by(drawn[:, :, k], *exact) for k, exact in enumerate(by_grid())]
-    assert np.abs(errors).max() < FAR, errors
+    assert np.abs(errors).max() < VERY_FAR, errors
 
 
 def test_posterior_of_crossed_gaussian_rows():
     """No third derivative: priors, expansions and cells alone decide, and the law is known."""
     rng, n, sizes = np.random.default_rng(4), 1_000, (6, 4)
     ids = [rng.integers(0, size, n) for size in sizes]
-    # Groups of different x: effects respond to the slope.
-    x = rng.normal(size=n) + ids[0] - 2.5
+    # Groups of very different x: effects respond to the slope, and their prior resists.
+    x = rng.normal(size=n) + 2.0 * (ids[0] - 2.5)
     effects = [rng.normal(size=size)[k] for k, size in zip(ids, sizes, strict=True)]
     y = 0.3 * x + 3.0 * rng.normal(size=n) + sum(effects)
     with pm.Model():
@@ -184,9 +184,15 @@ def test_posterior_of_crossed_gaussian_rows():
         compute_convergence_checks=False,
     )  # fmt: skip
     assert trace.sample_stats.n_obs.mean() < 1.0
-    draws = [trace.posterior[k].values.reshape(2, 40_000, -1) for k in ("b", "u", "v")]
-    white = (np.concatenate(draws, axis=2) - mean) @ np.linalg.inv(np.linalg.cholesky(covariance)).T
-    errors = [x for k in range(mean.size) for x in off_by(white[:, :, k], 0.0, 1.0)]
-    pairs = combinations(range(mean.size), 2)
-    errors += [off_by(white[:, :, k] * white[:, :, j], 0.0, 1.0)[0] for k, j in pairs]
-    assert np.abs(errors).max() < FAR, errors
+    b, *effects = (trace.posterior[k].values.reshape(2, 40_000, -1) for k in ("b", "u", "v"))
+    own = np.concatenate(effects, axis=2)
+    # Between two draws the border moves first, and takes the effects along by their response.
+    along = (step.plan.elements.response / step.plan.elements.border_factor).ravel()
+    between = own[:, :-1] + (b[:, 1:] - b[:, :-1]) * along
+    inverse = np.linalg.inv(np.linalg.cholesky(covariance)).T
+    for whole in ([b, own], [b[:, 1:], between]):
+        white = (np.concatenate(whole, axis=2) - mean) @ inverse
+        errors = [x for k in range(mean.size) for x in off_by(white[:, :, k], 0.0, 1.0)]
+        pairs = combinations(range(mean.size), 2)
+        errors += [off_by(white[:, :, k] * white[:, :, j], 0.0, 1.0)[0] for k, j in pairs]
+        assert np.abs(errors).max() < VERY_FAR, errors

@@ -76,15 +76,15 @@ RANDOM = [
     ),
     Random(
         "exactness/test_elements.py::test_posterior_of_a_few_groups",
-        60, FAR_LEVEL, "means and mean squares of six quantities, five methods",
+        60, VERY_FAR_LEVEL, "means and mean squares of six quantities, five methods",
     ),
     Random(
         "exactness/test_elements.py::test_posterior_where_groups_are_often_read_in_full",
-        12, FAR_LEVEL, "means and mean squares of six coordinates",
+        12, VERY_FAR_LEVEL, "means and mean squares of six coordinates",
     ),
     Random(
         "exactness/test_elements.py::test_posterior_of_crossed_gaussian_rows",
-        77, FAR_LEVEL, "means, and mean products of all pairs, of eleven coordinates",
+        154, VERY_FAR_LEVEL, "means, and mean products of eleven coordinates",
     ),
     Random("kernels/test_poisson.py::test_rows_read_are_poisson", 1, LEVEL, "chi-square of counts"),
     Random(
