@@ -28,7 +28,9 @@ def store_flights() -> None:
     flights = pd.read_csv(str(source)).dropna(subset=["dep_delay", "tailnum"])
     often = flights["tailnum"].value_counts().index[:PLANES]
     chosen = flights[flights["tailnum"].isin(often)].sample(ROWS, random_state=1)
-    columns = chosen[["hour", "tailnum", "dest"]].assign(late=(chosen["dep_delay"] > 15).astype(int))
+    columns = chosen[["hour", "tailnum", "dest"]].assign(
+        late=(chosen["dep_delay"] > 15).astype(int)
+    )
     compression = {"method": "gzip", "mtime": 0}
     columns.sort_values(["tailnum", "dest", "hour"]).to_csv(
         FOLDER / "planes.csv.gz", index=False, compression=compression

@@ -121,7 +121,7 @@ def test_ranks_are_uniform_and_intervals_cover(built, model, method):
 
 
 #: Updates from one draw to the next.
-UPDATES_BY_ELEMENTS = {"five_answers": 10, "crossed_counts": 20}
+UPDATES_BY_ELEMENTS = {"five_answers": 10, "crossed_counts": 25}
 
 
 @pytest.mark.slow

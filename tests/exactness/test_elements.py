@@ -162,7 +162,7 @@ def test_posterior_where_groups_are_often_read_in_full():
     assert trace.sample_stats.n_groups_in_full.mean() > 1.0
     drawn = np.concatenate([trace.posterior[k].values for k in ("b", "effect")], axis=2)
     errors = [off_by(drawn[:, :, k], *exact) for k, exact in enumerate(by_grid())]
-    assert np.abs(errors).max() < FAR, errors
+    assert np.abs(errors).max() < VERY_FAR, errors
 
 
 def off_the_closed_form(step, mean, covariance, names):
@@ -189,8 +189,8 @@ def test_posterior_of_crossed_gaussian_rows(monkeypatch, correlation):
     monkeypatch.setattr(grouped, "SLOW", correlation)
     rng, n, sizes = np.random.default_rng(4), 1_000, (6, 4)
     ids = [rng.integers(0, size, n) for size in sizes]
-    # Groups of different x: effects respond to the slope.
-    x = rng.normal(size=n) + ids[0] - 2.5
+    # Groups of very different x: effects respond to the slope, and their prior resists.
+    x = rng.normal(size=n) + 2.0 * (ids[0] - 2.5)
     effects = [rng.normal(size=size)[k] for k, size in zip(ids, sizes, strict=True)]
     y = 0.3 * x + 3.0 * rng.normal(size=n) + sum(effects)
     with pm.Model():

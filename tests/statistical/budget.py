@@ -80,7 +80,7 @@ RANDOM = [
     ),
     Random(
         "exactness/test_elements.py::test_posterior_where_groups_are_often_read_in_full",
-        12, FAR_LEVEL, "means and mean squares of six coordinates",
+        12, VERY_FAR_LEVEL, "means and mean squares of six coordinates",
     ),
     Random(
         "exactness/test_elements.py::test_posterior_of_crossed_gaussian_rows",
