@@ -37,15 +37,13 @@ class ElementMoves(Proposal):
     """Moves of a border and of the elements of each factor, by their conditional normals.
 
     Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
-    coordinates, the factors have `sizes` elements, `n_scales` scales move with the elements of one
-    factor each, and elements of several factors along `n_directions`. Without `learns`, every κ
-    stays 1.
+    coordinates, the factors have `sizes` elements, and `n_scales` scales move with the elements of
+    one factor each. Without `learns`, every κ stays 1.
     """
 
     n_border: int
     sizes: tuple[int, ...]
     n_scales: int
-    n_directions: int
     learns: bool
 
     loop = staticmethod(run_elements)
@@ -53,7 +51,7 @@ class ElementMoves(Proposal):
     @property
     def n_components(self) -> int:
         """Number of kinds of moves."""
-        return 1 + len(self.sizes) + self.n_scales + (self.n_directions > 0)
+        return 2 + len(self.sizes) + self.n_scales
 
     def record(self, size: int) -> Kinds:
         """Return the κ that a chain starts with."""
@@ -112,7 +110,7 @@ def moves_of(found: Any, *, learns: bool) -> ElementMoves:
     """Return the moves of the elements of a centre."""
     sizes = tuple(int(size) for size in np.diff(found.starts))
     n_scales = int(np.count_nonzero(found.scale_factor >= 0))
-    return ElementMoves(found.border.size, sizes, n_scales, len(found.along), learns)
+    return ElementMoves(found.border.size, sizes, n_scales, learns)
 
 
 class Updates(NamedTuple):

@@ -185,6 +185,8 @@ _ANEW, _FREEDOM = 0.8, 4.0
 #: conditional standard deviations. Where rows say little, as far out in a logistic regression, a
 #: posterior has heavier tails than its expansion: independent proposals alone would stay there.
 _WALKS, _STRIDE = 0.1, 1.0
+#: Candidates beyond which all rows are read, as there is no room for more.
+_MOST_CANDIDATES = 1e8
 #: Moves along directions in an iteration at most, and the length of their walk.
 _MOST_ALONG, _STRIDE_ALONG = 4, 2.4
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
@@ -395,7 +397,7 @@ def test_rows(handle, kind, f, log_ratio, counts):
     limit = find_rates(parts, ends, own.scratch.rates, outside)
     counts[entry.N_LOOKS] += 1.0
     beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
-    if beyond or not kappa * limit <= own.test.max_rate:
+    if beyond or not kappa * limit <= min(own.test.max_rate, _MOST_CANDIDATES):
         _add_evidence_of_all(handle, kind, f, log_ratio, counts)
         return 1
     if outside[0]:

@@ -224,8 +224,18 @@ class GroupedReference(NamedTuple):
         return directions, 1.0 / np.concatenate([self.scale_sd, spread])
 
     def around(self, target: Target, start: np.ndarray) -> "GroupedReference":
-        """Return the same around the centre that a search from `start` ends at."""
-        return find_grouped(target, start)
+        """Return the same around the centre that a search from `start` ends at.
+
+        It is itself where other coordinates are scales there: chains have a κ for each of these.
+        """
+        found = find_grouped(target, start)
+        pairs = zip(self._moved_by, found._moved_by, strict=True)
+        return found if all(np.array_equal(*pair) for pair in pairs) else self
+
+    @property
+    def _moved_by(self) -> tuple[np.ndarray, np.ndarray]:
+        """The border, and the scales that move with elements."""
+        return self.border, self.scales[self.scale_factor >= 0]
 
 
 def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:

@@ -13,7 +13,7 @@ from scipy.special import expit, log_expit
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
 from pymc_minibatch_mh.bounds import parts
 from pymc_minibatch_mh.reference import grouped
-from statistical.budget import FAR, VERY_FAR
+from statistical.budget import VERY_FAR
 
 GROUPS, ROWS = 4, 6
 #: With fewer, rare excursions of effects make standard errors of second moments too small.

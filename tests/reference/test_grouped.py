@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from every import every as every_case
 from grouped import MODELS, SUMMED, expanded, target_of
-from pymc_minibatch_mh.reference import element_rows
+from pymc_minibatch_mh.reference import element_rows, grouped
 from pymc_minibatch_mh.reference.grouped import Arrow, find_grouped
 
 every = every_case("name", MODELS)
@@ -301,3 +301,15 @@ def test_a_scale_with_a_log_normal_prior_is_no_location():
     target = target_of(model)
     found = find_grouped(target, target.factorization.ravel(model.initial_point()))
     assert found.scale_factor.tolist() == [0]
+
+
+def test_a_centre_with_other_scales_is_not_moved_to(monkeypatch):
+    """Chains have a tally and a κ for each scale that moves with elements."""
+    target, found = expanded("logistic")
+    known = {
+        "other scales": found._replace(scale_factor=np.full(found.scales.size, -1)),
+        "the same": found._replace(centre=found.centre + 0.1),
+    }
+    for name, other in known.items():
+        monkeypatch.setattr(grouped, "find_grouped", lambda *_, other=other: other)
+        assert (found.around(target, found.centre) is found) == (name == "other scales")

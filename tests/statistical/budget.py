@@ -39,6 +39,10 @@ class Random:
 
 RANDOM = [
     Random(
+        "exactness/test_wide.py::test_the_loop_steps_as_enumerated",
+        6, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
         "exactness/test_compiled.py::test_the_loop_steps_as_enumerated",
         32, LEVEL, "chi-square of one-step frequencies",
     ),
