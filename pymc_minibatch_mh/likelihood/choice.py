@@ -1,7 +1,10 @@
 """Indexing by data, which choose among expressions, as in ``a[group]``."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     ExprGraph,
     Gather,
     Monomial,
+    Place,
     require,
 )
 from pymc_minibatch_mh.likelihood.lower import Tensor, Tensors, constants, filled, lowered
@@ -118,6 +122,11 @@ def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprG
 
 #: Linear forms beyond which finding out how many are independent takes too long.
 MANY_FORMS = 200
+#: Numbers whose ratio is this near to 1 are the same.
+ROUNDING = 1e-13
+
+#: Data and coordinate of a term.
+_Key = tuple[tuple[Expr, ...], Place]
 
 
 def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
@@ -273,28 +282,75 @@ def _pick_by_kind(
 
 
 def _pick_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
-    affines = [choice for choice in choices if isinstance(choice, Affine)]
-    linear = [exprs.linear(affine) for affine in affines]
     offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
     offset = pick(exprs, [exprs.real(x) for x in offsets], index)
-    gathered = _gathered(exprs, affines, index) if len(affines) == len(choices) else None
-    if gathered is None:
-        numbers = [k for k, choice in enumerate(choices) if isinstance(choice, Affine)]
-        chosen = [_is_chosen(exprs, index, k, len(choices)) for k in numbers]
-        gathered = add(exprs, *map(lambda i, x: multiply(exprs, i, x), chosen, linear))
-    return add(exprs, gathered, offset)
+    common, own = _parted([x.terms if isinstance(x, Affine) else () for x in choices])
+    shared = [exprs.affine(common, exprs.zero)] if common else []
+    found = _gathered(exprs, own, index) or _by_coordinate(exprs, own, index)
+    return add(exprs, *shared, *found, offset)
 
 
-def _gathered(exprs: ExprGraph, choices: Sequence[Affine], index: Expr) -> Expr | None:
-    """Return the common part of all choices, and the evenly spaced coordinates of each."""
-    shared = [t for t in choices[0].terms if all(t in choice.terms for choice in choices)]
-    own = [[t for t in choice.terms if t not in shared] for choice in choices]
-    if len(set(map(len, own))) > 1:
+def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list[list[Monomial]]]:
+    """Return what most choices have in common, and what each of them has besides."""
+    numbers: defaultdict[_Key, list[float]] = defaultdict(list)
+    for term in chain.from_iterable(choices):
+        numbers[term.monomial, term.place].append(term.factor)
+    common = {
+        key: sorted(found)[len(found) // 2]
+        for key, found in numbers.items()
+        if 2 * _n_alike(found) > len(choices)
+    }
+    return [Monomial(x, *key) for key, x in common.items()], [_left(x, common) for x in choices]
+
+
+def _n_alike(numbers: list[float]) -> int:
+    """Return how many of some numbers are the middle one, but for rounding."""
+    away = np.array(numbers) - sorted(numbers)[len(numbers) // 2]
+    return int(np.count_nonzero(np.abs(away) <= ROUNDING * np.abs(numbers)))
+
+
+def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
+    """Return what terms have besides what is common."""
+    known = {(term.monomial, term.place) for term in terms}
+    left = [Monomial(0.0, *key) for key in common if key not in known]
+    kept = []
+    for term in (*terms, *left):
+        number = common.get((term.monomial, term.place), 0.0)
+        if abs(term.factor - number) > ROUNDING * abs(number):
+            kept.append(replace(term, factor=term.factor - number))
+    return kept
+
+
+def _gathered(
+    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
+) -> list[Expr] | None:
+    """Return the evenly spaced coordinates of those choices that have any, all as many."""
+    here = np.array([bool(terms) for terms in choices])
+    taken = [terms for terms in choices if terms]
+    if len(set(map(len, taken))) > 1:
         return None
-    columns = [_gathered_terms(exprs, terms, index) for terms in zip(*own, strict=True)]
-    common = [exprs.affine(shared, exprs.zero)] if shared else []
-    found = [column for column in columns if column is not None]
-    return add(exprs, *common, *found) if len(found) == len(columns) else None
+    within = index if here.all() else exprs.lookup(np.maximum(np.cumsum(here) - 1, 0), index)
+    found = [_gathered_terms(exprs, terms, within) for terms in zip(*taken, strict=True)]
+    columns = [column for column in found if column is not None]
+    if len(columns) < len(found):
+        return None
+    chosen = [] if here.all() else [exprs.lookup(here.astype(np.float64), index)]
+    return [multiply(exprs, *chosen, column) for column in columns]
+
+
+def _by_coordinate(
+    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
+) -> list[Expr]:
+    """Return each coordinate times the number that it has in the choice."""
+    numbers: dict[_Key, np.ndarray] = {}
+    for k, terms in enumerate(choices):
+        for term in terms:
+            own = numbers.setdefault((term.monomial, term.place), np.zeros(len(choices)))
+            own[k] += term.factor
+    return [
+        exprs.scaled(exprs.affine((Monomial(1.0, *key),), exprs.zero), exprs.lookup(own, index))
+        for key, own in numbers.items()
+    ]
 
 
 def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
@@ -305,10 +361,10 @@ def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) ->
         # As of the region of each group: several choices are of one coordinate.
         found, numbers = np.unique(places, return_inverse=True)
         places, index = found.tolist(), exprs.lookup(numbers, index)
-    step = places[1] - places[0]
-    if places != [places[0] + k * step for k in range(len(places))] or step == 0:
+    steps = np.diff(places)
+    if not steps.size or steps[0] == 0 or np.any(steps != steps[0]):
         return None
-    coordinate = exprs.coordinate(Gather(places[0], step, len(places), index))
+    coordinate = exprs.coordinate(Gather(places[0], int(steps[0]), len(places), index))
     factors = [exprs.constant(term.factor) for term in terms]
     return multiply(exprs, pick(exprs, factors, index), coordinate)
 

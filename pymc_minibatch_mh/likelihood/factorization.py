@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.distributions.transforms import _default_transform
+from pymc.distributions.transforms import ZeroSumTransform, _default_transform
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
@@ -53,7 +53,7 @@ Placed = tuple[np.ndarray, Any]
 
 @dataclass(frozen=True, eq=False)
 class Map(ABC):
-    """A one-to-one map of a few coordinates; it depends on none that another map moves.
+    """A one-to-one map of a few coordinates, which a later one may move again.
 
     It moves the variable `name`, at `places` of the position, to coordinates that `words` name.
     Positions and values are arrays of shape (d, ...); positions can be graphs of shape (d,).
@@ -130,9 +130,7 @@ def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
 
 
 def _replaced(x: np.ndarray, parts: Sequence[Placed]) -> np.ndarray:
-    """Return an array of shape (..., d) with other entries in some places; itself without any."""
-    if not parts:
-        return x
+    """Return an array of shape (..., d) with other entries in some places."""
     found = x.copy()
     for places, values in parts:
         found[..., places] = np.moveaxis(values, 0, -1)
@@ -198,6 +196,8 @@ class Block:
     start: int
     stop: int
     shape: tuple[int, ...]
+    #: Whether its variable has one number more along the last axis, along which it adds up to 0.
+    adds_up_to_0: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,13 +286,15 @@ class Factorization:
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        first = np.moveaxis(values, -1, 0)
-        return _replaced(values, [part for one in self.maps for part in one.mapped(first)])
+        for one in self.maps:
+            values = _replaced(values, one.mapped(np.moveaxis(values, -1, 0)))
+        return values
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        first = np.moveaxis(positions, -1, 0)
-        return _replaced(positions, [part for one in self.maps for part in one.own(first)])
+        for one in reversed(self.maps):
+            positions = _replaced(positions, one.own(np.moveaxis(positions, -1, 0)))
+        return positions
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""
@@ -418,7 +420,7 @@ def factorize(
     prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
     require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
-    blocks, others = _blocks([*expanded, *vars], shapes), _blocks(kept, shapes)
+    blocks, others = (_blocks(model, some, shapes) for some in ([*expanded, *vars], kept))
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
     pieces = _pieces(position, blocks) | _pieces(other_values, others)
@@ -481,12 +483,16 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     return list(clone_replace(outputs, read, rebuild_strict=False))
 
 
-def _blocks(vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]) -> tuple[Block, ...]:
+def _blocks(
+    model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
+) -> tuple[Block, ...]:
     blocks, start = [], 0
     for variable in vars:
         shape = shapes[variable.name]
         stop = start + int(np.prod(shape, dtype=int))
-        blocks.append(Block(variable, str(variable.name), start, stop, shape))
+        transform = model.rvs_to_transforms[model.values_to_rvs[variable]]
+        adds_up = isinstance(transform, ZeroSumTransform) and transform.zerosum_axes == (-1,)
+        blocks.append(Block(variable, str(variable.name), start, stop, shape, adds_up))
         start = stop
     return tuple(blocks)
 

@@ -48,6 +48,7 @@ from pymc_minibatch_mh.plan.plan import (
 from pymc_minibatch_mh.reference.grouped import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
 
 _log = logging.getLogger("pymc")
 
@@ -362,7 +363,7 @@ def read_model(
         initial_point=point,
     )
     if reading.in_linear_coordinates:
-        parts = in_linear_coordinates(parts)
+        parts = in_linear_coordinates(in_differences(parts))
         target = choose_shape_parametrization(parts, point, reading.compile_kwargs)
     else:
         target = Target(parts, 2, 1.0, reading.compile_kwargs)

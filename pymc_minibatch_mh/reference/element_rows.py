@@ -109,6 +109,8 @@ class ElementRows:
                 own = factor.of_index(np.where(index < 0, index + place.size, index))
                 elements[f] = np.where(own >= 0, self.starts[f] + own, -1)
                 weights[f, a] += np.where(own >= 0, _weight(part, data), 0.0)
+            # As of a reference level, which has no effect.
+            elements[f, ~weights[f].any(axis=0)] = -1
         leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
         taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
         return Read(term, before + start, border, elements, weights, taken.astype(np.float64))

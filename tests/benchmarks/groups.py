@@ -159,6 +159,20 @@ def over_time(n=100_000, weeks=500):
     return model, None
 
 
+def contests(teams=300, n=60_000):
+    """Return wins at home by the skills of both teams, which add up to zero."""
+    rng = np.random.default_rng(8)
+    home = rng.integers(0, teams, n)
+    away = (home + rng.integers(1, teams, n)) % teams
+    skill = 0.6 * rng.normal(size=teams)
+    won = (rng.random(n) < expit(0.2 + skill[home] - skill[away])).astype(np.int8)
+    with pm.Model() as model:
+        level, sd = pm.Normal("level", 0.0, 1.0), pm.HalfNormal("sd", 1.0)
+        skill = sd * pm.ZeroSumNormal("skill", shape=teams)
+        pm.Bernoulli("y", logit_p=level + skill[home] - skill[away], observed=won)
+    return model, None
+
+
 def flights_table():
     """Return hour and delay above 15 minutes of each flight, and codes of carrier, plane, goal."""
     stored = Path(os.environ.get(DATA_FOLDER_VARIABLE, ".")) / "flights_tails.npz"
@@ -211,6 +225,7 @@ PROBLEMS = {
     "correlated, Student-t": lambda: correlated("student"),
     "correlated, Poisson": lambda: correlated("poisson"),
     "500 weeks": over_time,
+    "300 teams": contests,
     "200,000 ratings, 2,000 × 1,000": lambda: ratings("logistic", 200_000, (2_000, 1_000)),
 }
 
@@ -221,19 +236,21 @@ def smallest(trace):
     return min(float(found[name].min()) for name in found.data_vars)
 
 
-def by_nutpie(model):
-    """Return a line on nutpie: warm-up and draws are taken to last alike."""
+def by_nutpie(model, draws):
+    """Return a line on nutpie: warm-up, as many again, and draws are taken to last alike."""
     began = time.perf_counter()
     other = pm.sample(
-        500, tune=500, chains=1, nuts_sampler="nutpie", random_seed=1, progressbar=False,
+        draws, tune=draws, chains=1, nuts_sampler="nutpie", random_seed=1, progressbar=False,
         compute_convergence_checks=False, model=model,
     )  # fmt: skip
     took, ess = time.perf_counter() - began, smallest(other)
     needed = 0.5 * took * (1.0 + 1_000 / ess)
-    return f"  nutpie: {took:.0f} s for 500 draws, ESS {ess:.0f}; 1,000 ESS after {needed:.0f} s"
+    return (
+        f"  nutpie: {took:.0f} s for {draws} draws, ESS {ess:.0f}; 1,000 ESS after {needed:.0f} s"
+    )
 
 
-def run(name, draws, rivals):
+def run(name, draws, rivals, nuts_draws):
     """Print the figures of a problem."""
     model, table = PROBLEMS[name]()
     began = time.perf_counter()
@@ -262,7 +279,7 @@ def run(name, draws, rivals):
     if rivals:
         if table is not None:
             print(told(table, trace.posterior), flush=True)
-        print(by_nutpie(model), flush=True)
+        print(by_nutpie(model, nuts_draws), flush=True)
 
 
 def main():
@@ -271,10 +288,11 @@ def main():
     parser.add_argument("problem", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--draws", type=int, default=2_000)
     parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--nuts-draws", type=int, default=500)
     given = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     for name in given.problem:
-        run(name, given.draws, given.rivals)
+        run(name, given.draws, given.rivals, given.nuts_draws)
 
 
 if __name__ == "__main__":

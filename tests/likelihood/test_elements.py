@@ -70,6 +70,11 @@ def two_in_one_array():
     normal(pt.concatenate([low, high])[GROUP])
 
 
+def beside_a_reference():
+    effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=G - 1)
+    normal(pt.concatenate([[0.0], effect])[GROUP])
+
+
 def seen_themselves():
     """Effects that few data are of, beside the rows: those data are part of the prior."""
     effect = pm.Laplace("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=G)
@@ -166,6 +171,7 @@ SEPARABLE = {
     smooth: ("walk 3, walk 3, walk 2, walk 2, walk 2", "", ""),
     scales_of_their_own: ("effect 12", "", "own_log__"),
     two_in_one_array: ("low 12", "", ""),
+    beside_a_reference: ("effect 11", "", "tau_log__"),
     seen_themselves: ("effect 12", "", "tau_log__"),
     between_ends: ("effect 12", "", ""),
     "logistic": ("u 20, v 7", "b", "b omega_log__ tau_log__"),
@@ -329,7 +335,7 @@ REFUSED = {
     difference: "'team' is chosen by two indices in one row",
     one_of_all_rows: "'effect' has elements that rows read in two ways, as by two indices",
     part_of_all: "'effect' has elements that rows read in two ways, as by two indices",
-    zero_sum: "no data choose a parameter",
+    zero_sum: "'effect' has elements that rows read in two ways",
     summed: "'effect' has a prior in which Sum.* couples elements",
     by_sign: "'effect' has a prior that goes through Subtensor.* of no reals",
     alone: "no data choose a parameter",

@@ -472,10 +472,6 @@ def test_the_same_model_gives_the_same_forms():
 # Each mutant is a plausible mistake that the comparison with the model must notice.
 
 
-def from_the_start(exprs, index, k, count):
-    return exprs.node(pytensor.scalar.eq, (index, exprs.constant(k)))
-
-
 #: Name -> what is replaced where, by what, and the model that notices.
 MUTANTS = {
     "the next coordinate is gathered": (
@@ -490,8 +486,8 @@ MUTANTS = {
         lambda first, step, *rest: Gather(0, 1, *rest),
         "every_other_coefficient",
     ),
-    "indices are not counted from the end": (
-        choice, "_is_chosen", from_the_start, "a_reference_group_counted_from_the_end",
+    "the reference has an effect": (
+        choice, "multiply", lambda exprs, *x: x[-1], "a_reference_group_counted_from_the_end",
     ),
     "small types are multiplied": (
         ExprGraph, "_in_reals", lambda self, exprs: exprs, "products_that_would_overflow",

@@ -166,7 +166,7 @@ MUTANTS = {
     "factors of coordinates are forgotten": (
         choice,
         "multiply",
-        lambda exprs, factor, x: x,
+        lambda exprs, *x: x[-1],
         "choice of sums",
     ),
     "offsets are forgotten": (

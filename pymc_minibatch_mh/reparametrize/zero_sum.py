@@ -1,0 +1,74 @@
+"""Coordinates α_g = s_g - s_n, for n effects that add up to zero."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.factorization import (
+    Block,
+    Factorization,
+    Map,
+    Placed,
+    reparametrized,
+)
+from pymc_minibatch_mh.likelihood.function import lowered_rows
+
+
+@dataclass(frozen=True, eq=False)
+class FromLast(Map):
+    """Coordinates α_g = s_g - s_n, g < n, in the place of PyMC's v for effects s of sum zero.
+
+    Every s is a sum of all v, so that a row that data choose an effect for depends on all of them.
+    It depends on one α and the sum of all, and a difference of two effects on two. With the last of
+    n effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `places`,
+    shape (n - 1, m), are effects that add up to zero.
+    """
+
+    @property
+    def _size(self) -> int:
+        return len(self.places) + 1
+
+    def own(self, position: Any) -> list[Placed]:
+        """Return v."""
+        return self._moved_by(position, -1.0 / (self._size + np.sqrt(self._size)))
+
+    def mapped(self, values: np.ndarray) -> list[Placed]:
+        """Return α."""
+        return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._size)))
+
+    def log_jacobian(self, position: Any) -> Any:
+        """Return -m/2 log n."""
+        return -0.5 * self.places.shape[1] * np.log(self._size)
+
+    def _moved_by(self, position: Any, share: float) -> list[Placed]:
+        return [
+            (column, position[column] + share * position[column].sum(axis=0))
+            for column in self.places.T
+        ]
+
+
+def in_differences(factorization: Factorization) -> Factorization:
+    """Return a model in which data choose effects of sum zero by one coordinate, or itself."""
+    maps = [
+        _from_last(block, name) for block, name in factorization.real_blocks if block.adds_up_to_0
+    ]
+    if not maps:
+        return factorization
+    found = reparametrized(factorization, maps)
+    try:
+        return found if _n_terms(found) < _n_terms(factorization) else factorization
+    except BoundsError:
+        return factorization
+
+
+def _from_last(block: Block, name: str) -> FromLast:
+    places = np.arange(block.start, block.stop).reshape(-1, block.shape[-1]).T
+    return FromLast(name, places, f"{name} - {name}[..., -1]")
+
+
+def _n_terms(factorization: Factorization) -> int:
+    """Return how many numbers of a row are multiplied by coordinates."""
+    rows = lowered_rows(factorization)
+    return sum(len(form.terms) for row in rows for form in row.arguments.forms)
