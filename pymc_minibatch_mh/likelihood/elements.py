@@ -140,7 +140,8 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
         for place in places.tolist():
             if place in taken or place in border:
                 raise NotSeparableError(
-                    f"{name!r} has elements that rows read in two ways, as by two indices, or in a sum"
+                    f"{name!r} has elements that rows read in two ways, as by two indices, or in a "
+                    "sum of all"
                 )
             taken[place] = name
         factors.append(Factor(name, places, tuple(map(tuple, found[own]))))
