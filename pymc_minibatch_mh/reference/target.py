@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, GraphPrior, ScalarPrior
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
@@ -58,7 +58,7 @@ class LogFullData(FullData):
     def __init__(
         self,
         rows: PlacedRows,
-        prior: ScalarPrior | GraphPrior,
+        prior: Prior,
         source: ArrayRows,
         places: Sequence[int],
     ) -> None:
