@@ -202,11 +202,6 @@ class Plan:
         return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
 
     @property
-    def n_bytes(self) -> int:
-        """Size of the data in bytes."""
-        return self.target.source.nbytes
-
-    @property
     def bytes_of_copy(self) -> int:
         """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
         return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0

@@ -282,7 +282,7 @@ class Target:
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
-        if self.taylor_order > 0 and not mode.kinked and not self._ends:
+        if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
         return reference._replace(first=self.factorization.first), mode.marginal
@@ -294,10 +294,11 @@ class Target:
 
         Where the model has scales, that is the mode of their marginal density.
         """
-        if not self._ends:
+        ends = self.factorization.boundary
+        if not ends:
             return self._sought(start, start, rng, tolerance)
-        mode = self._sought(start, with_logs(start, self._ends), rng, tolerance)
-        return mode_without_logs(self.full_data, mode, self._ends, self.inverse_temperature)
+        mode = self._sought(start, with_logs(start, ends), rng, tolerance)
+        return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
     def _sought(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
@@ -335,7 +336,7 @@ class Target:
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Find the mode of a subsample whose rows stand for several each, if there is one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
-        density, ends = Density(self._climbed, weight, rows), self._ends
+        density, ends = Density(self._climbed, weight, rows), self.factorization.boundary
         start = with_logs(start, ends) if ends else start
         found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
@@ -344,14 +345,10 @@ class Target:
     @cached_property
     def _climbed(self) -> FullData:
         """The log-density of the search for the mode."""
-        if not self._ends:
+        ends = self.factorization.boundary
+        if not ends:
             return self.full_data
-        return LogFullData(self.rows, self.compiled.prior, self.source, self._ends)
-
-    @property
-    def _ends(self) -> list[int]:
-        """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
-        return self.factorization.boundary
+        return LogFullData(self.rows, self.compiled.prior, self.source, ends)
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""
@@ -384,6 +381,12 @@ class Target:
         """Return the numbers of at most so many rows from `first` on, evenly spread."""
         last = self.source.n_rows - 1
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
+
+    def term_and_row(self, row: int) -> tuple[str, int]:
+        """Return the variable that a row belongs to, and the number that it has there."""
+        starts = self.source.term_starts
+        term = int(np.searchsorted(starts, row, side="right")) - 1
+        return self.factorization.terms[term].name, row - int(starts[term])
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
         names = self.factorization.coordinate_names
@@ -418,8 +421,7 @@ class Target:
         if np.isfinite(self.full_data.likelihood(position, hessian=False, rows=rows).value):
             return
         low = self.full_data.first_not_finite(position, first)
-        term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
-        name, row = self.factorization.terms[term].name, low - int(self.source.term_starts[term])
+        name, row = self.term_and_row(low)
         raise MinibatchError(
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
             f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
