@@ -413,7 +413,7 @@ def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> 
     names = names_of_terms(plan.target.factorization)
     counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {plan.n_rows:,} stored rows"
     cause = f"{counted} read {rows}, so that"
-    groups = ", such as fewer groups" if plan.target.has_groups else ""
+    groups = ", such as fewer groups" if plan.target.n_elements else ""
     way_on = f"Use fewer parameters with more rows each{groups}"
     if most_in_batch is not None:
         cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
 from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.function import RowFunction, terms_of
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.element_rows import ElementRows
@@ -204,28 +204,17 @@ class Target:
         """Rows as functions of a few linear forms, or why they are none."""
         return self.compiled.row_functions
 
-    @cached_property
-    def has_groups(self) -> bool:
-        """Whether data choose a parameter of a row, such as that of its group."""
-        return not isinstance(self.row_functions, BoundsError) and any(
-            isinstance(term.place, Gather)
-            for function in self.row_functions
-            for form in function.arguments
-            for term in form.terms
-        )
-
     @property
     def elements(self) -> Elements:
         """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
         return self.compiled.elements
 
-    @property
+    @cached_property
     def n_elements(self) -> int:
-        """Number of coordinates that data choose."""
+        """Number of coordinates that data choose, such as those of groups."""
         if isinstance(self.row_functions, BoundsError):
             return 0
-        forms = (form for function in self.row_functions for form in function.arguments)
-        chosen = (term.place for form in forms for term in form.terms)
+        chosen = (term.place for term in terms_of(self.row_functions))
         return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
 
     @cached_property
