@@ -56,10 +56,8 @@ class Chain:
         self._rng = rng
         plan, proposal = program.plan, program.proposal
         size, tallies = plan.reference.centre.size, (proposal.n_components, entry.N_TALLIES)
-        #: Its position, shape (d,): memory that compiled code writes to, never replaced.
-        self.position = plan.reference.centre.copy()
-        #: Values of the variables that it does not move, in memory as lasting.
-        self.others = np.zeros(plan.target.source.others.size)
+        self._position = plan.reference.centre.copy()
+        self._others = np.zeros(plan.target.source.others.size)
         self._state = ChainState(
             reference=plan.reference,
             proposal=proposal.record(size),
@@ -78,7 +76,7 @@ class Chain:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the parts bound to this process, and scratch."""
-        kept = ("program", "_rng", "position", "others", "_state")
+        kept = ("program", "_rng", "_position", "_others", "_state")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -92,6 +90,16 @@ class Chain:
         program = own.pop("program")
         other.__setstate__({"program": program, **deepcopy(own)})
         return other
+
+    @property
+    def position(self) -> np.ndarray:
+        """Its position, shape (d,): memory that compiled code writes to, never replaced."""
+        return self._position
+
+    @property
+    def others(self) -> np.ndarray:
+        """Values of the variables that it does not move, in memory as lasting."""
+        return self._others
 
     @property
     def rng(self) -> np.random.Generator:
