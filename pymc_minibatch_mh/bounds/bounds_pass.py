@@ -25,6 +25,7 @@ from pymc_minibatch_mh.bounds.geometry import (
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.compiled.scalars import in_order
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
@@ -95,7 +96,7 @@ def explain_without_range(
 
 def _culprit(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     """Return the first operation that is not bounded, though all that it is computed from is."""
-    for expr in _in_order(root):
+    for expr in _operations(root):
         parts = (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
             return expr
@@ -121,24 +122,16 @@ def _is_condition(culprit: Apply | None) -> bool:
 
 def _is_check(root: Expr, condition: Apply) -> bool:
     """Whether a log-likelihood is -inf wherever a condition does not hold."""
-    checks = [expr for expr in _in_order(root) if is_a(expr, scalar.Switch)]
+    checks = [expr for expr in _operations(root) if is_a(expr, scalar.Switch)]
     return any(
         condition in (check, *reachable(check.inputs[0])) and any(map(is_impossible, check.inputs))
         for check in checks
     )
 
 
-def _in_order(root: Expr) -> list[Apply]:
-    seen: dict[Expr, None] = {}
-
-    def visit(expr: Expr) -> None:
-        if expr not in seen and not expr.is_data:
-            for part in expr.inputs:
-                visit(part)
-            seen[expr] = None
-
-    visit(root)
-    return [expr for expr in seen if isinstance(expr, Apply)]
+def _operations(root: Expr) -> list[Apply]:
+    """Return the operations on parameters, each after those that it is computed from."""
+    return [x for x in in_order([root]) if isinstance(x, Apply) and not x.is_data]
 
 
 #: Chances that a normal posterior leaves the nested trust regions.

@@ -290,18 +290,13 @@ def _equal(x: Interval, y: Interval) -> Truth:
     return Truth(same, same)
 
 
-def _different(x: Interval, y: Interval) -> Truth:
-    same = _equal(x, y).must
-    return Truth(~same, ~same)
-
-
 _COMPARISONS: dict[type, Callable[[Interval, Interval], Truth]] = {
     scalar.GT: _greater,
     scalar.GE: _at_least,
     scalar.LT: lambda x, y: _greater(y, x),
     scalar.LE: lambda x, y: _at_least(y, x),
     scalar.EQ: _equal,
-    scalar.NEQ: _different,
+    scalar.NEQ: lambda x, y: _logic(scalar.invert, [_equal(x, y)]),
 }
 
 

@@ -19,19 +19,18 @@ from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import (
     GraphRows,
-    compiled_graph,
+    compiled_on_position,
     differentiable,
     numba_options,
-    read_others,
     row_source,
 )
 from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of, in_order
@@ -88,15 +87,8 @@ class GraphPrior:
 
     @cached_property
     def _compiled(self) -> Callable:
-        factorization = self._split
-        theta = pt.vector("position", dtype="float64", shape=(factorization.size,))
-        context = pt.vector("context", dtype="int64")
-        values = {
-            factorization.position: theta,
-            factorization.other_values: read_others(factorization, context),
-        }
-        (value,) = clone_replace([factorization.prior], values)
-        graph = compiled_graph(factorization, [theta, context], [value], self._compile_kwargs)
+        prior = self._split.prior
+        graph = compiled_on_position(self._split, prior, self._compile_kwargs)
 
         @njit(LOGP_SIGNATURE, nogil=True)
         def logp(theta, context):
@@ -283,6 +275,11 @@ def _has_numbers(op: ScalarOp) -> bool:
     return known or getattr(op, "nfunc_spec", None) is not None
 
 
+#: Compiled rows where they lie in this process, and the prior part.
+PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
+Prior = ScalarPrior | GraphPrior
+
+
 class CompiledModel:
     """The parts of a split model, compiled, wherever the rows lie."""
 
@@ -360,14 +357,7 @@ class CompiledModel:
         return [self._of_elements(graph) for graph in self.element_prior.densities]
 
     def _of_elements(self, density: Variable) -> Callable:
-        theta = pt.vector("position", dtype="float64", shape=(self.factorization.size,))
-        context = pt.vector("context", dtype="int64")
-        values = {
-            self.factorization.position: theta,
-            self.factorization.other_values: read_others(self.factorization, context),
-        }
-        (value,) = clone_replace([density], values)
-        graph = compiled_graph(self.factorization, [theta, context], [value], self.compile_kwargs)
+        graph = compiled_on_position(self.factorization, density, self.compile_kwargs)
 
         @njit(ELEMENTS_SIGNATURE, nogil=True)
         def densities(theta, context, out):
@@ -380,17 +370,11 @@ class CompiledModel:
     @cached_property
     def prior_slopes(self) -> Callable:
         """Value and gradient of the prior part, compiled: (position, context) -> shape (1 + d,)."""
-        theta = pt.vector("position", dtype="float64", shape=(self.factorization.size,))
-        context = pt.vector("context", dtype="int64")
-        values = {
-            self.factorization.position: theta,
-            self.factorization.other_values: read_others(self.factorization, context),
-        }
-        (value,) = clone_replace([self.factorization.prior], values)
+        prior, theta = self.factorization.prior, self.factorization.position
         with differentiable(self.factorization):
-            gradient = grad(value, theta, disconnected_inputs="ignore")
-        both = pt.concatenate([value[None], gradient])
-        graph = compiled_graph(self.factorization, [theta, context], [both], self.compile_kwargs)
+            gradient = grad(prior, theta, disconnected_inputs="ignore")
+        both = pt.concatenate([prior[None], gradient])
+        graph = compiled_on_position(self.factorization, both, self.compile_kwargs)
 
         @njit(nogil=True)
         def slopes(theta, context):
@@ -400,7 +384,7 @@ class CompiledModel:
         return slopes
 
     @cached_property
-    def prior(self) -> ScalarPrior | GraphPrior:
+    def prior(self) -> Prior:
         """The prior part as one expression of scalars if it is small, else as a graph."""
         try:
             return ScalarPrior(self.factorization)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -39,17 +39,9 @@ from pymc_minibatch_mh.likelihood.factorization import Factorization
 
 
 class ReadRows(Op):
-    """Read the rows of one data array by their numbers.
+    """Read the rows of one data array by their numbers: integers as int64, floats as float64.
 
-    Parameters
-    ----------
-    slot
-        Where the array's address and strides start in the context vector.
-    dtype
-        Type that the array is stored in. Rows are converted as they are read: integers
-        to int64, floats to float64.
-    shape
-        Shape of one row.
+    Its address and strides start at the `slot` of the context, and a row has a `shape`.
     """
 
     __props__ = ("slot", "dtype", "shape")
@@ -138,13 +130,7 @@ def names_of_terms(factorization: Factorization) -> str:
 
 @contextmanager
 def differentiable(factorization: Factorization) -> Iterator[None]:
-    """Refuse an operation without derivatives by name.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If a graph that is differentiated here has one.
-    """
+    """Refuse an operation without derivatives by name, by an UnsupportedModelError."""
     try:
         yield
     except (MethodNotDefined, NullTypeGradError) as error:
@@ -182,27 +168,25 @@ def compiled_graph(
     return function.vm.jit_fn
 
 
-class PlacedRows(Protocol):
-    """Compiled rows where they lie in this process."""
-
-    #: Addresses and strides by which compiled functions reach the rows, int64.
-    context: np.ndarray
-    #: Whether a Hessian takes one pass, and not one for each coordinate.
-    cheap_hessian: bool
-
-    def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders (``EVALUATE``)."""
-
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
-
-    def skewness(self) -> Callable | None:
-        """Compile averages of third derivatives (``SKEWNESS``), None where there are none."""
+def compiled_on_position(
+    factorization: Factorization, output: Variable, compile_kwargs: Mapping[str, Any] | None
+) -> Callable:
+    """Compile a graph to a numba function of the position and of the context."""
+    theta = pt.vector("position", dtype="float64", shape=(factorization.size,))
+    context = pt.vector("context", dtype="int64")
+    values = {
+        factorization.position: theta,
+        factorization.other_values: read_others(factorization, context),
+    }
+    return compiled_graph(
+        factorization, [theta, context], clone_replace([output], values), compile_kwargs
+    )
 
 
 class GraphRows:
     """Rows as graphs of all parameters, for models whose rows are no functions of a few forms."""
 
+    #: Whether a Hessian takes one pass, and not one for each coordinate.
     cheap_hessian = False
 
     def __init__(

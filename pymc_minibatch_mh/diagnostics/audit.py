@@ -218,7 +218,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
             "the draws are not from the posterior. Leave temperature= out, or reweight."
         )
     if full > FULL_PASSES and not step.program.method.reads_all_rows:
-        groups = ", such as fewer groups" if step.target.has_groups else ""
+        groups = ", such as fewer groups" if step.target.n_elements else ""
         problems.append(
             f"{names}: {full:.0%} of the updates read all rows, because the control variates leave "
             "too much noise. Subsampling gains little here: use pm.NUTS(), or fewer parameters "

@@ -20,7 +20,6 @@ from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.predictive import values_of
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.plan.violations import term_and_row
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 #: Draws of all value variables of a model by name, each of shape (chain, draw, ...).
@@ -171,7 +170,7 @@ def _measured_pair(
     # Where the proposal has zero density, the way back starts outside the posterior.
     back = probe.acceptance(move.back) if np.isfinite(rows.log_ratio) else REJECTED
     bounded = rows.bound_row >= 0
-    term, row = term_and_row(step.target, rows.bound_row) if bounded else ("", -1)
+    term, row = step.target.term_and_row(rows.bound_row) if bounded else ("", -1)
     return {
         "position": move.position,
         "proposal": move.new,

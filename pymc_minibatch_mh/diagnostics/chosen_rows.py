@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of, fits
 
 
 def trace_of(name: str, trace: Any) -> xr.DataTree:
@@ -156,9 +156,7 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
         name = str(rv.name)
         draws[name] = posterior[name].transpose("chain", "draw", ...).to_numpy()
         shape = draws[name].shape[2:]
-        if len(shape) != rv.type.ndim or any(
-            known not in (None, length) for known, length in zip(rv.type.shape, shape, strict=True)
-        ):
+        if not fits(shape, rv.type.shape):
             raise SettingError(
                 f"{name!r} has draws of shape {shape} in the trace, but shape {rv.type.shape} in "
                 "the model. Sample this very model."

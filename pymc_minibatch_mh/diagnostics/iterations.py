@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.diagnostics.bias import ValueDraws, point_of, positions_of
-from pymc_minibatch_mh.plan.violations import largest_of_parts, term_and_row
+from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -35,7 +35,7 @@ def iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) -
         chain.place(here, others)
         there = chain.advance(1).positions[0]
         ratio, worst = largest_of_parts(step.target, plan.elements, plan.parts, here, there)
-        term, row = term_and_row(step.target, worst) if worst >= 0 else ("", -1)
+        term, row = step.target.term_and_row(worst) if worst >= 0 else ("", -1)
         found.append(
             {"chain": number, "draw": draw, "position": here, "proposal": there,
              "bound_ratio": ratio, "bound_term": term, "bound_row": row}

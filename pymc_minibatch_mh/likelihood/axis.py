@@ -7,7 +7,7 @@ carry the observation axis (``walk.rows``) and for those that must be the same f
 assumed to mix them. No rule looks at the length of an axis to find out which one it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from math import prod
 from typing import Protocol
@@ -80,10 +80,12 @@ def called(op: Op) -> str:
 
 @batch_of.register(Elemwise)
 def _elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
-    inputs = [
-        walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in node.inputs
-    ]
-    return op.make_node(*inputs).outputs[0]
+    return op.make_node(*_each_along(node.inputs, axis, walk)).outputs[0]
+
+
+def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Variable]:
+    """Return inputs for a batch; those with one entry along the axis are shared by all rows."""
+    return [walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in inputs]
 
 
 @batch_of.register(CheckAndRaise)
@@ -204,9 +206,7 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     if axis >= n_batch:
         inputs = _columns_apart(op, node, axis - n_batch, walk)
     else:
-        inputs = [
-            walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in node.inputs
-        ]
+        inputs = _each_along(node.inputs, axis, walk)
     return op.make_node(*inputs).outputs[0]
 
 
@@ -224,7 +224,9 @@ def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> li
     return inputs
 
 
-def _entries(op: Subtensor | AdvancedSubtensor, x: Variable, index: Sequence[Variable]) -> list:
+def _entries(
+    op: Subtensor | AdvancedSubtensor | IncSubtensor, x: Variable, index: Sequence[Variable]
+) -> list:
     """Return the index of each axis of x."""
     entries = list(indices_from_subtensor(index, op.idx_list))
     return entries + [slice(None)] * (x.type.ndim - len(entries))
@@ -345,7 +347,7 @@ def _made_of_others(op: OpFromGraph, node: Apply, axis: int, walk: Walk) -> Vari
 def _log_add_exp(op: LogAddExp, node: Apply, axis: int, walk: Walk) -> Variable:
     ndim = node.outputs[0].type.ndim
     inputs = [pt.expand_dims(x, tuple(range(ndim - x.type.ndim))) for x in node.inputs]
-    parts = [walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in inputs]
+    parts = _each_along(inputs, axis, walk)
     if len({part.type.broadcastable for part in parts}) > 1:
         parts = pt.broadcast_arrays(*parts)
     return pt.logsumexp(pt.stack(parts, axis=-1), axis=-1)
@@ -388,8 +390,7 @@ def _place_among(op: SearchsortedOp, node: Apply, axis: int, walk: Walk) -> Vari
 @batch_of.register(IncSubtensor)
 def _set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x, y, *numbers = node.inputs
-    entries = list(indices_from_subtensor(numbers, op.idx_list))
-    entries += [slice(None)] * (x.type.ndim - len(entries))
+    entries = _entries(op, x, numbers)
     if not isinstance(entries[axis], slice) or not is_full(entries[axis]):
         raise MixedRowsError(op, "some of the observations are overwritten")
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]

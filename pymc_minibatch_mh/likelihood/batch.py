@@ -31,35 +31,20 @@ SUMMARISE = "Compute such a summary from the data alone, before the model, or us
 
 @dataclass(eq=False)
 class Likelihood:
-    """One likelihood term, rebuilt for a batch of its rows.
-
-    Parameters
-    ----------
-    name
-        The observed variable.
-    n_rows
-        Number of its observations.
-    logp : Variable
-        Log-likelihood of each row of a batch, shape (batch,).
-    length : Variable
-        Stand-in for the number of rows of a batch, int64 scalar.
-    batches
-        Data array -> stand-in for a batch of its rows, rows on axis 0.
-    axis
-        Where the rows lie in the model's own log-likelihood of this variable.
-    weights : ndarray or StoredArray, shape (N,), optional
-        The weight of each row's log-likelihood; 1 if there are none.
-    joined
-        The terms that this one is the sum of, each with its own axis and weights; none otherwise.
-    """
+    """One likelihood term, of the observed variable `name`, rebuilt for a batch of its rows."""
 
     name: str
     n_rows: int
+    #: Log-likelihood of each row of a batch, shape (batch,), and the stand-in for their number.
     logp: Variable
     length: Variable
+    #: Data arrays, and stand-ins for batches of their rows, rows on axis 0.
     batches: list[tuple[Column, Variable]] = field(default_factory=list)
+    #: Where the rows lie in the model's own log-likelihood of this variable.
     axis: int = 0
+    #: The weight of each row's log-likelihood, shape (N,); 1 if there are none.
     weights: np.ndarray | StoredArray | None = None
+    #: The terms that this one is the sum of, each with its own axis and weights.
     joined: Sequence["Likelihood"] = ()
 
     @property

@@ -202,51 +202,31 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """The log-density of a model as a prior part plus a sum over rows.
+    """The log-density of a model as a prior part plus a sum over rows."""
 
-    Parameters
-    ----------
-    position : Variable
-        The ravelled unconstrained value variables, shape (d,): those that rows depend on and
-        other steps move, then those of this step.
-    blocks
-        The value variables, in the order in which they lie in the position.
-    first
-        First coordinate of the position that this step moves.
-    other_values : Variable
-        The ravelled value variables that are not in the position, shape (n,): those of other
-        steps that are discrete, or that no row depends on.
-    others
-        These variables, in the order in which they lie in `other_values`.
-    prior : Variable
-        Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
-    terms
-        The subsampled likelihood terms, in `position` and `other_values`.
-    lower, upper : ndarray, shape (d,)
-        Ends of the support of every coordinate.
-    natural
-        The free variables of the blocks on the model's own scale, by name, in `position` and
-        `other_values`.
-    arrays
-        The constants and shared variables of the model that all of this is computed from.
-    maps
-        Maps of a few coordinates each, none where the position is the value variables themselves.
-    refused
-        Names of others that rows have in products, and why these are not mapped.
-    """
-
+    #: The ravelled unconstrained value variables, shape (d,): those that rows depend on and other
+    #: steps move, then, from the coordinate `first` on, those of this step; and in this order.
     position: Variable
     blocks: tuple[Block, ...]
     first: int
+    #: The ravelled value variables that are not in the position, shape (n,): those of other steps
+    #: that are discrete, or that no row depends on; and in this order.
     other_values: Variable
     others: tuple[Block, ...]
+    #: Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
     prior: Variable
+    #: The subsampled likelihood terms, in `position` and `other_values`.
     terms: tuple[Likelihood, ...]
+    #: Ends of the support of every coordinate, shape (d,).
     lower: np.ndarray
     upper: np.ndarray
+    #: The free variables of the blocks on the model's own scale, by name.
     natural: dict[str, Variable]
+    #: The constants and shared variables of the model that all of this is computed from.
     arrays: ModelArrays
+    #: Maps of a few coordinates each, none where the position is the value variables themselves.
     maps: tuple[Map, ...] = ()
+    #: Names of others that rows have in products, and why these are not mapped.
     refused: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -268,6 +268,11 @@ def _intersection(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr
     return tuple((Counter(left) & Counter(right)).elements())
 
 
+def terms_of(functions: Sequence[RowFunction]) -> list[Monomial]:
+    """Return the terms of all linear forms that rows depend on."""
+    return [term for f in functions for form in f.arguments for term in form.terms]
+
+
 def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
     """Return a term with some rows in memory, and their numbers there.
 

@@ -95,12 +95,15 @@ def array_of(subject: str, values: Any) -> np.ndarray:
         return np.asarray(values, dtype=object)
 
 
+def fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
+    """Whether an array has the shape that a variable declares, as far as that is known."""
+    pairs = zip(shape, declared, strict=False)
+    return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
+
+
 def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     array = array_of(f"initial_point= has {name!r} with", value)
-    fits = array.ndim == len(shape) and all(
-        known in (None, length) for known, length in zip(shape, array.shape, strict=True)
-    )
-    if not fits or array.dtype.kind not in "fiub":
+    if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
             f"the variable has not. Give real numbers of shape {shape}."

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -103,6 +102,11 @@ def _difference(before: Declared, now: Declared) -> str:
 FORMAT = "pymc_minibatch_mh prepared step 11"
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "heavy")
+#: Named tuples of arrays and numbers, by what their fields begin with in a file.
+RECORDS: dict[str, Any] = {
+    "reference": Reference, "calibration": Calibration, "groups": Groups, "copy": WhitenedCopy,
+    "elements": GroupedReference, "parts": Parts,
+}  # fmt: skip
 #: Errors of reading a file of another kind, a damaged one or a folder.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -133,27 +137,24 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
-    arrays = _prefixed("reference", plan.reference)
-    arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
-    if plan.calibration is not None:
-        arrays |= _prefixed("calibration", plan.calibration)
-        if plan.heavy is not None:
-            arrays["heavy_in_batches"] = plan.heavy
+    arrays = {"marginal": np.array(plan.marginal, dtype=np.int64)}
+    records: dict[str, Any] = {"reference": plan.reference, "calibration": plan.calibration}
+    if plan.calibration is not None and plan.heavy is not None:
+        arrays["heavy_in_batches"] = plan.heavy
     if plan.elements is not None and plan.parts is not None:
-        arrays |= _prefixed("elements", plan.elements) | _prefixed("parts", plan.parts.parts)
+        records |= {"elements": plan.elements, "parts": plan.parts.parts}
     tables = plan.tables
     if isinstance(tables, Tables) and tables.verified:
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
-        if tables.groups is not None:
-            arrays |= _prefixed("groups", tables.groups)
-        if tables.copy.lines.size:
-            arrays |= _prefixed("copy", tables.copy)
+        records |= {
+            "groups": tables.groups,
+            "copy": tables.copy if tables.copy.lines.size else None,
+        }
+    for name, record in records.items():
+        fields = {} if record is None else record._asdict()
+        arrays |= {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
     arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
-
-
-def _prefixed(name: str, record: Any) -> dict[str, np.ndarray]:
-    return {f"{name}_{field}": np.asarray(value) for field, value in record._asdict().items()}
 
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -182,39 +183,44 @@ def read(path: str | PathLike, target: Target) -> Plan:
     SettingError if the file is no prepared step; StaleDataError, which names the first difference,
     if it belongs to another model or other data.
     """
-    stored = _arrays(path)
+    stored, records = _contents(path)
     differs = first_difference(json.loads(str(stored["key"])), _key_of_file(target))
     if differs:
         raise StaleDataError(
             f"prepared={str(path)!r} was saved for a model that differs in {differs}. Leave it out "
             "to prepare the step anew, and save it again."
         )
-    calibration, tables, elements, parts = None, None, None, None
-    if "calibration_kappa" in stored:
-        calibration = _record(stored, "calibration", Calibration)
+    tables, parts = None, records.get("parts")
     if "headers" in stored:
-        groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
-        copy = _record(stored, "copy", WhitenedCopy).aligned() if "copy_own" in stored else NO_COPY
         headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
+        groups, copy = records.get("groups"), records.get("copy")
+        copy = NO_COPY if copy is None else copy.aligned()
         tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups, copy=copy)
-    if "parts_border" in stored:
-        elements = _record(stored, "elements", GroupedReference)
-        parts = PartTables(_record(stored, "parts", Parts))
-    reference, in_batches = _record(stored, "reference", Reference), stored.get("heavy_in_batches")
-    marginal = tuple(map(int, stored["marginal"]))
-    plan = Plan(
-        target, Requirements(), reference, calibration, in_batches, tables, marginal=marginal
+    return Plan(
+        target,
+        Requirements(),
+        records["reference"],
+        records.get("calibration"),
+        stored.get("heavy_in_batches"),
+        tables,
+        marginal=tuple(map(int, stored["marginal"])),
+        elements=records.get("elements"),
+        parts=None if parts is None else PartTables(parts),
     )
-    return replace(plan, elements=elements, parts=parts)
 
 
-def _record(stored: dict[str, np.ndarray], name: str, kind: Any) -> Any:
-    """Return a named tuple of arrays and numbers."""
-    values = [stored[f"{name}_{field}"] for field in kind._fields]
-    return kind(*(value if value.ndim else value.item() for value in values))
+def _records(stored: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the named tuples that a file holds; KeyError for a part of one."""
+    found = {}
+    for name, kind in RECORDS.items():
+        if name == "reference" or any(field.startswith(f"{name}_") for field in stored):
+            values = [stored[f"{name}_{field}"] for field in kind._fields]
+            found[name] = kind(*(value if value.ndim else value.item() for value in values))
+    return found
 
 
-def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
+def _contents(path: str | PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays of a file, and its named tuples."""
     if not isinstance(path, str | PathLike):
         raise SettingError(
             f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
@@ -222,9 +228,10 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {name: archive[name] for name in archive.files}
-        missing = _names(stored) - stored.keys()
+        missing = {"marginal", *(OF_TABLES if "headers" in stored else ())} - stored.keys()
         if missing or not isinstance(json.loads(str(stored["key"])), dict):
             raise KeyError(*missing)
+        return stored, _records(stored)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
@@ -235,22 +242,6 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
             f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
             "out to prepare the step anew."
         ) from error
-    return stored
-
-
-def _names(stored: dict[str, np.ndarray]) -> set[str]:
-    """Return the names that a file must hold."""
-    names = {"key", "marginal", *(f"reference_{name}" for name in Reference._fields)}
-    if "calibration_kappa" in stored:
-        names |= {f"calibration_{name}" for name in Calibration._fields}
-    if "groups_each" in stored:
-        names |= {f"groups_{name}" for name in Groups._fields}
-    if "parts_border" in stored:
-        names |= {f"parts_{name}" for name in Parts._fields}
-        names |= {f"elements_{name}" for name in GroupedReference._fields}
-    if "copy_own" in stored:
-        names |= {f"copy_{name}" for name in WhitenedCopy._fields}
-    return names | (set(OF_TABLES) if "headers" in stored else set())
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:

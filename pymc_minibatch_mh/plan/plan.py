@@ -202,11 +202,6 @@ class Plan:
         return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
 
     @property
-    def n_bytes(self) -> int:
-        """Size of the data in bytes."""
-        return self.target.source.nbytes
-
-    @property
     def bytes_of_copy(self) -> int:
         """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
         return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
@@ -418,7 +413,7 @@ def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> 
     names = names_of_terms(plan.target.factorization)
     counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {plan.n_rows:,} stored rows"
     cause = f"{counted} read {rows}, so that"
-    groups = ", such as fewer groups" if plan.target.has_groups else ""
+    groups = ", such as fewer groups" if plan.target.n_elements else ""
     way_on = f"Use fewer parameters with more rows each{groups}"
     if most_in_batch is not None:
         cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"

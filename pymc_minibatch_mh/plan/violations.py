@@ -277,13 +277,6 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
         )
 
 
-def term_and_row(target: Target, row: int) -> tuple[str, int]:
-    """Return the variable that a row belongs to, and the number that it has there."""
-    starts = target.source.term_starts
-    term = int(np.searchsorted(starts, row, side="right")) - 1
-    return target.factorization.terms[term].name, row - int(starts[term])
-
-
 def violation_message(
     target: Target,
     row: int,
@@ -294,7 +287,7 @@ def violation_message(
     of_range: bool = False,
 ) -> str:
     """Return the message about a row that exceeded its bound in a move, or left its range."""
-    name, inside = term_and_row(target, row)
+    name, inside = target.term_and_row(row)
     show = np.array2string
     exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
     if of_range:

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
-from pymc_minibatch_mh.compiled.graphs import PlacedRows
+from pymc_minibatch_mh.compiled.compiled_model import PlacedRows, Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
@@ -152,9 +151,7 @@ class FullData:
     #: Coordinates that are logarithms of variables that may be zero.
     logs = np.empty(0, dtype=np.int64)
 
-    def __init__(
-        self, rows: PlacedRows, prior: ScalarPrior | GraphPrior, source: ArrayRows
-    ) -> None:
+    def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
         self._prior = prior
         self._source = source
         self.sums = RowSums(rows, source)

@@ -24,7 +24,7 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.likelihood.exprs import places_of
-from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.function import RowFunction, terms_of
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
@@ -48,9 +48,8 @@ Prior = Callable[..., Derivatives]
 
 def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
     """Return which coordinates appear in the linear forms of rows, bool, shape (d,)."""
-    forms = [form for function in functions for form in function.arguments]
     read = np.zeros(size, dtype=bool)
-    read[[k for form in forms for term in form.terms for k in places_of(term.place)]] = True
+    read[[k for term in terms_of(functions) for k in places_of(term.place)]] = True
     return read
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.compiled.compiled_model import PlacedRows
 from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
-from pymc_minibatch_mh.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import StoredRows, consecutive
 from pymc_minibatch_mh.kernels import row_sums as kernels

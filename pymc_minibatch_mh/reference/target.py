@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, GraphPrior, ScalarPrior
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
@@ -22,7 +22,7 @@ from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
 from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.function import RowFunction, terms_of
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.element_rows import ElementRows
@@ -58,7 +58,7 @@ class LogFullData(FullData):
     def __init__(
         self,
         rows: PlacedRows,
-        prior: ScalarPrior | GraphPrior,
+        prior: Prior,
         source: ArrayRows,
         places: Sequence[int],
     ) -> None:
@@ -204,28 +204,17 @@ class Target:
         """Rows as functions of a few linear forms, or why they are none."""
         return self.compiled.row_functions
 
-    @cached_property
-    def has_groups(self) -> bool:
-        """Whether data choose a parameter of a row, such as that of its group."""
-        return not isinstance(self.row_functions, BoundsError) and any(
-            isinstance(term.place, Gather)
-            for function in self.row_functions
-            for form in function.arguments
-            for term in form.terms
-        )
-
     @property
     def elements(self) -> Elements:
         """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
         return self.compiled.elements
 
-    @property
+    @cached_property
     def n_elements(self) -> int:
-        """Number of coordinates that data choose."""
+        """Number of coordinates that data choose, such as those of groups."""
         if isinstance(self.row_functions, BoundsError):
             return 0
-        forms = (form for function in self.row_functions for form in function.arguments)
-        chosen = (term.place for form in forms for term in form.terms)
+        chosen = (term.place for term in terms_of(self.row_functions))
         return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
 
     @cached_property
@@ -282,7 +271,7 @@ class Target:
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
-        if self.taylor_order > 0 and not mode.kinked and not self._ends:
+        if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
         return reference._replace(first=self.factorization.first), mode.marginal
@@ -294,10 +283,11 @@ class Target:
 
         Where the model has scales, that is the mode of their marginal density.
         """
-        if not self._ends:
+        ends = self.factorization.boundary
+        if not ends:
             return self._sought(start, start, rng, tolerance)
-        mode = self._sought(start, with_logs(start, self._ends), rng, tolerance)
-        return mode_without_logs(self.full_data, mode, self._ends, self.inverse_temperature)
+        mode = self._sought(start, with_logs(start, ends), rng, tolerance)
+        return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
     def _sought(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
@@ -335,7 +325,7 @@ class Target:
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Find the mode of a subsample whose rows stand for several each, if there is one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
-        density, ends = Density(self._climbed, weight, rows), self._ends
+        density, ends = Density(self._climbed, weight, rows), self.factorization.boundary
         start = with_logs(start, ends) if ends else start
         found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
@@ -344,14 +334,10 @@ class Target:
     @cached_property
     def _climbed(self) -> FullData:
         """The log-density of the search for the mode."""
-        if not self._ends:
+        ends = self.factorization.boundary
+        if not ends:
             return self.full_data
-        return LogFullData(self.rows, self.compiled.prior, self.source, self._ends)
-
-    @property
-    def _ends(self) -> list[int]:
-        """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
-        return self.factorization.boundary
+        return LogFullData(self.rows, self.compiled.prior, self.source, ends)
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""
@@ -384,6 +370,12 @@ class Target:
         """Return the numbers of at most so many rows from `first` on, evenly spread."""
         last = self.source.n_rows - 1
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
+
+    def term_and_row(self, row: int) -> tuple[str, int]:
+        """Return the variable that a row belongs to, and the number that it has there."""
+        starts = self.source.term_starts
+        term = int(np.searchsorted(starts, row, side="right")) - 1
+        return self.factorization.terms[term].name, row - int(starts[term])
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
         names = self.factorization.coordinate_names
@@ -418,8 +410,7 @@ class Target:
         if np.isfinite(self.full_data.likelihood(position, hessian=False, rows=rows).value):
             return
         low = self.full_data.first_not_finite(position, first)
-        term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
-        name, row = self.factorization.terms[term].name, low - int(self.source.term_starts[term])
+        name, row = self.term_and_row(low)
         raise MinibatchError(
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
             f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."

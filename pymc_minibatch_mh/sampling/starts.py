@@ -13,7 +13,7 @@ from pymc_minibatch_mh.checks import integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON, has_dims
 from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
-from pymc_minibatch_mh.likelihood.inputs import array_of, generator_of
+from pymc_minibatch_mh.likelihood.inputs import array_of, fits, generator_of
 from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
 
 
@@ -201,10 +201,7 @@ def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
             "transform, and PyMC takes no starting values of such variables. Leave it out."
         )
     array, shape = array_of(f"initvals= have {name!r} with", value), variable.type.shape
-    fits = array.ndim == len(shape) and all(
-        known in (None, length) for known, length in zip(shape, array.shape, strict=True)
-    )
-    if not fits or array.dtype.kind not in "fiub":
+    if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"initvals= have {name!r} of type {array.dtype} and shape {array.shape}, which the "
             f"variable has not. Give real numbers of shape {shape}, or one of {STRATEGIES}."

@@ -152,20 +152,3 @@ def _shipped_tables() -> dict[float, CorrectionTable]:
         )
         for sigma, error, count, end in zip(sigmas, errors, counts, ends, strict=True)
     }
-
-
-def write_shipped_tables(path: Path = _TABLE) -> None:
-    """Rebuild the tables that the package ships."""
-    tables = [minimax_correction(sigma) for sigma in SHIPPED_SIGMAS]
-    np.savez(
-        path,
-        sigma=[table.sigma for table in tables],
-        error=[table.error for table in tables],
-        count=[table.atoms.size for table in tables],
-        atoms=np.concatenate([table.atoms for table in tables]),
-        masses=np.concatenate([table.masses for table in tables]),
-    )
-
-
-if __name__ == "__main__":
-    write_shipped_tables()

@@ -134,7 +134,7 @@ def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarnin
     text = f"{full_passes:.0%} of the updates read all rows, because {because}."
     if full_passes <= FULL_PASS_STRONG:
         return _warning(state, name, text, "warn")
-    if program.plan.target.has_groups and method.all_rows_words is None:
+    if program.plan.target.n_elements and method.all_rows_words is None:
         way_on = f"{way_on[:-1]}{_FEWER_GROUPS}"
     return _warning(state, name, f"{text} {way_on}")
 

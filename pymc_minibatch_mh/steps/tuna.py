@@ -438,7 +438,7 @@ class PoissonMethod(Method):
             return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)
         if self.chi is not None:
             return record
-        chi = chi_from(totals, plan.n_bytes, record.max_rate, updates_per_draw)
+        chi = chi_from(totals, plan.target.source.nbytes, record.max_rate, updates_per_draw)
         return record if chi is None else record._replace(chi=chi)
 
 

@@ -10,8 +10,8 @@ from pymc_minibatch_mh.steps.correction import (
     certified_error,
     correction_table,
     minimax_correction,
-    write_shipped_tables,
 )
+from steps import shipped_tables
 
 LARGEST_ERRORS = {0.9: 8e-10, 1.0: 6e-8, 1.1: 1.45e-6, 1.2: 1.7e-5, 1.3: 1.15e-4}
 
@@ -50,7 +50,7 @@ def test_shipped_table_is_what_the_linear_programme_gives(sigma):
 
 def test_written_tables_are_read_back(tmp_path):
     path = tmp_path / "correction.npz"
-    write_shipped_tables(path)
+    shipped_tables.write(path)
     with np.load(path, allow_pickle=False) as stored:
         assert stored["sigma"].tolist() == list(SHIPPED_SIGMAS)
         assert stored["count"].sum() == stored["atoms"].size == stored["masses"].size
