@@ -55,6 +55,7 @@ def test_draws_that_are_off_are_noticed(name, sds):
     assert distances.max() > FARTHEST
 
 
+@pytest.mark.slow
 def test_the_figures_are_printed(monkeypatch):
     monkeypatch.setattr(figures, "ROWS", FEW)
     monkeypatch.setattr(figures, "DRAWS", 200)

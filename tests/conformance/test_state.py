@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import cloudpickle
@@ -48,7 +49,8 @@ UNUSUAL = {
     "a move that adapts": Combination(
         of_family("poisson"),
         "PenaltyMH",
-        {"proposal": OwnMove(langevin, state=[0.01], batch_size=50, adapt=adapt)},
+        # Made with the step, as making it compiles it.
+        {"proposal": partial(OwnMove, langevin, state=[0.01], batch_size=50, adapt=adapt)},
     ),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ import pytest
 
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
+from tiers import fast
 from zoo import sample
 
 N = 6_000
@@ -74,8 +75,13 @@ def threads_ended():
     return wait
 
 
+#: One storage of either kind, memory and files, with a method of either kind.
+KEPT = [(in_memory, TunaMH), (in_npy, PenaltyMH)]
+
+
 @pytest.mark.parametrize(
-    ("stored", "method"), [(in_memory, TunaMH), (in_npy, PenaltyMH), (in_parquet, TunaMH)]
+    ("stored", "method"),
+    fast([(in_memory, TunaMH), (in_npy, PenaltyMH), (in_parquet, TunaMH)], KEPT),
 )
 def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path, threads_ended):
     storages = []

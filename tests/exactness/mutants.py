@@ -89,39 +89,24 @@ def austere_statistics_of_the_paper(n, total):
 #: name -> (shipped rule, chain that tells them apart, mutant)
 MUTANTS = {
     "finite-population correction dropped": (
-        "barker",
-        "clean",
-        with_variance("barker", lambda n, total: 1.0 / (1.0 - n / total)),
-    ),
+        "barker", "clean", with_variance("barker", lambda n, total: 1.0 / (1.0 - n / total))),
     "growth passed off as fixed": ("barker", "clean", growth_passed_off_as_fixed()),
     "full data when s2 is large": ("barker", "clean", full_data_when_variance_is_large()),
     "correction distribution left out": (
-        "barker",
-        "clean",
-        deciding_by("barker", correction_left_out),
-    ),
+        "barker", "clean", deciding_by("barker", correction_left_out)),
     "batch sized by the direction of the move": ("barker", "clean", sized_by_the_direction()),
     "penalty of a known variance": (
-        "penalty",
-        "clean",
-        deciding_by("penalty", penalty_of_known_variance),
-    ),
+        "penalty", "clean", deciding_by("penalty", penalty_of_known_variance)),
     "normal tail for Student's": (
-        "austere, eps=.01",
-        "outlier",
-        austere_with(lambda t, n: normal_cdf(-t)),
-    ),
+        "austere, eps=.01", "outlier", austere_with(lambda t, n: normal_cdf(-t))),
     "n degrees of freedom": (
-        "austere, eps=.01",
-        "outlier",
-        austere_with(lambda t, n: float(stdtr(n, -t))),
-    ),
+        "austere, eps=.01", "outlier", austere_with(lambda t, n: float(stdtr(n, -t)))),
     "the paper's standard error": (
         "austere, eps=.01",
         "outlier",
         with_variance("austere, eps=.01", austere_statistics_of_the_paper),
     ),
-}
+}  # fmt: skip
 
 
 def approximate_at_full_data():

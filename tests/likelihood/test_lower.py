@@ -164,17 +164,9 @@ MUTANTS = {
         "choice among columns",
     ),
     "factors of coordinates are forgotten": (
-        choice,
-        "multiply",
-        lambda exprs, *x: x[-1],
-        "choice of sums",
-    ),
+        choice, "multiply", lambda exprs, *x: x[-1], "choice of sums"),
     "offsets are forgotten": (
-        choice,
-        "add",
-        lambda exprs, first, *rest: first,
-        "choice with offsets",
-    ),
+        choice, "add", lambda exprs, first, *rest: first, "choice with offsets"),
     "only the first kind is chosen from": (
         choice,
         "_pick_by_kind",
@@ -182,11 +174,7 @@ MUTANTS = {
         "choice of two kinds",
     ),
     "factors are paired in any order": (
-        choice,
-        "_in_order",
-        lambda expr: expr.inputs[::-1],
-        "choice of choices",
-    ),
+        choice, "_in_order", lambda expr: expr.inputs[::-1], "choice of choices"),
     "cumulated products are sums": (choice, "multiply", choice.add, "cumulated"),
     "numbers of a range are whole": (
         lower,
@@ -194,7 +182,7 @@ MUTANTS = {
         lambda op, exprs: [int(expr.value) for expr in exprs],
         "fractions at even distances",
     ),
-}
+}  # fmt: skip
 
 
 @every("name", MUTANTS)

@@ -60,104 +60,66 @@ def kept_below_one(z):
 
 # Name -> expression, and the operations that are left of it.
 IDENTITIES = {
-    "a sum is affine": (f.add(u - x, -v, 2.0, u), set()),
-    "a scaled sum is affine": (f.mul(x, u + p, -3.0) / p, set()),
-    "terms cancel": (f.exp(u) + f.sqr(v) - f.exp(u), {"Sqr"}),
-    "terms add up": (3.0 * f.exp(u) - 0.5 * f.exp(u), {"Mul", "Exp"}),
-    "exponentials are joined": (f.mul(f.exp(x * u), v, f.exp(f.mul(-2.0, x, u))), {"Mul", "Exp"}),
-    "exponentials cancel": (f.mul(f.exp(u + x), v, f.exp(-u)), set()),
-    "a quotient of exponentials": (f.exp(x * u) / f.exp(p * u), {"Exp"}),
-    "a reciprocal of a product": (
-        f.reciprocal(f.mul(f.exp(u), v, p)),
-        {"Mul", "Exp", "Reciprocal"},
-    ),
-    "a square of a product": (f.sqr(f.mul(x, v, f.exp(u))), {"Mul", "Exp", "Sqr"}),
-    "a repeated factor": (f.mul(v, f.exp(f.sqr(u)), v, v), {"Mul", "Exp", "Sqr"}),
-    "a root of an exponential": (f.sqrt(f.exp(u)), {"Exp"}),
-    "powers of an exponential": (f.pow(f.exp(u), x) * f.pow(f.exp(u), 3), {"Exp", "Mul"}),
-    "powers by number": (
-        f.add(*(f.pow(u, n) for n in (0, 1, 2, -1))),
-        {"Add", "Sqr", "Reciprocal"},
-    ),
-    "a power of data": (f.pow(p, u), {"Exp"}),
-    "a power of a power": (f.pow(f.exp(u), v), {"Exp", "Mul"}),
-    "exp2": (f.exp2(x * u), {"Exp"}),
-    "a logarithm of an exponential": (f.log(f.exp(u)), set()),
-    "other logarithms": (f.log2(f.exp(u)) + f.log10(f.exp(v)), set()),
+    "a sum is affine": (f.add(u - x, -v, 2.0, u), ""),
+    "a scaled sum is affine": (f.mul(x, u + p, -3.0) / p, ""),
+    "terms cancel": (f.exp(u) + f.sqr(v) - f.exp(u), "Sqr"),
+    "terms add up": (3.0 * f.exp(u) - 0.5 * f.exp(u), "Mul Exp"),
+    "exponentials are joined": (f.mul(f.exp(x * u), v, f.exp(f.mul(-2.0, x, u))), "Mul Exp"),
+    "exponentials cancel": (f.mul(f.exp(u + x), v, f.exp(-u)), ""),
+    "a quotient of exponentials": (f.exp(x * u) / f.exp(p * u), "Exp"),
+    "a reciprocal of a product": (f.reciprocal(f.mul(f.exp(u), v, p)), "Mul Exp Reciprocal"),
+    "a square of a product": (f.sqr(f.mul(x, v, f.exp(u))), "Mul Exp Sqr"),
+    "a repeated factor": (f.mul(v, f.exp(f.sqr(u)), v, v), "Mul Exp Sqr"),
+    "a root of an exponential": (f.sqrt(f.exp(u)), "Exp"),
+    "powers of an exponential": (f.pow(f.exp(u), x) * f.pow(f.exp(u), 3), "Exp Mul"),
+    "powers by number": (f.add(*(f.pow(u, n) for n in (0, 1, 2, -1))), "Add Sqr Reciprocal"),
+    "a power of data": (f.pow(p, u), "Exp"),
+    "a power of a power": (f.pow(f.exp(u), v), "Exp Mul"),
+    "exp2": (f.exp2(x * u), "Exp"),
+    "a logarithm of an exponential": (f.log(f.exp(u)), ""),
+    "other logarithms": (f.log2(f.exp(u)) + f.log10(f.exp(v)), ""),
     "a logarithm of a product": (
-        f.log(f.mul(p, f.exp(u), f.sigmoid(v), f.erfc(w))),
-        {"Add", "Mul", "Softplus", "LogErfc"},
-    ),
-    "a logarithm of a reciprocal": (f.log(f.reciprocal(f.sqr(u))), {"Mul", "Log", "Sqr"}),
+        f.log(f.mul(p, f.exp(u), f.sigmoid(v), f.erfc(w))), "Add Mul Softplus LogErfc"),
+    "a logarithm of a reciprocal": (f.log(f.reciprocal(f.sqr(u))), "Mul Log Sqr"),
     "a logarithm of a sum of exponentials": (
-        f.log(f.add(f.exp(u), f.exp(v), f.exp(x * w))),
-        {"Add", "Softplus"},
-    ),
+        f.log(f.add(f.exp(u), f.exp(v), f.exp(x * w))), "Add Softplus"),
     "a logarithm of one plus an exponential": (
-        f.log(f.exp(u) + 1.0) + f.log1p(f.exp(v)),
-        {"Add", "Softplus"},
-    ),
-    "log1p of the rest of a probability": (f.log1p(-f.sigmoid(u)), {"Mul", "Softplus"}),
-    "log1p of the rest of a normal probability": (
-        f.log1p(-0.5 * f.erfc(0.3 * u)),
-        {"Add", "LogErfc"},
-    ),
+        f.log(f.exp(u) + 1.0) + f.log1p(f.exp(v)), "Add Softplus"),
+    "log1p of the rest of a probability": (f.log1p(-f.sigmoid(u)), "Mul Softplus"),
+    "log1p of the rest of a normal probability": (f.log1p(-0.5 * f.erfc(0.3 * u)), "Add LogErfc"),
     "both tails of a normal distribution function": (
-        lower_tail((x - u) * f.exp(-v)),
-        {"LogErfc", "Add", "Mul", "Exp"},
-    ),
+        lower_tail((x - u) * f.exp(-v)), "LogErfc Add Mul Exp"),
     "both tails of what a normal distribution function leaves": (
-        upper_tail((x - u) * f.exp(-v)),
-        {"LogErfc", "Add", "Mul", "Exp"},
-    ),
+        upper_tail((x - u) * f.exp(-v)), "LogErfc Add Mul Exp"),
     "both forms of softplus": (
-        f.switch(u > 0.0, u + f.log1p(f.exp(-u)), f.log1p(f.exp(u))),
-        {"Softplus"},
-    ),
+        f.switch(u > 0.0, u + f.log1p(f.exp(-u)), f.log1p(f.exp(u))), "Softplus"),
     "both forms of log1mexp": (
         f.switch(
             0.0 - f.sqr(u) > -np.log(2.0), f.log(-f.expm1(-f.sqr(u))), f.log1p(-f.exp(-f.sqr(u)))
         ),
-        {"Log1mexp", "Mul", "Sqr"},
+        "Log1mexp Mul Sqr",
     ),
     "forms that differ stay a choice": (
-        f.switch(u > 0.0, f.log1p(f.exp(-u)), f.log1p(f.exp(u))),
-        {"Switch", "GT", "Softplus"},
-    ),
-    "the complement of a complement": (f.log1mexp(f.log1mexp(-f.softplus(u))), {"Mul", "Softplus"}),
-    "the complement of a logistic probability": (
-        f.log1mexp(-f.softplus(p * u)),
-        {"Mul", "Softplus"},
-    ),
+        f.switch(u > 0.0, f.log1p(f.exp(-u)), f.log1p(f.exp(u))), "Switch GT Softplus"),
+    "the complement of a complement": (f.log1mexp(f.log1mexp(-f.softplus(u))), "Mul Softplus"),
+    "the complement of a logistic probability": (f.log1mexp(-f.softplus(p * u)), "Mul Softplus"),
     "the complement of a normal probability": (
-        f.log1mexp(f.log(0.5 * f.erfc(0.3 * u))),
-        {"Add", "LogErfc"},
-    ),
-    "the complement of no event": (f.log1mexp(-(p * f.exp(u))), {"LogAny"}),
+        f.log1mexp(f.log(0.5 * f.erfc(0.3 * u))), "Add LogErfc"),
+    "the complement of no event": (f.log1mexp(-(p * f.exp(u))), "LogAny"),
     "no event, as the complement of its complement": (
-        f.log1mexp(f.log1mexp(-(p * f.exp(u)))),
-        {"Mul", "Exp"},
-    ),
+        f.log1mexp(f.log1mexp(-(p * f.exp(u)))), "Mul Exp"),
     "the complement of a choice": (
-        f.log1mexp(f.switch(x > 0.0, -f.softplus(u), -np.inf)),
-        {"Switch", "Mul", "Softplus"},
-    ),
+        f.log1mexp(f.switch(x > 0.0, -f.softplus(u), -np.inf)), "Switch Mul Softplus"),
     "a logarithm of a choice": (
-        f.log(f.switch(x > 0.0, f.exp(u), f.sigmoid(v))),
-        {"Switch", "Mul", "Softplus"},
-    ),
+        f.log(f.switch(x > 0.0, f.exp(u), f.sigmoid(v))), "Switch Mul Softplus"),
     "a share between two cutpoints": (
-        f.log(f.sigmoid(f.exp(v) + w - u) - f.sigmoid(w - u)),
-        {"Add", "Mul", "Softplus", "Exp", "LogAny"},
-    ),
+        f.log(f.sigmoid(f.exp(v) + w - u) - f.sigmoid(w - u)), "Add Mul Softplus Exp LogAny"),
     "a share between cutpoints that are further apart": (
         f.log(f.sigmoid(f.add(f.exp(v), f.exp(w), u)) - f.sigmoid(u)),
-        {"Add", "Mul", "Softplus", "Exp", "Log1mexp"},
+        "Add Mul Softplus Exp Log1mexp",
     ),
     "a share between cutpoints of unknown order": (
-        f.log(f.sigmoid(u + v) - f.sigmoid(u)),
-        {"Log", "Add", "Mul", "Sigmoid"},
-    ),
+        f.log(f.sigmoid(u + v) - f.sigmoid(u)), "Log Add Mul Sigmoid"),
     "shares are not negative": (
         f.switch(
             f.and_(
@@ -167,157 +129,96 @@ IDENTITIES = {
             w,
             -np.inf,
         ),
-        set(),
+        "",
     ),
     "shares of unknown order are compared": (
-        f.switch(f.sigmoid(u + v) - f.sigmoid(u) >= 0.0, w, v),
-        {"Switch", "GE", "Add", "Mul", "Sigmoid"},
-    ),
-    "waiting for two events": (f.log(f.gammaincc(2.0, f.exp(u))), {"Log", "GammaIncC", "Exp"}),
+        f.switch(f.sigmoid(u + v) - f.sigmoid(u) >= 0.0, w, v), "Switch GE Add Mul Sigmoid"),
+    "waiting for two events": (f.log(f.gammaincc(2.0, f.exp(u))), "Log GammaIncC Exp"),
     "the second largest of several uniform numbers": (
-        f.log(f.betainc(f.exp(u), 2.0, f.sigmoid(v))),
-        {"Log", "BetaInc", "Exp", "Sigmoid"},
-    ),
+        f.log(f.betainc(f.exp(u), 2.0, f.sigmoid(v))), "Log BetaInc Exp Sigmoid"),
     "what is positive is above zero": (
-        f.switch(f.or_(f.exp(u) <= 0.0, f.softplus(v) < 0.0), 1.0, w),
-        set(),
-    ),
-    "what may be above one is compared": (f.switch(f.exp(u) <= 1.0, w, v), {"Switch", "LE", "Exp"}),
+        f.switch(f.or_(f.exp(u) <= 0.0, f.softplus(v) < 0.0), 1.0, w), ""),
+    "what may be above one is compared": (f.switch(f.exp(u) <= 1.0, w, v), "Switch LE Exp"),
     "conditions that decide nothing": (
-        f.switch(f.and_(u > v, f.or_(f.exp(u) > 0.0, v > 0.0)), w, v),
-        {"Switch", "GT"},
-    ),
-    "waiting for one event": (f.log(f.gammaincc(1.0, f.exp(u))), {"Mul", "Exp"}),
+        f.switch(f.and_(u > v, f.or_(f.exp(u) > 0.0, v > 0.0)), w, v), "Switch GT"),
+    "waiting for one event": (f.log(f.gammaincc(1.0, f.exp(u))), "Mul Exp"),
     "the largest of several uniform numbers": (
-        f.log(f.betainc(f.exp(u), 1.0, f.sigmoid(v))),
-        {"Mul", "Exp", "Add", "LogSoftplus"},
-    ),
+        f.log(f.betainc(f.exp(u), 1.0, f.sigmoid(v))), "Mul Exp Add LogSoftplus"),
     "an exponential times a softplus": (
-        f.mul(x, f.exp(u), f.softplus(v - u), w),
-        {"Mul", "Exp", "Add", "LogSoftplus"},
-    ),
+        f.mul(x, f.exp(u), f.softplus(v - u), w), "Mul Exp Add LogSoftplus"),
     "a logarithm of a softplus": (
-        f.log(f.softplus(u)) + f.exp(f.log(f.softplus(v))),
-        {"Add", "LogSoftplus", "Softplus"},
-    ),
-    "a complement": (1.0 - f.sigmoid(u), {"Sigmoid"}),
-    "an exponential of a softplus": (f.exp(-f.softplus(x * u)), {"Sigmoid"}),
-    "an exponential of a logarithm": (
-        f.exp(f.log(f.exp(u) + f.softplus(v))),
-        {"Add", "Exp", "Softplus"},
-    ),
-    "softplus cancels": (p * f.softplus(x * u) + -(p * f.softplus(-(x * u))), set()),
-    "softplus cancels the other way round": (f.softplus(-u) - f.softplus(u), set()),
+        f.log(f.softplus(u)) + f.exp(f.log(f.softplus(v))), "Add LogSoftplus Softplus"),
+    "a complement": (1.0 - f.sigmoid(u), "Sigmoid"),
+    "an exponential of a softplus": (f.exp(-f.softplus(x * u)), "Sigmoid"),
+    "an exponential of a logarithm": (f.exp(f.log(f.exp(u) + f.softplus(v))), "Add Exp Softplus"),
+    "softplus cancels": (p * f.softplus(x * u) + -(p * f.softplus(-(x * u))), ""),
+    "softplus cancels the other way round": (f.softplus(-u) - f.softplus(u), ""),
     "probabilities complete each other": (
-        f.add(f.mul(p, v, f.sigmoid(u)), x, f.mul(p, v, f.sigmoid(-u))),
-        set(),
-    ),
-    "an interval's transform": (
-        f.sigmoid(u) * 0.7 + (1.0 - f.sigmoid(u)) * 0.2,
-        {"Add", "Mul", "Sigmoid"},
-    ),
+        f.add(f.mul(p, v, f.sigmoid(u)), x, f.mul(p, v, f.sigmoid(-u))), ""),
+    "an interval's transform": (f.sigmoid(u) * 0.7 + (1.0 - f.sigmoid(u)) * 0.2, "Add Mul Sigmoid"),
     "an interval's transform, with the larger number below": (
-        f.add(f.sigmoid(u) * -1.0, (1.0 - f.sigmoid(u)) * -3.0, x),
-        {"Add", "Mul", "Sigmoid"},
-    ),
+        f.add(f.sigmoid(u) * -1.0, (1.0 - f.sigmoid(u)) * -3.0, x), "Add Mul Sigmoid"),
     "a ratio of gamma functions": (
-        f.gammaln(f.exp(u) + k) - f.gammaln(p + f.exp(u)),
-        {"GammaRatio", "Exp", "Mul"},
-    ),
+        f.gammaln(f.exp(u) + k) - f.gammaln(p + f.exp(u)), "GammaRatio Exp Mul"),
     "a ratio of gamma functions, negative": (
-        -2.0 * f.gammaln(f.exp(u) + k) + 2.0 * f.gammaln(f.exp(u)),
-        {"GammaRatio", "Exp", "Mul"},
-    ),
+        -2.0 * f.gammaln(f.exp(u) + k) + 2.0 * f.gammaln(f.exp(u)), "GammaRatio Exp Mul"),
     "what cancels with a logarithm": (
-        f.mul(p, f.exp(u), f.log1p(f.exp(-u) * f.sqr(x - v))),
-        {"Mul", "Sqr", "Exp", "Log1pRatio"},
-    ),
+        f.mul(p, f.exp(u), f.log1p(f.exp(-u) * f.sqr(x - v))), "Mul Sqr Exp Log1pRatio"),
     "what cancels with a repeated logarithm": (
         f.mul(f.log1p(f.exp(-u) * f.sqr(v)), f.exp(u), f.log1p(f.exp(-u) * f.sqr(v))),
-        {"Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+        "Mul Sqr Exp Log1p Log1pRatio",
     ),
     "a part of a sum cancels with a logarithm": (
         f.mul(f.exp(u) + 1.0, f.log1p(f.exp(-u) * f.sqr(v)), x),
-        {"Add", "Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+        "Add Mul Sqr Exp Log1p Log1pRatio",
     ),
     "a part of a repeated sum cancels with a logarithm": (
         f.mul(f.exp(u) + 1.0, f.exp(u) + 1.0, f.log1p(f.exp(-u) * f.sqr(v))),
-        {"Add", "Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+        "Add Mul Sqr Exp Log1p Log1pRatio",
     ),
     "nothing cancels with a logarithm of unknown sign": (
-        f.exp(u) * f.log1p(f.exp(-u) * v),
-        {"Mul", "Exp", "Log1p"},
-    ),
-    "a choice that is none": (f.switch(x > 0.0, f.exp(u), f.exp(u + 0.0)), {"Exp"}),
-    "a known sign": (u * f.sign(f.exp(v)), set()),
+        f.exp(u) * f.log1p(f.exp(-u) * v), "Mul Exp Log1p"),
+    "a choice that is none": (f.switch(x > 0.0, f.exp(u), f.exp(u + 0.0)), "Exp"),
+    "a known sign": (u * f.sign(f.exp(v)), ""),
     "conditions as numbers": (
         f.add((u > v) * x, f.convert_to_int64(u <= x), f.exp(v * (u < v))),
-        {"Switch", "GT", "LE", "LT", "Exp", "Mul", "Add"},
+        "Switch GT LE LT Exp Mul Add",
     ),
-    "a product of conditions": (f.switch((u > v) * (x > 0.0), u, v), {"Switch", "AND", "GT"}),
-    "equality": (
-        f.switch(f.eq(f.maximum(u, x), x), 1.0, v),
-        {"Switch", "AND", "GE", "LE", "Maximum"},
-    ),
-    "inequality": (
-        f.switch(f.neq(f.minimum(u, x), x), 1.0, v),
-        {"Switch", "Invert", "AND", "GE", "LE", "Minimum"},
-    ),
-    "what is positive is not zero": (f.switch(f.eq(f.exp(u), 0.0), 1.0, v), set()),
-    "what is finite is not infinite": (f.switch(f.neq(-f.softplus(u), -np.inf), 1.0, v), set()),
+    "a product of conditions": (f.switch((u > v) * (x > 0.0), u, v), "Switch AND GT"),
+    "equality": (f.switch(f.eq(f.maximum(u, x), x), 1.0, v), "Switch AND GE LE Maximum"),
+    "inequality": (f.switch(f.neq(f.minimum(u, x), x), 1.0, v), "Switch Invert AND GE LE Minimum"),
+    "what is positive is not zero": (f.switch(f.eq(f.exp(u), 0.0), 1.0, v), ""),
+    "what is finite is not infinite": (f.switch(f.neq(-f.softplus(u), -np.inf), 1.0, v), ""),
     "the complement of a probability that is kept below one": (
-        f.log1p(-kept_below_one(u)),
-        {"Mul", "Softplus"},
-    ),
-    "one and an error function, as in a skewed density": (f.log(1.0 + f.erf(0.3 * u)), {"LogErfc"}),
-    "one less an error function": (f.log(1.0 - f.erf(0.3 * u)), {"LogErfc"}),
-    "a probit of an error function": (f.log(0.5 + 0.5 * f.erf(0.3 * u)), {"LogErfc", "Add"}),
-    "the complement of such a probit": (f.log1p(-(0.5 + 0.5 * f.erf(0.3 * u))), {"LogErfc", "Add"}),
-    "another number and an error function": (
-        f.log(1.5 + 0.5 * f.erf(0.3 * u)),
-        {"Log", "Add", "Mul", "Erf"},
-    ),
+        f.log1p(-kept_below_one(u)), "Mul Softplus"),
+    "one and an error function, as in a skewed density": (f.log(1.0 + f.erf(0.3 * u)), "LogErfc"),
+    "one less an error function": (f.log(1.0 - f.erf(0.3 * u)), "LogErfc"),
+    "a probit of an error function": (f.log(0.5 + 0.5 * f.erf(0.3 * u)), "LogErfc Add"),
+    "the complement of such a probit": (f.log1p(-(0.5 + 0.5 * f.erf(0.3 * u))), "LogErfc Add"),
+    "another number and an error function": (f.log(1.5 + 0.5 * f.erf(0.3 * u)), "Log Add Mul Erf"),
     "a probability that is kept below one is no more than one": (
-        f.switch(kept_below_one(u) <= 1.0, v, w),
-        set(),
-    ),
+        f.switch(kept_below_one(u) <= 1.0, v, w), ""),
     "a probability that is kept below one is not negative": (
-        f.switch(kept_below_one(u) >= 0.0, v, w),
-        set(),
-    ),
+        f.switch(kept_below_one(u) >= 0.0, v, w), ""),
     "small types": (
-        f.add(f.mul(f.exp(u), s, s), f.sqr(s * v), f.log(s * f.exp(u))),
-        {"Add", "Mul", "Exp", "Sqr"},
-    ),
-    "equality at a point": (
-        f.switch(f.eq(f.exp(u) + x * v, 1.0), w, v),
-        {"Switch", "EQ", "Exp", "Add"},
-    ),
+        f.add(f.mul(f.exp(u), s, s), f.sqr(s * v), f.log(s * f.exp(u))), "Add Mul Exp Sqr"),
+    "equality at a point": (f.switch(f.eq(f.exp(u) + x * v, 1.0), w, v), "Switch EQ Exp Add"),
     "equality of what shares a parameter": (
-        f.switch(f.eq(f.exp(u) * f.softplus(x * u), v), w, u),
-        {"Switch", "EQ", "Exp", "Add", "LogSoftplus"},
-    ),
+        f.switch(f.eq(f.exp(u) * f.softplus(x * u), v), w, u), "Switch EQ Exp Add LogSoftplus"),
     "equality that shares all parameters": (
-        f.switch(f.eq(f.sqr(u), f.exp(u) * x), w, u),
-        {"Switch", "AND", "GE", "LE", "Sqr", "Exp", "Mul"},
-    ),
+        f.switch(f.eq(f.sqr(u), f.exp(u) * x), w, u), "Switch AND GE LE Sqr Exp Mul"),
     "a limit where two are equal": (
-        f.switch(f.eq(f.exp(k * u), 1.0), 0.0, x * (f.exp(k * u) - 1.0)),
-        {"Mul", "Add", "Exp"},
-    ),
+        f.switch(f.eq(f.exp(k * u), 1.0), 0.0, x * (f.exp(k * u) - 1.0)), "Mul Add Exp"),
     "no limit where a factor may be infinite": (
         f.switch(f.eq(f.exp(k * u), 1.0), 0.0, f.log(f.sqr(k * u)) * (f.exp(k * u) - 1.0)),
-        {"Switch", "AND", "GE", "LE", "Mul", "Add", "Exp", "Log", "Sqr"},
+        "Switch AND GE LE Mul Add Exp Log Sqr",
     ),
     "no limit where the difference is another": (
         f.switch(f.eq(f.exp(k * u), 2.0), 0.0, x * (f.exp(k * u) - 1.0)),
-        {"Switch", "AND", "GE", "LE", "Mul", "Add", "Exp"},
+        "Switch AND GE LE Mul Add Exp",
     ),
-    "equality of a product with data": (
-        f.switch(f.eq(k * u, 0.0), 1.0, v),
-        {"Switch", "AND", "GE", "LE"},
-    ),
-}
+    "equality of a product with data": (f.switch(f.eq(k * u, 0.0), 1.0, v), "Switch AND GE LE"),
+}  # fmt: skip
 # Where the plain expression has no value, these have none either.
 UNDEFINED = {
     "a product of two of unknown sign": f.log(f.mul(u, v, f.exp(w))),
@@ -339,7 +240,7 @@ def is_identity(name):
 def test_an_identity_keeps_the_value_and_leaves_what_it_should(name):
     assert is_identity(name)
     expression, left = IDENTITIES[name]
-    assert operations(both(expression)[0]) == left
+    assert operations(both(expression)[0]) == {*left.split()}
 
 
 @every("name", UNDEFINED)
@@ -473,11 +374,7 @@ MUTANTS = {
         "a quotient of exponentials",
     ),
     "softplus with the wrong sign": (
-        arithmetic,
-        "_cancelled",
-        negated(arithmetic._cancelled),
-        "softplus cancels",
-    ),
+        arithmetic, "_cancelled", negated(arithmetic._cancelled), "softplus cancels"),
     "factors of a probability dropped": (
         arithmetic,
         "_completed",
@@ -485,11 +382,7 @@ MUTANTS = {
         "probabilities complete each other",
     ),
     "gamma ratio swapped": (
-        arithmetic,
-        "_gamma_ratio",
-        negated(arithmetic._gamma_ratio),
-        "a ratio of gamma functions",
-    ),
+        arithmetic, "_gamma_ratio", negated(arithmetic._gamma_ratio), "a ratio of gamma functions"),
     "factors that are equal removed together": (
         arithmetic,
         "without",
@@ -509,24 +402,12 @@ MUTANTS = {
         "a root of an exponential",
     ),
     "log1p of the probability itself": (
-        RULES,
-        scalar.Log1p,
-        log1p_of_itself,
-        "log1p of the rest of a probability",
-    ),
+        RULES, scalar.Log1p, log1p_of_itself, "log1p of the rest of a probability"),
     "difference as a sum": (RULES, scalar.Sub, arithmetic.add, "a sum is affine"),
     "numbers of like terms not added": (
-        arithmetic,
-        "sum_of",
-        lambda numbers: numbers[0],
-        "terms add up",
-    ),
+        arithmetic, "sum_of", lambda numbers: numbers[0], "terms add up"),
     "scaled tail taken for the tail": (
-        RULES,
-        scalar.Log,
-        log_without_square,
-        "both tails of a normal distribution function",
-    ),
+        RULES, scalar.Log, log_without_square, "both tails of a normal distribution function"),
     "other tail taken for the tail": (
         RULES,
         scalar.Log,
@@ -534,11 +415,7 @@ MUTANTS = {
         "both tails of what a normal distribution function leaves",
     ),
     "forms taken for one unseen": (
-        simplify,
-        "subtract",
-        lambda exprs, *_: exprs.zero,
-        "forms that differ stay a choice",
-    ),
+        simplify, "subtract", lambda exprs, *_: exprs.zero, "forms that differ stay a choice"),
     "a complement that is none": (
         RULES,
         scalar_math.Log1mexp,
@@ -546,11 +423,7 @@ MUTANTS = {
         "the complement of a logistic probability",
     ),
     "a normal complement that is none": (
-        RULES,
-        scalar_math.Log1mexp,
-        lambda exprs, x: x,
-        "the complement of a normal probability",
-    ),
+        RULES, scalar_math.Log1mexp, lambda exprs, x: x, "the complement of a normal probability"),
     "a size forgotten": (
         RULES,
         scalar_math.Log1mexp,
@@ -558,23 +431,11 @@ MUTANTS = {
         "the complement of no event",
     ),
     "a gap of any sign": (
-        simplify,
-        "is_positive",
-        lambda expr: True,
-        "shares of unknown order are compared",
-    ),
+        simplify, "is_positive", lambda expr: True, "shares of unknown order are compared"),
     "anything is a probability": (
-        simplify,
-        "is_probability",
-        lambda expr: True,
-        "what may be above one is compared",
-    ),
+        simplify, "is_probability", lambda expr: True, "what may be above one is compared"),
     "the upper share not mirrored": (
-        simplify,
-        "negative",
-        lambda exprs, x: x,
-        "a share between two cutpoints",
-    ),
+        simplify, "negative", lambda exprs, x: x, "a share between two cutpoints"),
     "one condition for all": (
         arithmetic,
         "_logic",
@@ -601,12 +462,8 @@ MUTANTS = {
     ),
     "products in small types": (ExprGraph, "_in_reals", lambda self, exprs: exprs, "small types"),
     "anything but a number is finite": (
-        arithmetic,
-        "is_positive",
-        lambda expr: True,
-        "equality of a product with data",
-    ),
-}
+        arithmetic, "is_positive", lambda expr: True, "equality of a product with data"),
+}  # fmt: skip
 
 
 @every("name", MUTANTS)

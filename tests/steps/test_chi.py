@@ -43,13 +43,8 @@ def share_of_full_passes(step, tune, draws, before=None):
     return full / draws
 
 
-def with_chi(step, chi):
-    """Return the step as with a χ of one's own, which construction would refuse here."""
-    return with_method(step, chi=chi)
-
-
 def test_chi_of_one_makes_every_move_read_all_rows_and_is_kept(step):
-    fixed = with_chi(step, 1.0)
+    fixed = with_method(step, chi=1.0)
     assert share_of_full_passes(fixed, 100, 50, before=1.0) == 1.0
     assert fixed.chain.state.test.chi == 1.0
 

@@ -57,7 +57,8 @@ def model_of(name):
 
 
 FAMILIES = ("logistic", "poisson", "negative binomial", "student", "probit", "two predictors")
-FEW = ("logistic", "student", "two predictors")
+#: One predictor, and two: the others differ in the family of their rows alone.
+FEW = ("logistic", "two predictors")
 
 
 @cache
