@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from papers.report import Curve, Panel
 
 COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.7
 COLOURS = ("#1f6fb2", "#e2711d", "#2a9d74", "#a23b72", "#6b7280", "#c9a227", "#3d3d8f", "#8a5a44")
+#: The colour of what is not measured: contours of a density, and published figures.
+INK = "#22262e"
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#b8bcc4",
@@ -32,6 +35,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
     "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.6},
+    "contour": {"linewidth": 0.8},
+    "published": {"linestyle": "none", "marker": "D", "markersize": 4, "zorder": 5},
 }
 
 
@@ -47,7 +52,7 @@ def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> No
         for k, panel in enumerate(panels):
             ax = figure.add_subplot(lines, columns, k + 1)
             _draw_panel(ax, panel)
-            if not one_legend and len(panel.curves) > 1:
+            if not one_legend and sum(bool(curve.label) for curve in panel.curves) > 1:
                 ax.legend()
         if one_legend:
             figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
@@ -64,16 +69,26 @@ def save(figure: Figure, file: Path) -> None:
 
 
 def _draw_panel(ax: Axes, panel: Panel) -> None:
-    for k, curve in enumerate(panel.curves):
-        _draw_curve(ax, curve, COLOURS[k % len(COLOURS)])
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    colours = cycle(COLOURS)
+    for curve in panel.curves:
+        measured = curve.look not in ("contour", "published")
+        _draw_curve(ax, curve, next(colours) if measured else INK)
+    ax.set(xlabel=panel.x, ylabel=panel.y)
+    # A title wider than its panel would be cut.
+    ax.set_title(panel.title, wrap=True)
     if panel.log_x:
         ax.set_xscale("log")
     else:
         ax.locator_params(axis="x", nbins=6)
     if panel.log_y:
         ax.set_yscale("log")
+    if panel.limits:
+        across, up = panel.limits
+        ax.set(xlim=across, ylim=up)
 
 
 def _draw_curve(ax: Axes, curve: Curve, colour: str) -> None:
-    ax.plot(curve.x, curve.y, color=colour, label=curve.label, **LOOKS[curve.look])
+    label = curve.label or None
+    ax.plot(curve.x, curve.y, color=colour, label=label, **LOOKS[curve.look])
+    if curve.low:
+        ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)

@@ -10,9 +10,7 @@ them, where the folder that the environment variable ``PYMC_MINIBATCH_MH_DATA`` 
 so that only orderings can be compared.
 """
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from birth_death import BIRTH, UPDATE, birth_death, regression
+from papers.data import stored
 from papers.report import Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from pymc_minibatch_mh import AustereMH, OwnMove, TunaMH
@@ -57,17 +56,17 @@ def data(rows: int) -> Data:
     Features are the ten measurements and their squares, three wilderness areas and the 27 soils
     that are most common.
     """
-    rng, folder = np.random.default_rng(2014), os.environ.get("PYMC_MINIBATCH_MH_DATA")
-    if not folder:
+    rng, found = np.random.default_rng(2014), stored("covtype.npz")
+    if found is None:
         factors = rng.standard_normal((rows, 12))
         x = factors @ rng.standard_normal((12, FEATURES)) + rng.standard_normal((rows, FEATURES))
         linear = 0.3 * x[:, ::3].sum(axis=1) + 0.5 * factors[:, 0] - 1.0
         return split(x, rng.random(rows) < expit(linear), True)
-    with np.load(Path(folder) / "covtype.npz", allow_pickle=False) as stored:
-        chosen = rng.permutation(len(stored["X"]))[:rows]
-        measured, area, soil, cover = (
-            stored[name][chosen] for name in ("X", "wilderness", "soil", "cover_type")
-        )
+    chosen = rng.permutation(len(found["X"]))[:rows]
+    measured, area, soil, cover = (
+        np.asarray(found[name][chosen], float if name == "X" else int)
+        for name in ("X", "wilderness", "soil", "cover_type")
+    )
     measured = (measured - measured.mean(axis=0)) / measured.std(axis=0)
     common = np.argsort(-np.bincount(soil))[:27]
     kinds = [area[:, None] == [2, 3, 4], soil[:, None] == common]
