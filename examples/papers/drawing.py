@@ -34,8 +34,8 @@ STYLE: dict[Any, Any] = {
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
-    "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.6},
-    "contour": {"linewidth": 0.8},
+    "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.5, "mew": 0},
+    "contour": {"linewidth": 0.8, "zorder": 3},
     "published": {"linestyle": "none", "marker": "D", "markersize": 4, "zorder": 5},
 }
 

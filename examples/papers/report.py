@@ -178,7 +178,8 @@ def contours(
     mass = np.sort(np.ravel(density))[::-1]
     levels = [mass[np.searchsorted(mass.cumsum(), share * mass.sum())] for share in inside]
     lines = contour_generator(np.asarray(x), np.asarray(y), np.asarray(density).T)
-    return [curve("", line[:, 0], line[:, 1], "contour") for z in levels for line in lines.lines(z)]
+    found = [np.asarray(line, float) for z in levels for line in lines.lines(float(z))]
+    return [curve("", line.T[0], line.T[1], "contour") for line in found]
 
 
 def histogram(label: str, values: ArrayLike, bins: int = 40) -> Curve:
