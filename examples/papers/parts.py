@@ -1,11 +1,12 @@
 """Parts of a long run, kept on disk: a run that was stopped goes on after its last part.
 
-A part is a dictionary of arrays under a name. Parts of other seeds, sizes and data lie in other
-folders; to compute one anew, delete its file. Each tells the commit that it was computed at and
-its seconds, and the record of the run has those of all.
+A part is a dictionary of arrays under a name. Parts of other seeds and sizes lie in other folders;
+to compute one anew, delete its file. A run that comes to its end removes all. Each part tells its
+commit, seconds and data, which the record of the run puts together.
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,10 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from papers import provenance
+
 type Part = Mapping[str, NDArray[np.float64]]
 
 FOLDER = Path(__file__).parent / "parts"
-_COMMIT, _SECONDS = "commit of the part", "seconds of the part"
+_COMMIT, _SECONDS, _DATA = "commit of the part", "seconds of the part", "data of the part"
 
 
 class Parts:
@@ -48,13 +51,18 @@ class Parts:
             found = dict(stored)
         self.commits.add(str(found.pop(_COMMIT)))
         self.seconds += float(found.pop(_SECONDS))
+        provenance.note_digests(map(str, found.pop(_DATA)))
         return found
 
     def _keep(self, file: Path, part: Part, seconds: float) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         # A run that is stopped while it writes leaves no half of a part behind.
         unfinished = file.with_suffix(f".{os.getpid()}.npz")
-        told = {_COMMIT: np.array(self.commit), _SECONDS: np.array(seconds)}
+        told = {
+            _COMMIT: np.array(self.commit),
+            _SECONDS: np.array(seconds),
+            _DATA: np.array(provenance.digests(), str),
+        }
         np.savez(unfinished, allow_pickle=False, **part, **told)
         unfinished.replace(file)
 
@@ -68,6 +76,12 @@ def keep_in(folder: Path | None, commit: str = "") -> Parts:
     global _current
     _current = Parts(folder, commit)
     return _current
+
+
+def discard() -> None:
+    """Remove the parts of a run that is stored: another run shall compute its own."""
+    if _current.folder is not None and _current.folder.exists():
+        shutil.rmtree(_current.folder)
 
 
 def part(name: str, compute: Callable[[], Part]) -> Part:

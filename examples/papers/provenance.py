@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -39,7 +40,17 @@ def note_data(model: pm.Model) -> None:
         for each in ancestors([*model.observed_RVs, *values])
         if isinstance(each, Constant) and np.size(each.data) > 1
     ]
-    _seen.update(digest(array) for array in arrays if array.dtype.kind in "fiub")
+    note_digests(digest(array) for array in arrays if array.dtype.kind in "fiub")
+
+
+def note_digests(several: Iterable[str]) -> None:
+    """Remember data by their digests."""
+    _seen.update(several)
+
+
+def digests() -> list[str]:
+    """Return the digests of the data so far, in order."""
+    return sorted(_seen)
 
 
 def record(command: str, seed: int, seconds: float) -> dict[str, Any]:
@@ -53,7 +64,7 @@ def record(command: str, seed: int, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in LIBRARIES},
-        "data": sha256(" ".join(sorted(_seen)).encode()).hexdigest()[:16],
+        "data": sha256(" ".join(digests()).encode()).hexdigest()[:16] if _seen else "none",
     }
 
 

@@ -151,20 +151,22 @@ def main(experiment: Callable[[Size, int], Report]) -> None:
     print(f"\n{report.run['seconds']:,.0f} s")
     if stored or asked.out:
         report.write((asked.out or RESULTS) / f"{script}.json")
+        parts.discard()
 
 
 def measured(experiment: Callable[[Size, int], Report], size: Size, seed: int) -> Report:
-    """Run an experiment, and note how; parts of the published lengths are kept as they come."""
+    """Run an experiment, and note how; parts of stored results are kept as they come."""
     script = Path(inspect.getfile(experiment)).stem
     option = {Size.FULL: " --full", Size.PUBLISHED: " --published"}.get(size, "")
     command = f"python -m papers.{script}{option}" + ("" if seed == 1 else f" --seed {seed}")
-    folder = parts.FOLDER / f"{script}-{seed}" if size is Size.PUBLISHED else None
+    folder = parts.FOLDER / f"{script}{option.replace(' --', '-')}-{seed}" if option else None
     kept = parts.keep_in(folder, provenance.commit())
     provenance.forget()
     began = time.perf_counter()
     report = experiment(size, seed)
     run = provenance.record(command, seed, time.perf_counter() - began)
     if kept.commits:
-        # Those of all sessions, not of the last.
-        run |= {"commit": "; ".join(sorted(kept.commits)), "seconds": round(kept.seconds, 1)}
+        # Of all sessions, not of the last alone.
+        seconds = max(run["seconds"], round(kept.seconds, 1))
+        run |= {"commit": "; ".join(sorted(kept.commits)), "seconds": seconds}
     return replace(report, run=run)
