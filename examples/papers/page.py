@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from papers import abstracts
 from papers.drawing import draw
 from papers.report import RESULTS, Cell, Claim, Report
 
@@ -15,6 +16,8 @@ PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
 #: One file per experiment, which the page of its paper includes.
 INCLUDED = PAGES / "results"
 CLAIMS = ["figure", "published", "measured"]
+#: Experiments whose figure the page of the paper shows at its head.
+LEADS = "seita_mixture", "korattikara_risk"
 
 
 def number(x: float) -> str:
@@ -89,7 +92,7 @@ def block(name: str, report: Report) -> str:
     The first has the paper's numbers, and every figure that missed its expected range.
     """
     parts = []
-    if report.panels:
+    if report.panels and name not in LEADS:
         parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
     shown = [c for c in report.claims if is_number(c.published) or c.chosen or not c.reached]
     if shown:
@@ -111,7 +114,8 @@ def block(name: str, report: Report) -> str:
 def written() -> dict[Path, str]:
     """Return the files that the pages include, with their text."""
     stored = sorted(RESULTS.glob("*.json"))
-    return {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
+    files = {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
+    return files | {INCLUDED / "abstracts.md": table(["claim", "result"], abstracts.lines())}
 
 
 def main() -> None:
