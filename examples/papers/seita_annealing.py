@@ -168,14 +168,11 @@ def drawn(found: dict[str, Learned]) -> list[Panel]:
     for name, one in found.items():
         mean, sd = one.accuracy.mean(axis=0), one.accuracy.std(axis=0, ddof=1)
         read, draws = one.rows.cumsum(axis=1).mean(axis=0), np.arange(1, mean.size + 1)
-        by_rows.append(curve(name, read, mean))
-        by_draw.append(curve(name, draws, mean))
-        if name == ANNEALED.format(SMALLER[0]):
-            for label, edge in (("+ 1 sd", mean + sd), ("- 1 sd", mean - sd)):
-                by_draw.append(curve(f"{name}, {label}", draws, edge, "dashed"))
+        by_rows.append(curve(name, read, mean, sd=sd))
+        by_draw.append(curve(name, draws, mean, sd=sd))
     share = "share that is classified correctly"
     return [
-        Panel("Annealing", "rows read", share, by_rows),
+        Panel("Annealing", "rows read", share, by_rows, log_x=True),
         Panel("The same by draws", "draws", share, by_draw),
     ]
 
