@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.steps.barker import BarkerMethod, barker_test
+from pymc_minibatch_mh.steps.barker import BarkerMethod, BarkerTest, barker_test
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.correction import CorrectionTable, correction_table
 
@@ -120,10 +120,23 @@ def correction_errors(
     ]
 
 
-class RidgeBarkerMH(MinibatchStep):
-    """Barker's test with the correction distribution as it was published.
+def ridge_test(ridge: float, points: int, sigma: float, **settings: Any) -> BarkerTest:
+    """Return the record of Barker's test with the published correction.
 
     Draws of the correction are from its positive masses, so these are normalised here.
+    """
+    table = ridge_correction(sigma, ridge * (COARSE / points) ** 2, points=COARSE)
+    masses = table.masses / table.masses.sum()
+    return barker_test(sigma, **settings)._replace(
+        table_error=table.error,
+        atoms=np.ascontiguousarray(table.atoms),
+        masses=np.ascontiguousarray(masses),
+        tails=np.append(np.cumsum(masses[::-1])[::-1], 0.0),
+    )
+
+
+class RidgeBarkerMH(MinibatchStep):
+    """Barker's test with the correction distribution as it was published.
 
     Guarantee: *approximate*, as :class:`~pymc_minibatch_mh.BarkerMinibatchMH`, with the error of
     this correction in every update besides.
@@ -151,12 +164,6 @@ class RidgeBarkerMH(MinibatchStep):
         batch_rule: str = "grow",
         **settings: Any,
     ) -> None:
-        table = ridge_correction(sigma, ridge * (COARSE / points) ** 2, points=COARSE)
-        masses = table.masses / table.masses.sum()
-        test = barker_test(sigma, batch_size=batch_size, batch_rule=batch_rule)._replace(
-            table_error=table.error,
-            atoms=np.ascontiguousarray(table.atoms),
-            masses=np.ascontiguousarray(masses),
-            tails=np.append(np.cumsum(masses[::-1])[::-1], 0.0),
-        )
+        batches = {"batch_size": batch_size, "batch_rule": batch_rule}
+        test = ridge_test(ridge, points, sigma, **batches)
         self._prepare(vars, BarkerMethod(test), **settings)
