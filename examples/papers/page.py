@@ -81,8 +81,9 @@ def made(run: Mapping[str, Any]) -> str:
     """Return how a result was made: as far as its record says."""
     minutes = number(float(f"{run['seconds'] / 60.0:.2g}"))
     told = [f"`{run['command']}`", f"{minutes} minutes"]
-    if "commit" in run:
-        told += [run["machine"], run["date"], f"commit {run['commit']}", f"data {run['data']}"]
+    if "commit" not in run:
+        return ", ".join(told) + ", before runs had records: the script may have changed since."
+    told += [run["machine"], run["date"], f"commit {run['commit']}", f"data {run['data']}"]
     return ", ".join(told) + "."
 
 
