@@ -46,6 +46,7 @@ BEFORE_RECORDS = set(SCRIPTS) - {
     "seita_annealing",
     "seita_correction",
     "seita_first",
+    "seita_start",
 }
 BEFORE = {"command", "seed", "seconds", "python", "versions"}
 
