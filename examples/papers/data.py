@@ -1,9 +1,10 @@
-"""Handwritten digits that the papers regress on: MNIST, or stand-ins of the same shapes.
+"""Data that the papers regress on, MNIST and Covertype, or stand-ins of the same shapes.
 
 The files are looked for in the folder that the environment variable ``PYMC_MINIBATCH_MH_DATA``
-names. ``mnist_1v7.npz`` has grey values 0 to 255, ``mnist_7v9_pca50.npz`` the scores of 50
-principal components of grey values in [0, 1], fitted to the training rows; labels are 0 for the
-smaller digit.
+names; :mod:`papers.prepare` makes them. ``mnist_1v7.npz`` has grey values 0 to 255,
+``mnist_7v9_pca50.npz`` the scores of 50 principal components of grey values in [0, 1], fitted to
+the training rows; labels are 0 for the smaller digit. Results that are stored are never those of
+stand-ins.
 """
 
 import os
@@ -55,27 +56,54 @@ class Digits:
 
 def ones_and_sevens() -> Digits:
     """Return MNIST's 1 against 7: 784 grey values in [0, 1], 13,007 and 2,163 rows."""
-    stored = _stored("mnist_1v7.npz")
-    return _drawn_digits() if stored is None else _scaled(stored, 1.0 / 255.0)
+    found = stored("mnist_1v7.npz")
+    return _drawn_digits() if found is None else _scaled(found, 1.0 / 255.0)
 
 
 def sevens_and_nines() -> Digits:
     """Return MNIST's 7 against 9: scores of 50 components, 12,214 and 2,037 rows."""
-    stored = _stored("mnist_7v9_pca50.npz")
-    return _drawn_scores() if stored is None else _scaled(stored, 1.0)
+    found = stored("mnist_7v9_pca50.npz")
+    return _drawn_scores() if found is None else _scaled(found, 1.0)
 
 
-def _stored(name: str) -> dict[str, NDArray[np.generic]] | None:
+class MissingDataError(RuntimeError):
+    """Results that are stored need the real data."""
+
+
+#: Whether stand-ins are refused.
+_required = False
+
+
+def require(real: bool) -> None:
+    """Refuse stand-ins from now on, or let them pass."""
+    global _required
+    _required = real
+
+
+def stored(name: str) -> dict[str, NDArray[np.generic]] | None:
+    """Return the arrays of a file of the folder; nothing if no folder is named.
+
+    Raises
+    ------
+    MissingDataError
+        If the file is not there, or no folder is named and stand-ins are refused.
+    """
     folder = os.environ.get(FOLDER)
-    if not folder:
+    if not folder and not _required:
         return None
+    if not folder or not (Path(folder) / name).exists():
+        raise MissingDataError(
+            f"{name} is not in the folder that the variable {FOLDER} names ({folder or 'unset'}). "
+            "`python -m papers.prepare` makes it; without --full and --published, an unset "
+            "variable has made-up data replace it."
+        )
     with np.load(Path(folder) / name, allow_pickle=False) as arrays:
         return dict(arrays)
 
 
-def _scaled(stored: dict[str, NDArray[np.generic]], scale: float) -> Digits:
-    X, X_test = (scale * stored[name].astype(float) for name in ("X_train", "X_test"))
-    return Digits(X, stored["y_train"].astype(int), X_test, stored["y_test"].astype(int))
+def _scaled(found: dict[str, NDArray[np.generic]], scale: float) -> Digits:
+    X, X_test = (scale * found[name].astype(float) for name in ("X_train", "X_test"))
+    return Digits(X, found["y_train"].astype(int), X_test, found["y_test"].astype(int))
 
 
 def _drawn_digits() -> Digits:

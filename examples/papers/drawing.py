@@ -1,18 +1,30 @@
 """Draw the panels of a report as one figure."""
 
 import math
+import textwrap
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from papers.report import Curve, Panel
 
 COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.7
+#: Letters of a line of a title; a wider one would be cut, or lie over the next panel.
+TITLE = 44
+#: Points of a panel that are a cloud; fewer are measurements, each to be seen.
+CLOUD = 100
+#: Decades of an axis on which powers of ten alone would leave too few labels.
+FEW_DECADES = 2.0
 COLOURS = ("#1f6fb2", "#e2711d", "#2a9d74", "#a23b72", "#6b7280", "#c9a227", "#3d3d8f", "#8a5a44")
+#: The colour of what is not measured: contours of a density, and published figures.
+INK = "#22262e"
 STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#b8bcc4",
@@ -31,7 +43,9 @@ STYLE: dict[Any, Any] = {
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
-    "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.6},
+    "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.5, "mew": 0},
+    "contour": {"linewidth": 0.8, "zorder": 3},
+    "published": {"linestyle": "none", "marker": "D", "markersize": 4, "zorder": 5},
 }
 
 
@@ -40,14 +54,14 @@ def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> No
 
     One legend for all is that of the first panel, and lies beside them.
     """
-    columns = min(COLUMNS, len(panels))
+    columns = 2 if len(panels) == 4 else min(COLUMNS, len(panels))
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
         for k, panel in enumerate(panels):
             ax = figure.add_subplot(lines, columns, k + 1)
             _draw_panel(ax, panel)
-            if not one_legend and len(panel.curves) > 1:
+            if not one_legend and sum(bool(curve.label) for curve in panel.curves) > 1:
                 ax.legend()
         if one_legend:
             figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
@@ -64,16 +78,42 @@ def save(figure: Figure, file: Path) -> None:
 
 
 def _draw_panel(ax: Axes, panel: Panel) -> None:
-    for k, curve in enumerate(panel.curves):
-        _draw_curve(ax, curve, COLOURS[k % len(COLOURS)])
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    colours, colour, before = cycle(COLOURS), INK, ""
+    for curve in panel.curves:
+        # Points belong to the line before them.
+        if curve.look in ("contour", "published"):
+            colour = INK
+        elif (before, curve.look) != ("line", "points"):
+            colour = next(colours)
+        before = curve.look
+        _draw_curve(ax, curve, colour)
+    ax.set(xlabel=panel.x, ylabel=panel.y)
+    ax.set_title(textwrap.fill(panel.title, TITLE))
     if panel.log_x:
         ax.set_xscale("log")
+        _label_few_decades(ax.xaxis, ax.get_xlim())
     else:
         ax.locator_params(axis="x", nbins=6)
     if panel.log_y:
         ax.set_yscale("log")
+        _label_few_decades(ax.yaxis, ax.get_ylim())
+    if panel.limits:
+        across, up = panel.limits
+        ax.set(xlim=across, ylim=up)
+
+
+def _label_few_decades(axis: Axis, ends: tuple[float, float]) -> None:
+    """Label 1, 2 and 5 of each of few decades, and nothing between."""
+    if math.log10(ends[1] / ends[0]) <= FEW_DECADES:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_curve(ax: Axes, curve: Curve, colour: str) -> None:
-    ax.plot(curve.x, curve.y, color=colour, label=curve.label, **LOOKS[curve.look])
+    look = LOOKS[curve.look]
+    if curve.look == "points" and len(curve.x) < CLOUD:
+        look = look | {"markersize": 4, "alpha": 0.9}
+    ax.plot(curve.x, curve.y, color=colour, label=curve.label or None, **look)
+    if curve.low:
+        ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)

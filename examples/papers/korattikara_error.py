@@ -167,7 +167,8 @@ def checked(size: Size, seed: int) -> tuple[list[Claim], Table]:
             ("error", "use"), ours, published, found, strict=True
         ):
             what = f"N = 2,000, m = 100, ε = 0.05, distance {distance}: {name}"
-            claims.append(Claim(what, f"{figure}", 0.98 * figure, 1.02 * figure, value))
+            # Figures of another programme, and a range that was set after the run.
+            claims.append(Claim(what, "-", 0.98 * figure, 1.02 * figure, value, chosen=True))
             error = float(walked.std() / np.sqrt(count))
             claims.append(
                 Claim(

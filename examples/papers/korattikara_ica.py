@@ -22,8 +22,9 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.linalg import polar, sqrtm
 
+from papers.parts import Part, part
 from papers.report import Claim, Panel, Report, Table, curve, mean_sd
-from papers.runner import Array, Run, Size, main, trials
+from papers.runner import Array, Size, main, trials
 from papers.stiefel import StiefelWalk
 from pymc_minibatch_mh import AustereMH
 
@@ -31,8 +32,10 @@ EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 PUBLISHED_ROWS, ROWS, BATCH = 1_950_000, 19_500, 50
 #: Standard deviation of the angles of a step, in 1/√rows.
 SCALE = 2.0
-#: Draws of a trial that are kept.
-KEPT = 1_500
+#: Draws of a trial that are kept, trials of a level, and of those that are run at a time.
+KEPT, MOST_TRIALS, TOGETHER = 1_500, 50, 10
+#: Full-data evaluations of a trial; runs that tell the truth, and the draws that each keeps.
+PASSES, RUNS, LONG = 400, 10, 400
 #: Sets of sources, and how much longer than the other the run has to be that tells the truth.
 SOURCES = {"two normal sources": 4, "no normal source": 1}
 
@@ -113,30 +116,39 @@ class Level:
 
     Parameters
     ----------
-    run
-        Its trials.
-    read, risk : ndarray
-        Rows that a trial has read, and the mean over trials of the squared error by then.
-    estimates : ndarray, shape (trials,)
-        The estimates at the end.
+    read
+        Rows that a trial has read, shape (times,).
+    found
+        Estimates by then, shape (trials, times).
+    rows_per_update, seconds_per_row, accepted
+        Of each trial, shape (trials,).
     truth
-        What they are of.
-    rows_per_update
-        Mean number of rows that an update read.
+        What the estimates are of.
     """
 
-    run: Run
     read: Array
-    risk: Array
-    estimates: Array
+    found: Array
+    rows_per_update: Array
+    seconds_per_row: Array
+    accepted: Array
     truth: float
-    rows_per_update: float
+
+    @property
+    def risk(self) -> Array:
+        """Mean squared error over trials, shape (times,)."""
+        return np.asarray(((self.found - self.truth) ** 2).mean(axis=0))
+
+    @property
+    def risk_error(self) -> Array:
+        """Standard error of the risk, shape (times,)."""
+        squares = (self.found - self.truth) ** 2
+        return np.asarray(squares.std(axis=0, ddof=1) / np.sqrt(len(squares)))
 
     @property
     def bias_share(self) -> float:
         """Share of the risk at the end that is squared bias, less what noise adds to it."""
-        noise = self.estimates.var(ddof=1) / self.estimates.size
-        squared = (self.estimates.mean() - self.truth) ** 2 - noise
+        last = self.found[:, -1]
+        squared = (last.mean() - self.truth) ** 2 - last.var(ddof=1) / last.size
         return float(np.clip(squared / self.risk[-1], 0.0, 1.0))
 
 
@@ -149,19 +161,30 @@ class Truth:
     draws: Array
 
 
-def truth_of(mixed: Mixed, step: AustereMH, kept: int, seed: int) -> Truth:
-    """Run the test of all rows for long."""
-    run = trials(step, kept, starts=[{"W": mixed.start}] * 2, tune=1_000, seed=seed, thin=10)
-    distances = amari(run.values("W"), mixed.unmixing)
-    error = float(az.mcse(distances))
-    return Truth(float(distances.mean()), error, run.values("W").reshape(-1, 4, 4))
+def truth_of(name: str, mixed: Mixed, step: AustereMH, kept: int, times: int, seed: int) -> Truth:
+    """Run the test of all rows for long, in some runs of two chains each."""
+    found = []
+    for k in range(times):
+
+        def compute(k: int = k) -> Part:
+            starts = [{"W": mixed.start}] * 2
+            run = trials(step, kept, starts=starts, tune=1_000, seed=seed + 1_000 * k, thin=10)
+            draws = run.values("W")
+            few = draws[:, :: max(1, kept // MOST_TRIALS)].reshape(-1, 4, 4)
+            return {"distances": amari(draws, mixed.unmixing), "draws": few}
+
+        found.append(part(f"{name}-truth-{k}", compute))
+    distances = np.concatenate([few["distances"] for few in found])
+    draws = np.concatenate([few["draws"] for few in found])
+    spread = draws[np.linspace(0, len(draws) - 1, MOST_TRIALS).astype(int)]
+    return Truth(float(distances.mean()), float(az.mcse(distances)), spread)
 
 
-def level(step: AustereMH, mixed: Mixed, truth: Truth, size: Size, seed: int) -> Level:
-    """Run a level from draws of the posterior, on a number of rows that all levels have."""
-    rows, passes, count = len(mixed.x), size.of(30, 100, 400), size.of(2, 6, 10)
-    chosen = np.linspace(0, len(truth.draws) - 1, count).astype(int)
-    starts = [{"W": truth.draws[i]} for i in chosen]
+def some_trials(
+    step: AustereMH, mixed: Mixed, starts: list[dict[str, Array]], passes: int, seed: int
+) -> Part:
+    """Run trials of a level from draws of the posterior, on so many rows."""
+    rows = len(mixed.x)
     pilot = trials(step, 200, starts=starts[:2], seed=seed)
     updates = 1.05 * passes * rows / pilot.rows_per_update[0]
     thin = max(1, int(updates / KEPT))
@@ -169,27 +192,50 @@ def level(step: AustereMH, mixed: Mixed, truth: Truth, size: Size, seed: int) ->
     totals = run.rows.cumsum(axis=1)
     distances = amari(run.values("W"), mixed.unmixing)
     means = distances.cumsum(axis=1) / np.arange(1, distances.shape[1] + 1)
-    read = np.geomspace(passes / 100, min(passes, totals[:, -1].min() / rows), 60) * rows
-    found = np.array([np.interp(read, r, m) for r, m in zip(totals, means, strict=True)])
-    risk = ((found - truth.mean) ** 2).mean(axis=0)
-    return Level(run, read, risk, found[:, -1], truth.mean, float(run.rows.mean()) / thin)
+    read = np.geomspace(passes / 100, passes, 60) * rows
+    return {
+        "read": read,
+        "found": np.array([np.interp(read, r, m) for r, m in zip(totals, means, strict=True)]),
+        "rows_per_update": run.rows.mean(axis=1) / thin,
+        "seconds_per_row": run.stat("perf_counter_diff").sum(axis=1) / totals[:, -1],
+        "accepted": run.stat("accepted_share").mean(axis=1),
+    }
+
+
+def level(name: str, step: AustereMH, mixed: Mixed, truth: Truth, size: Size, seed: int) -> Level:
+    """Run a level, ten trials at a time, on a number of rows that all levels have."""
+    passes, count = size.of(30, 100, PASSES), size.of(2, 6, MOST_TRIALS)
+    found = []
+    for k in range(0, count, TOGETHER):
+        starts = [{"W": w} for w in truth.draws[k : min(k + TOGETHER, count)]]
+
+        def compute(starts: list[dict[str, Array]] = starts, k: int = k) -> Part:
+            return some_trials(step, mixed, starts, passes, seed + 1_000 * k)
+
+        found.append(part(f"{name}-trials-{k}", compute))
+    names = "found", "rows_per_update", "seconds_per_row", "accepted"
+    joined = {each: np.concatenate([few[each] for few in found]) for each in names}
+    return Level(read=np.asarray(found[0]["read"]), truth=truth.mean, **joined)
 
 
 def experiment(size: Size, seed: int) -> Report:
     """Run all levels on two sets of sources, each for the same number of rows."""
-    rows = size.of(2_000, ROWS, ROWS)
+    rows, batch = size.of(2_000, ROWS, ROWS, 10 * ROWS), size.of(BATCH, BATCH, BATCH, 10 * BATCH)
+    kept = size.of(20, 100, LONG)
     claimed: list[Claim] = []
     tables, panels = [], []
     for number, (name, times) in enumerate(SOURCES.items()):
         mixed = recordings(rows, seed, normal=number == 0)
         model = model_of(mixed)
-        steps = {epsilon: step_of(model, rows, epsilon, BATCH) for epsilon in EPSILONS}
-        truth = truth_of(mixed, steps[0.0], times * size.of(20, 100, 400), seed + 100 * number)
+        steps = {epsilon: step_of(model, rows, epsilon, batch) for epsilon in EPSILONS}
+        own_seed = seed + 100 * number
+        truth = truth_of(name, mixed, steps[0.0], kept, times * size.of(1, 1, RUNS), own_seed)
         levels = {
-            epsilon: level(step, mixed, truth, size, seed + 100 * number + 10 * i)
+            epsilon: level(f"{name}-{epsilon}", step, mixed, truth, size, own_seed + 10 * i)
             for i, (epsilon, step) in enumerate(steps.items(), 1)
         }
-        claimed += claims(name, levels)
+        # The other sources are no experiment of the paper.
+        claimed += claims(name, levels) if number == 0 else []
         tables.append(table(name, levels, truth))
         panels += drawn(name, levels)
     return Report(
@@ -197,22 +243,25 @@ def experiment(size: Size, seed: int) -> Report:
         claimed,
         tables,
         panels,
-        differences(size, rows),
+        differences(size, rows, batch),
     )
 
 
-def differences(size: Size, rows: int) -> list[str]:
+def differences(size: Size, rows: int, batch: int) -> list[str]:
     """Return what was not as published."""
-    count, passes = size.of(2, 6, 10), size.of(30, 100, 400)
-    kept = size.of(20, 100, 400)
-    return [
+    count, passes = size.of(2, 6, MOST_TRIALS), size.of(30, 100, PASSES)
+    kept, runs = size.of(20, 100, LONG), size.of(1, 1, RUNS)
+    told = [
         "The recordings are synthetic, and the step size is ours",
-        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}, and looks have {BATCH} rows, not about "
+        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}, and looks have {batch} rows, not about "
         "500",
         f"{count} trials evaluate all rows {passes} times each, from draws of the posterior",
-        f"The true mean is from {20 * kept:,} draws with all rows, not 100,000, and from "
-        f"{80 * kept:,} with normal sources",
+        f"The true mean is from {20 * kept * runs:,} draws with all rows, not 100,000, and from "
+        f"{80 * kept * runs:,} with normal sources",
     ]
+    if size is not Size.PUBLISHED:
+        told.append(f"`--published` has {10 * ROWS:,} rows")
+    return told
 
 
 def claims(name: str, levels: dict[float, Level]) -> list[Claim]:
@@ -220,62 +269,48 @@ def claims(name: str, levels: dict[float, Level]) -> list[Claim]:
     risks = {epsilon: found.risk[-1] for epsilon, found in levels.items()}
     best = min(risks, key=lambda epsilon: risks[epsilon])
     largest = EPSILONS[-1]
-    what = f"{name}: risk with ε = 0, in the least"
+    ratio = float(risks[0.0] / risks[best])
+    relative = [levels[e].risk_error[-1] / risks[e] for e in (0.0, best)]
+    what = f"{name}: risk with ε = 0, in the least (± its standard error)"
     bias = f"{name}: share of squared bias in the risk with ε ="
     return [
         Claim(f"{name}: ε of the least risk at equal rows", "0.1", 0.05, 0.1, best),
-        Claim(what, "> 1", 1.0, None, float(risks[0.0] / risks[best])),
+        Claim(what, "> 1", 1.0, None, ratio, ratio * float(np.hypot(*relative))),
         Claim(f"{bias} {largest}", "most of it", 0.5, None, levels[largest].bias_share),
         Claim(f"{bias} 0.05", "less than half", None, 0.5, levels[0.05].bias_share),
     ]
 
 
-def best_at(levels: dict[float, Level]) -> dict[float, str]:
-    """Return the first and last number of passes over the rows at which each level is the best."""
-    read = levels[0.0].read
-    risks = [np.interp(read, found.read, found.risk) for found in levels.values()]
-    best, passes = np.argmin(risks, axis=0), read / levels[0.0].rows_per_update
-    told = {}
-    for i, epsilon in enumerate(levels):
-        there = passes[best == i]
-        told[epsilon] = f"{there[0]:.0f} to {there[-1]:.0f}" if there.size else "none"
-    return told
-
-
 def table(name: str, levels: dict[float, Level], truth: Truth) -> Table:
     """Return what the levels read, and how near they come."""
-    exact = levels[0.0].rows_per_update
-    best = best_at(levels)
+    exact = levels[0.0].rows_per_update.mean()
     lines: list[list[Any]] = [
         [
             epsilon,
-            found.rows_per_update,
-            exact / found.rows_per_update,
-            found.run.acceptance,
-            mean_sd(found.estimates),
+            mean_sd(found.rows_per_update),
+            float(exact / found.rows_per_update.mean()),
+            float(found.accepted.mean()),
+            mean_sd(found.found[:, -1]),
             found.bias_share,
-            float(found.risk[-1]),
-            best[epsilon],
-            found.run.seconds / found.estimates.size,
+            (float(found.risk[-1]), float(found.risk_error[-1])),
+            float((found.seconds_per_row * found.read[-1]).mean()),
         ]
         for epsilon, found in levels.items()
     ]
     head = ["ε", "rows an update", "updates at equal rows, relative to ε = 0", "acceptance"]
-    head += ["estimate", "share of squared bias", "risk"]
-    head += ["least risk at passes over the rows", "seconds a trial"]
+    head += ["estimate", "share of squared bias", "risk (± standard error)", "seconds a trial"]
     told = f"{name}: mean of the Amari distance, {truth.mean:.5f} ± {truth.error:.5f} by a long run"
     return Table(told, head, lines)
 
 
 def drawn(name: str, levels: dict[float, Level]) -> list[Panel]:
-    """Return figure 3, against rows and against seconds."""
+    """Return figure 3, against rows and against seconds, with bands of one standard error."""
     rows, seconds = [], []
     for epsilon, found in levels.items():
-        label = f"ε = {epsilon:g}"
-        # Trials run beside each other: those of one.
-        pace = found.run.seconds / found.run.rows.sum()
-        rows.append(curve(label, found.read, found.risk))
-        seconds.append(curve(label, found.read * pace, found.risk))
+        label, error = f"ε = {epsilon:g}", found.risk_error
+        rows.append(curve(label, found.read, found.risk, sd=error))
+        pace = float(found.seconds_per_row.mean())
+        seconds.append(curve(label, found.read * pace, found.risk, sd=error))
     return [
         Panel(f"Risk, {name}", "rows read", "risk", rows, True, True),
         Panel(f"Risk, {name}", "seconds", "risk", seconds, True, True),

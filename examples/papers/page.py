@@ -3,17 +3,21 @@
 cd examples && python -m papers.page
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from papers import abstracts
 from papers.drawing import draw
-from papers.report import RESULTS, Claim, Report
+from papers.report import RESULTS, Cell, Claim, Report
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
 #: One file per experiment, which the page of its paper includes.
 INCLUDED = PAGES / "results"
 CLAIMS = ["figure", "published", "measured"]
+#: Experiments whose figure the page of the paper shows at its head.
+LEADS = "seita_mixture", "korattikara_risk"
 
 
 def number(x: float) -> str:
@@ -47,8 +51,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def measured(claim: Claim) -> str:
-    """Return the measured figure, and the expected range if it lies outside."""
+    """Return the measured figure, and the expected range if it lies outside or was set."""
     figure = spread(claim.measured, claim.sd)
+    if claim.chosen:
+        return f"{figure}, *set*"
     return figure if claim.reached else f"{figure}, missed: {expected(claim)}"
 
 
@@ -57,30 +63,60 @@ def is_number(published: str) -> bool:
     return published.removeprefix("about ").lstrip("-")[:1].isdigit()
 
 
-def block(name: str, report: Report) -> str:
-    """Return the results of an experiment: its figure, and a folded table beside the paper.
+def cell(value: Cell) -> str:
+    """Return what a cell of a table says."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    return number(value) if isinstance(value, int | float) else spread(*value)
 
-    The table has the paper's numbers, and every figure that missed its expected range.
+
+def dropdown(title: str, content: str) -> str:
+    """Return a part of a page that is folded at first."""
+    return f":::{{dropdown}} {title}\n{content}:::\n"
+
+
+def made(run: Mapping[str, Any]) -> str:
+    """Return how a result was made: as far as its record says."""
+    minutes = number(float(f"{run['seconds'] / 60.0:.2g}"))
+    told = [f"`{run['command']}`", f"{minutes} minutes"]
+    if "commit" not in run:
+        return ", ".join(told) + ", before runs had records: the script may have changed since."
+    told += [run["machine"], run["date"], f"commit {run['commit']}", f"data {run['data']}"]
+    return ", ".join(told) + "."
+
+
+def block(name: str, report: Report) -> str:
+    """Return the results of an experiment: its figure, and folded tables beside the paper.
+
+    The first has the paper's numbers, and every figure that missed its expected range.
     """
     parts = []
-    if report.panels:
+    if report.panels and name not in LEADS:
         parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
-    shown = [c for c in report.claims if is_number(c.published) or not c.reached]
+    shown = [c for c in report.claims if is_number(c.published) or c.chosen or not c.reached]
     if shown:
-        reached = sum(c.reached for c in report.claims)
-        title = f"{reached} of {len(report.claims)} figures in the expected range"
-        rows = table(CLAIMS, [[c.what, c.published, measured(c)] for c in shown])
-        parts.append(f":::{{dropdown}} {title}\n{rows}:::\n")
-    minutes = number(float(f"{report.run['seconds'] / 60.0:.2g}"))
+        counted = [claim.reached for claim in report.claims if not claim.chosen]
+        title = f"{sum(counted)} of {len(counted)} figures in the expected range"
+        rows = [[c.what, c.published, measured(c)] for c in shown]
+        parts.append(dropdown(title, table(CLAIMS, rows)))
+    if report.tables:
+        tables = [
+            f"{each.caption}:\n\n{table(each.head, [list(map(cell, row)) for row in each.rows])}"
+            for each in report.tables
+        ]
+        parts.append(dropdown("All measurements", "\n".join(tables)))
     differences = "".join(f" {each.rstrip('.')}." for each in report.differences)
-    parts.append(f"`{report.run['command']}`, {minutes} minutes.{differences}\n")
+    parts.append(f"{made(report.run)}{differences}\n")
     return "\n".join(parts)
 
 
 def written() -> dict[Path, str]:
     """Return the files that the pages include, with their text."""
     stored = sorted(RESULTS.glob("*.json"))
-    return {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
+    files = {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
+    return files | {INCLUDED / "abstracts.md": table(["claim", "result"], abstracts.lines())}
 
 
 def main() -> None:

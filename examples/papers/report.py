@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+from contourpy import contour_generator
 from numpy.typing import ArrayLike, NDArray
 
 RESULTS = Path(__file__).parent / "results"
-#: Points of a curve that are stored.
-POINTS = 200
+#: Points of a curve that are stored, and of a cloud.
+POINTS, CLOUD = 200, 1_000
+
+type Look = Literal["line", "dashed", "points", "contour", "published"]
 
 #: A cell of a table: words, a number, or a mean and its standard deviation over trials.
 type Cell = str | float | tuple[float, float] | None
@@ -33,6 +36,9 @@ class Claim:
         The figure that came out.
     sd
         Its standard deviation over trials, where there are some.
+    chosen
+        Whether the range, or a setting that decides the figure, was chosen after a look at it.
+        Such a figure is shown, and counts neither as reached nor as missed.
     """
 
     what: str
@@ -41,6 +47,7 @@ class Claim:
     high: float | None
     measured: float
     sd: float | None = None
+    chosen: bool = False
 
     @property
     def reached(self) -> bool:
@@ -60,12 +67,26 @@ class Table:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line or a cloud of points of a panel."""
+    """A line or a cloud of points of a panel.
+
+    Parameters
+    ----------
+    label
+        Its name in the legend; lines of contours have none.
+    x, y
+        Its points.
+    look
+        "published" marks figures of the paper.
+    low, high
+        Ends of a band around y, or none.
+    """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    look: Literal["line", "dashed", "points"] = "line"
+    look: Look = "line"
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +99,8 @@ class Panel:
     curves: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
+    #: Ends of both axes, where panels share them.
+    limits: Sequence[Sequence[float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,7 @@ class Report:
     panels: Sequence[Panel] = ()
     #: What the run differed in from the published one, such as fewer trials.
     differences: Sequence[str] = ()
-    #: How it was run: command, seed, seconds, versions. The runner fills it in.
+    #: How it was run, by :func:`papers.provenance.record`. The runner fills it in.
     run: dict[str, Any] = field(default_factory=dict)
 
     def write(self, file: Path) -> None:
@@ -122,16 +145,41 @@ def mean_sd(values: ArrayLike) -> tuple[float, float]:
 
 
 def curve(
-    label: str, x: ArrayLike, y: ArrayLike, look: Literal["line", "dashed", "points"] = "line"
+    label: str, x: ArrayLike, y: ArrayLike, look: Look = "line", sd: ArrayLike | None = None
 ) -> Curve:
-    """Return a curve, thinned to the points that are stored."""
+    """Return a curve, thinned to the points that are stored, with a band of ± sd around it."""
     x, y = np.asarray(x, float), np.asarray(y, float)
-    kept = np.unique(np.linspace(0, x.size - 1, min(x.size, POINTS)).astype(int))
+    stored = CLOUD if look == "points" else POINTS
+    kept = np.unique(np.linspace(0, x.size - 1, min(x.size, stored)).astype(int))
 
     def short(values: NDArray[np.float64]) -> list[float]:
         return [float(f"{value:.5g}") for value in values[kept]]
 
-    return Curve(label, short(x), short(y), look)
+    if sd is None:
+        return Curve(label, short(x), short(y), look)
+    sd = np.asarray(sd, float)
+    return Curve(label, short(x), short(y), look, short(y - sd), short(y + sd))
+
+
+def contours(
+    x: ArrayLike, y: ArrayLike, density: ArrayLike, inside: Sequence[float]
+) -> list[Curve]:
+    """Return the lines of equal density inside of which shares of the mass lie.
+
+    Parameters
+    ----------
+    x, y : ndarray, shapes (n,) and (m,)
+        Middles of the cells.
+    density : ndarray, shape (n, m)
+        The mass of each cell.
+    inside
+        Shares of the mass.
+    """
+    mass = np.sort(np.ravel(density))[::-1]
+    levels = [mass[np.searchsorted(mass.cumsum(), share * mass.sum())] for share in inside]
+    lines = contour_generator(np.asarray(x), np.asarray(y), np.asarray(density).T)
+    found = [np.asarray(line, float) for z in levels for line in lines.lines(float(z))]
+    return [curve("", line.T[0], line.T[1], "contour") for line in found]
 
 
 def histogram(label: str, values: ArrayLike, bins: int = 40) -> Curve:

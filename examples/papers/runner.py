@@ -3,12 +3,10 @@
 import argparse
 import inspect
 import logging
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from papers import data, parts, provenance
 from papers.report import RESULTS, Report, mean_sd
 from pymc_minibatch_mh import audit, sample
+from pymc_minibatch_mh.steps.base import model_behind
 
 type Array = NDArray[np.float64]
 
@@ -29,10 +29,12 @@ class Size(Enum):
     SMOKE = 0
     QUICK = 1
     FULL = 2
+    #: The lengths of the paper, where those take hours: a run that can be stopped and goes on.
+    PUBLISHED = 3
 
-    def of[T](self, smoke: T, quick: T, full: T) -> T:
-        """Return what belongs to this size."""
-        return (smoke, quick, full)[self.value]
+    def of[T](self, smoke: T, quick: T, full: T, published: T | None = None) -> T:
+        """Return what belongs to this size; the published lengths are the full ones by default."""
+        return (smoke, quick, full, full if published is None else published)[self.value]
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def trials(
     A short run beforehand compiles what the step needs, so that seconds are those of sampling.
     """
     chains = chains if starts is None else len(starts)
+    provenance.note_data(model_behind(step))
     settings = {
         "chains": chains,
         "initvals": None if starts is None else list(starts),
@@ -124,36 +127,46 @@ def main(experiment: Callable[[Size, int], Report]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m papers.{script}")
     parser.add_argument("--quick", action="store_true", help="minutes; what is run by default")
     parser.add_argument("--full", action="store_true", help="the stored results")
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="the paper's lengths, in hours; goes on where it was stopped",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--out", type=Path, help="folder of the results; by default the stored ones"
     )
     asked = parser.parse_args()
-    size = Size.FULL if asked.full else Size.QUICK
+    size = Size.PUBLISHED if asked.published else Size.FULL if asked.full else Size.QUICK
     # What each run of a sampler says of its progress.
     logging.getLogger("pymc").setLevel(logging.WARNING)
+    stored = size.value >= Size.FULL.value
+    data.require(stored)
     report = measured(experiment, size, asked.seed)
     for claim in report.claims:
-        verdict = "reached" if claim.reached else "MISSED"
+        verdict = "set" if claim.chosen else "reached" if claim.reached else "MISSED"
         print(f"{verdict:>8}  {claim.what}: {claim.measured:.4g} (published: {claim.published})")
     for table in report.tables:
         print("", table.caption, *[" | ".join(map(str, row)) for row in table.rows], sep="\n")
     print(f"\n{report.run['seconds']:,.0f} s")
-    if asked.full or asked.out:
+    if stored or asked.out:
         report.write((asked.out or RESULTS) / f"{script}.json")
+        parts.discard()
 
 
 def measured(experiment: Callable[[Size, int], Report], size: Size, seed: int) -> Report:
-    """Run an experiment, and note how."""
+    """Run an experiment, and note how; parts of stored results are kept as they come."""
     script = Path(inspect.getfile(experiment)).stem
+    option = {Size.FULL: " --full", Size.PUBLISHED: " --published"}.get(size, "")
+    command = f"python -m papers.{script}{option}" + ("" if seed == 1 else f" --seed {seed}")
+    folder = parts.FOLDER / f"{script}{option.replace(' --', '-')}-{seed}" if option else None
+    kept = parts.keep_in(folder, provenance.commit())
+    provenance.forget()
     began = time.perf_counter()
     report = experiment(size, seed)
-    command = f"python -m papers.{script}" + (" --full" if size is Size.FULL else "")
-    run = {
-        "command": command + ("" if seed == 1 else f" --seed {seed}"),
-        "seed": seed,
-        "seconds": round(time.perf_counter() - began, 1),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("pymc", "pytensor", "numba", "numpy")},
-    }
+    run = provenance.record(command, seed, time.perf_counter() - began)
+    if kept.commits:
+        # Of all sessions, not of the last alone.
+        seconds = max(run["seconds"], round(kept.seconds, 1))
+        run |= {"commit": "; ".join(sorted(kept.commits)), "seconds": seconds}
     return replace(report, run=run)

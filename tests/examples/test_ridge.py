@@ -1,10 +1,13 @@
 """The published table of errors of the correction distribution, all of it."""
 
+import numpy as np
 import pytest
+from scipy.special import expit
 
 from every import every
-from papers.ridge import correction_errors, ridge_correction
+from papers.ridge import correction_errors, ridge_correction, ridge_test
 from papers.seita_correction import PUBLISHED, RIDGES
+from pymc_minibatch_mh.steps.barker import acceptance_probability, barker_test
 
 #: The one entry that is off, probably a misprint of 1.9e-2.
 OFF = (4000, 1.1, 0.1)
@@ -52,3 +55,16 @@ def test_few_points_stand_for_many():
 
 def test_masses_of_a_published_table_are_clipped_and_not_negative():
     assert ridge_correction(1.0, 0.1, points=200).masses.min() >= 0.0
+
+
+def test_a_test_errs_as_much_as_its_correction():
+    test, ratios = ridge_test(10.0, 4_000, 1.0), np.linspace(-8.0, 8.0, 161)
+    assert test.masses.sum() == pytest.approx(1.0)
+    # A batch without noise of its own, to which all of the normal part is added.
+    errors = [
+        np.abs([acceptance_probability(x, 0.0, each) - expit(x) for x in ratios]).max()
+        for each in (test, barker_test(1.0))
+    ]
+    # Masses that sum to 1 err a little less than those of the table.
+    assert 5e-4 < errors[0] < EXPECTED[4000, 1.0, 10.0]
+    assert errors[1] < 6e-8
