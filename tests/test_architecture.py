@@ -14,7 +14,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 630, "data": 1_970, "functions": 2_070, "likelihood": 7_010, "reparametrize": 1_230,
+    "(top)": 630, "data": 1_970, "functions": 2_070, "likelihood": 7_070, "reparametrize": 1_230,
     "kernels": 4_560, "proposals": 1_270, "compiled": 1_650, "reference": 3_900, "bounds": 2_600,
     "plan": 1_710, "chain": 1_270, "steps": 4_300, "sampling": 1_290, "diagnostics": 3_370,
 }  # fmt: skip
