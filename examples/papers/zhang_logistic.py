@@ -38,6 +38,8 @@ TFMH, NO_VETO, FLY, ALL, OURS = "TFMH", "MH-SS", "FlyMC", "MH", "TunaMH()"
 TFMH_ROWS, FLY_ROWS = (39.28, 0.12), (1960.19, 150.96)
 #: C E|θ' - θ| of TFMH's walk on these data.
 CEILING = 50.2
+#: Share of the rows that is bright if bounds touch at the mode, about.
+BRIGHT = 0.005
 #: Updates that the mean of FlyMC's bright rows is taken over; from draw to draw of TFMH.
 FIRST, THIN = 5_000, 60
 
@@ -85,7 +87,7 @@ def with_mode(model: pm.Model) -> dict[str, MinibatchStep]:
     return {
         "SMH-1": FactorizedMH(model=model, taylor_order=1, proposal=isotropic),
         "SMH-2": FactorizedMH(model=model, taylor_order=2, proposal=isotropic),
-        "FlyMC-MAP": FireflyMH(model=model, bound="map", proposal=isotropic),
+        "FlyMC-MAP": FireflyMH(model=model, bound="map", q=BRIGHT, proposal=isotropic),
     }
 
 

@@ -1,30 +1,16 @@
-"""Derivatives of a row's log-likelihood, its differences in a move, and quadratic lower bounds.
+"""Derivatives of a row's log-likelihood, and its differences in a move.
 
 f(u') - f(u) of two large values would be off by their rounding, which is more than the difference
 itself where counts are large or rows are many. So differences go through the expression: they add
 up over sums, follow the product rule, and are taken in one of exponentials and logarithms. Along
 with every difference goes the rounding error that it may have.
-
-Two functions have an upper bound that is quadratic in their argument and touches them:
-
-    softplus(v) <= v/2 + log(2 cosh(ξ/2)) + (v² - ξ²) tanh(ξ/2)/(4ξ)       at v = ±ξ
-    log1p(w)    <= log1p(w₀) + (w - w₀)/(1 + w₀)                          at w = w₀
-
-as log cosh is concave in the square of its argument, and log1p is concave. A sum of quadratics and
-of negative multiples of these is bounded from below by putting the bounds in their place.
-
-References
-----------
-Jaakkola, Jordan (2000), "Bayesian parameter estimation via variational methods", Statistics and
-Computing 10, 25-37, doi:10.1023/A:1008932416310.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations_with_replacement
 
-import numpy as np
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
@@ -35,7 +21,6 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions import changes
 from pymc_minibatch_mh.functions.base import CHANGES, slopes_of
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
@@ -49,7 +34,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     LoweringError,
 )
 from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
+from pymc_minibatch_mh.likelihood.patterns import is_a, number, summands
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 _STEPS = (
@@ -401,65 +386,3 @@ def degree(expr: Expr) -> float:
     if is_a(expr, scalar.Mul):
         return sum(map(degree, expr.inputs))
     return 2 * degree(expr.inputs[0]) if is_a(expr, scalar.Sqr) else float("inf")
-
-
-class _NoLowerBoundError(Exception):
-    """A part of a row without a quadratic lower bound, in words."""
-
-
-def gap_of(function: RowFunction, xi: float) -> RowFunction:
-    """Return a row's log-likelihood less its quadratic lower bound: 0 or more everywhere.
-
-    The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
-    Student-t errors in units of the scale.
-    """
-    try:
-        root = _gap(function.exprs, function.root, xi)
-    except _NoLowerBoundError as reason:
-        raise BoundsError(
-            f"{function.name!r} has no quadratic lower bound, as it goes through {reason}. Use "
-            "bound='map', whose lower bounds are made of derived ones, or TunaMH()."
-        ) from None
-    return replace(function, root=root)
-
-
-def _gap(exprs: ExprGraph, expr: Expr, xi: float) -> Expr:
-    plain = Plain(exprs)
-    if degree(expr) <= 2:
-        return exprs.zero
-    if is_a(expr, scalar.Add):
-        return plain.add(*(_gap(exprs, part, xi) for part in expr.inputs))
-    if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
-        condition, *branches = expr.inputs
-        return exprs.node(scalar.switch, [condition, *(_gap(exprs, x, xi) for x in branches)])
-    core, factor = scaled_core(exprs, expr)
-    weight = number(factor)
-    if weight is not None and weight < 0.0:
-        if is_a(core, scalar_math.Softplus) and degree(core.inputs[0]) <= 1:
-            return plain.multiply(exprs.constant(-weight), _above_softplus(exprs, core, xi))
-        if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2 and weight < -0.5:
-            # The weight is -(ν + 1)/2, and w the square of the error over ν.
-            touching = xi * xi / (-2.0 * weight - 1.0)
-            return plain.multiply(exprs.constant(-weight), _above_log1p(exprs, core, touching))
-    raise _NoLowerBoundError(f"{getattr(core, 'op', core)} of the parameters")
-
-
-def _above_softplus(exprs: ExprGraph, core: Expr, xi: float) -> Expr:
-    (v,), plain = core.inputs, Plain(exprs)
-    slope = float(np.tanh(0.5 * xi) / (4.0 * xi))
-    level = float(np.logaddexp(0.5 * xi, -0.5 * xi) - slope * xi * xi)
-    square = plain.multiply(exprs.constant(slope), exprs.node(scalar.sqr, [v]))
-    return _excess(exprs, core, level, plain.multiply(plain.half, v), square)
-
-
-def _above_log1p(exprs: ExprGraph, core: Expr, touching: float) -> Expr:
-    (w,), slope = core.inputs, 1.0 / (1.0 + touching)
-    level = float(np.log1p(touching) - slope * touching)
-    return _excess(exprs, core, level, Plain(exprs).multiply(exprs.constant(slope), w))
-
-
-def _excess(exprs: ExprGraph, core: Expr, level: float, *quadratic: Expr) -> Expr:
-    """Return a quadratic bound of a function less the function."""
-    plain = Plain(exprs)
-    less = plain.multiply(exprs.minus_one, core)
-    return plain.add(*quadratic, exprs.constant(level), less)

@@ -30,7 +30,7 @@ from pymc_minibatch_mh.plan.violations import (
     typical_moves,
 )
 from pymc_minibatch_mh.reference.grouped import GroupedReference
-from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, lower_bounds
+from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, Touching, lower_bounds
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
@@ -45,14 +45,15 @@ class Requirements:
     """Facts of all rows that a method needs before it subsamples them.
 
     `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows. Bounds
-    or ranges are derived from the model or a user's. Quadratic lower bounds touch rows at ξ,
-    `touching`. `in_memory` says that rows are found by their numbers, or drawn without bounds.
+    or ranges are derived from the model or a user's. Quadratic lower bounds touch rows at ξ or in
+    the centre, `touching`. `in_memory` says that rows are found by their numbers, or drawn without
+    bounds.
     """
 
     calibration: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
-    touching: float | None = None
+    touching: Touching | None = None
     derived_ranges: bool = False
     given_ranges: GivenRanges | None = None
     in_memory: bool = False
@@ -236,7 +237,7 @@ class Plan:
             found = replace(found, tables=self._reading_heavy_rows(tables))
         if requirements.touching is None:
             found = replace(found, lower_bounds=None)
-        elif found.lower_bounds is None or found.lower_bounds.xi != requirements.touching:
+        elif found.lower_bounds is None or found.lower_bounds.touching != requirements.touching:
             below = lower_bounds(found.target, found.reference, requirements.touching)
             found = replace(found, lower_bounds=below)
         if found.tables is not None and found.violation is None:

@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows
+from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
 from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
-from pymc_minibatch_mh.likelihood.differences import gap_of
+from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.quadratic_bounds import gap_at_centre, gap_of
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.target import Target
 
+#: In place of ξ: the bound of each row touches it where the row lies in the centre.
+AT_CENTRE: Literal["centre"] = "centre"
+type Touching = float | Literal["centre"]
 #: Enlargement of a gap, far more than its rounding errors: that lowers the bound.
 ROUNDING = 1e-9
 
@@ -23,19 +28,20 @@ ROUNDING = 1e-9
 class LowerBounds:
     """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
 
-    The bounds touch rows at ξ (:func:`gap_of`); `reference` is their sum. The `gaps`, float32, are
-    β times those of each row in the centre, rounded up.
+    The bounds touch rows at ξ, `touching`, or in the centre (:mod:`likelihood.quadratic_bounds`);
+    `reference` is their sum. The `gaps`, float32, are β times those of each row in the centre,
+    rounded up.
     """
 
     target: Target
-    xi: float
+    touching: Touching
     reference: Reference
     gaps: np.ndarray
 
     @cached_property
     def rows(self) -> PlacedFormRows:
         """The gaps as compiled rows."""
-        return _placed(self.target, self.xi)
+        return _placed(self.target, self.touching, self.reference)
 
     @cached_property
     def evaluate(self) -> Any:
@@ -59,9 +65,9 @@ class LowerBounds:
         return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
 
-def lower_bounds(target: Target, reference: Reference, xi: float) -> LowerBounds:
+def lower_bounds(target: Target, reference: Reference, touching: Touching) -> LowerBounds:
     """Bound all rows from below around a centre; BoundsError if rows have no quadratic bound."""
-    gaps = FullData(_placed(target, xi), target.compiled.prior, target.source)
+    gaps = FullData(_placed(target, touching, reference), target.compiled.prior, target.source)
     whole, own = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
     beta, values = reference.inverse_temperature, gaps.values(reference.centre)
     upper = beta * (values + ROUNDING * (1.0 + np.abs(values)))
@@ -69,12 +75,22 @@ def lower_bounds(target: Target, reference: Reference, xi: float) -> LowerBounds
     sums = reference._replace(
         gradient=whole.gradient - own.gradient, hessian=whole.hessian - own.hessian, order=2
     )
-    return LowerBounds(target, xi, sums, rounded)
+    return LowerBounds(target, touching, sums, rounded)
 
 
-def _placed(target: Target, xi: float) -> PlacedFormRows:
+def _placed(target: Target, touching: Touching, reference: Reference) -> PlacedFormRows:
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions
-    rows = FormRows([gap_of(function, xi) for function in functions])
-    return PlacedFormRows(rows, target.source)
+    if touching == AT_CENTRE:
+        gaps = [gap_at_centre(function, _forms(function, reference)) for function in functions]
+    else:
+        gaps = [gap_of(function, touching) for function in functions]
+    return PlacedFormRows(FormRows(gaps), target.source)
+
+
+def _forms(function: RowFunction, reference: Reference) -> np.ndarray:
+    """Return the arguments of all rows of a term in the centre, shape (rows, m)."""
+    rows = np.arange(function.n_rows)
+    there = placed(function, rows, reference.centre, reference.factor, directions=False)
+    return there.values

@@ -14,8 +14,10 @@ sum, r_i a row's remainder, c_i its bound and m(θ) = M(θ̂, θ),
     log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ) >= 0,
 
 so that every likelihood with derived bounds has one. Which table gives c_i and m follows from θ
-alone, or B_i would be no function of θ. An update first updates which rows are bright, then decides
-on the move of θ, with the log ratio
+alone, or B_i would be no function of θ. Logistic and Student-t rows have quadratic lower bounds as
+well (:mod:`likelihood.quadratic_bounds`), whose sum takes the place of β T, with a constant m.
+
+An update first updates which rows are bright, then decides on the move of θ, with the log ratio
 
     λ_c - C [m(θ') - m(θ)] + Σ_bright [log o_i(θ') - log o_i(θ)],
 
@@ -51,6 +53,7 @@ from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 from pymc_minibatch_mh.likelihood.inputs import model_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
+from pymc_minibatch_mh.reference.lower_bounds import AT_CENTRE, Touching
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -229,8 +232,9 @@ def odds_of_bright(brightness, place, posterior, counts):
     return total
 
 
-#: ξ, where untuned lower bounds touch: the published one for logistic regression.
-UNTUNED = 1.5
+#: `bound` -> where quadratic lower bounds touch, None without them; 1.5 is the published ξ for
+#: logistic regression.
+TOUCHING: dict[str, Touching | None] = {"derived": None, "map": AT_CENTRE, "untuned": 1.5}
 
 
 class FireflyTest(NamedTuple):
@@ -304,11 +308,11 @@ def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
 class FireflyMethod(Method):
     """Firefly Monte Carlo; bounds are None to be derived.
 
-    `touching` is ξ, where quadratic lower bounds touch; None for those made of derived bounds.
+    `touching` is where quadratic lower bounds touch; None for those made of derived bounds.
     """
 
     q: float
-    touching: float | None
+    touching: Touching | None
     bounds: GivenBounds | None = field(repr=False)
     tolerates_violations: bool
 
@@ -358,19 +362,20 @@ class FireflyMH(MinibatchStep):
     q : float in (0, 1]
         Probability with which an update proposes a dark row to become bright; best is about the
         share of bright rows.
-    bound : {"map", "untuned"}
-        Lower bounds: from the expansion at the mode and derived bounds, or the published quadratic
-        ones, for logistic regressions and Student-t errors of known scale. These hold whatever the
-        model, and make far more rows bright.
+    bound : {"derived", "map", "untuned"}
+        Lower bounds: from the expansion at the mode and derived bounds, for all models; or the
+        published quadratic ones, for logistic, binomial and Student-t rows of known scale, which
+        touch each row at the mode ("map") or far from it ("untuned"). With "map" about as many
+        rows are bright as there are parameters, with "untuned" a share of them.
     bounds, on_violation
-        As in :class:`TunaMH`, for ``bound="map"``.
+        As in :class:`TunaMH`, for ``bound="derived"``.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model uses an operation without a rule.
+        If a row has no such bound, or the model uses an operation without a rule.
     BoundViolationError
         While sampling, if a row exceeds its bound.
 
@@ -387,26 +392,26 @@ class FireflyMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         q: float = 0.1,
-        bound: str = "map",
+        bound: str = "derived",
         bounds: GivenBounds | None = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        choice("bound", bound, ("map", "untuned"))
+        choice("bound", bound, tuple(TOUCHING))
         if not positive("q", q) <= 1.0:
             raise SettingError(
                 f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of "
                 "the rows that are bright."
             )
-        untuned = bound == "untuned"
-        if untuned and (bounds is not None or on_violation != "raise"):
+        touching = TOUCHING[bound]
+        if touching is not None and (bounds is not None or on_violation != "raise"):
             raise SettingError(
-                "bound='untuned' takes neither bounds= nor on_violation=, as its lower bounds are "
-                "known to hold. Leave them out, or use bound='map'."
+                f"bound={bound!r} takes neither bounds= nor on_violation=, as its lower bounds are "
+                "known to hold. Leave them out, or use bound='derived'."
             )
         method = FireflyMethod(
             float(q),
-            UNTUNED if untuned else None,
+            touching,
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

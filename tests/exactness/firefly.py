@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pymc as pm
 
+from bounds.certified import evaluate
 from exactness.compiled import posterior_of
 from exactness.enumeration import Tempered
 from exactness.toys import jump, rows_of
@@ -17,8 +19,11 @@ from kernels.chain import Loop, line
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric, table_of_move
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import SHARP
+from pymc_minibatch_mh.kernels.moves import FROM_CENTRE, SHARP
 from pymc_minibatch_mh.kernels.posterior import Posterior
+from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.quadratic_bounds import gap_at_centre
 from pymc_minibatch_mh.steps import firefly
 from pymc_minibatch_mh.steps import firefly as brightness
 
@@ -44,6 +49,8 @@ class Chain(Tempered):
     proposals: np.ndarray
     radii: np.ndarray
     bounds: np.ndarray
+    #: How M follows from a move.
+    measure: int = SHARP
 
     @property
     def n_rows(self):
@@ -53,7 +60,8 @@ class Chain(Tempered):
         """Return the bounds as kernels read them."""
         c = self.bounds.astype(np.float32)
         headers = [
-            [r, SHARP, row.sum(dtype=np.float64)] for r, row in zip(self.radii, c, strict=True)
+            [r, self.measure, row.sum(dtype=np.float64)]
+            for r, row in zip(self.radii, c, strict=True)
         ]
         unused = np.empty((len(c), 0))
         return BoundTables(
@@ -102,6 +110,44 @@ def random_chain(rng, *, beta, components, outside):
         proposals=proposals / proposals.sum(axis=2, keepdims=True),
         radii=radii,
         bounds=np.stack(bounds),
+    )
+
+
+def declare_logistic(x, slope, rng):
+    """Declare three rows of a logistic regression."""
+    pm.Bernoulli("y", logit_p=x * slope, observed=rng.integers(0, 2, x.size))
+
+
+def declare_student(x, slope, rng):
+    """Declare three rows with errors from Student's t."""
+    pm.StudentT("y", nu=4.0, mu=x * slope, sigma=0.8, observed=rng.normal(size=x.size))
+
+
+def quadratic_chain(rng, declare, *, beta):
+    """Return a chain of rows that are bounded by quadratics which touch them in the centre."""
+    x, middle = rng.choice([-1.0, 1.0], 3) * rng.uniform(0.6, 1.4, 3), rng.normal()
+    with pm.Model() as model:
+        declare(x, pm.Flat("slope"), rng)
+    (function,) = row_functions(factorize(model, model.value_vars, observed=["y"]))
+    gap = gap_at_centre(function, middle * x[:, None])
+    positions = np.sort(rng.choice([-1.0, 1.0], 4) * rng.uniform(0.3, 2.5, 4))
+    points = np.append(positions, CENTRE)
+    u = [np.multiply.outer(middle + points, x)]
+    value = evaluate(function, RowData(function, np.arange(3)), u)[0]
+    above = evaluate(gap, RowData(gap, np.arange(3)), u)[0]
+    proposals = rng.uniform(0.2, 1.0, size=(1, 4, 4))
+    return Chain(
+        positions=positions,
+        log_prior=0.5 * rng.normal(size=4) - 0.8 * beta * value[:-1].sum(axis=1),
+        log_likelihood=value[:-1],
+        expansion=value[:-1] - above[:-1] - (value[-1] - above[-1]),
+        remainder_at_centre=value[-1],
+        inverse_temperature=beta,
+        weights=np.ones(1),
+        proposals=proposals / proposals.sum(axis=2, keepdims=True),
+        radii=np.array([np.inf]),
+        bounds=beta * (above[-1:] + 1e-9),
+        measure=FROM_CENTRE,
     )
 
 

@@ -13,8 +13,11 @@ from exactness.enumeration import stationary_law
 from exactness.firefly import (
     Rule,
     compiled,
+    declare_logistic,
+    declare_student,
     law_given_positions,
     law_of_brightness,
+    quadratic_chain,
     random_chain,
     scaled,
     transition_matrix,
@@ -93,6 +96,19 @@ def test_the_joint_law_is_kept_and_the_only_one(q):
         reached = stationary > 1e-15
         inner = matrix[np.ix_(reached, reached)]
         assert np.sort(np.abs(np.linalg.eigvals(inner)))[-2] < 1.0 - 1e-4
+
+
+@pytest.mark.parametrize("declare", [declare_logistic, declare_student])
+def test_bounds_that_touch_in_the_centre_keep_the_joint_law(declare):
+    rng = np.random.default_rng(20261127)
+    for beta, q in product((1.0, 0.5), QS):
+        chain = quadratic_chain(rng, declare, beta=beta)
+        matrix, laws = transition_matrix(chain, Rule(q)), law_given_positions(chain)
+        # Rows are dark and bright: there is room to be wrong.
+        assert 0.02 < laws[:, 0].mean() < 0.98
+        joint = chain.target()[:, None] * np.column_stack([laws, np.zeros(len(laws))])
+        assert np.abs(joint.ravel() @ matrix - joint.ravel()).sum() <= 1e-14
+        assert distance(chain, matrix) <= 1e-13
 
 
 @pytest.mark.parametrize("q", QS)

@@ -8,9 +8,9 @@ from bounds.certified import evaluate
 from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.differences import gap_of
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.quadratic_bounds import gap_at_centre, gap_of
 
 ROWS, SCALE, NU = 2_000, 1.3, 4.0
 TOUCHING = (0.4, 1.5, 6.0)
@@ -94,6 +94,34 @@ def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
         )
 
 
+def binomial():
+    """Trials that differ from row to row, which are data in the weight of the softplus."""
+    return FAMILIES["binomial"](ROWS)
+
+
+@every("name", {**MODELS, "binomial": binomial})
+def test_bounds_that_touch_in_the_centre_do_so_in_every_row(name):
+    model = {**MODELS, "binomial": binomial}[name]()
+    (function,) = row_functions(factorize(model, model.value_vars))
+    centre = np.random.default_rng(142).normal(0.0, 2.0, (ROWS, 1))
+    # A row in the middle of the softplus, where the slope of its bound is a limit.
+    centre[0] = 0.0
+    gap = gap_at_centre(function, centre)
+    u = np.linspace(-30.0, 30.0, 6_001)
+    for row in range(20):
+        above, (here,) = values(gap, u, row), centre[row]
+        assert above.min() > -1e-11
+        bound = values(function, u, row) - above
+        fitted = np.polynomial.Polynomial.fit(u, bound, 2)
+        assert np.abs(bound - fitted(u)).max() < 1e-9 * np.abs(bound).max()
+        # It touches: no gap and no slope of it, whose third order is 1e-9 at most here; the gap
+        # opens on both sides, with the fourth order alone in the middle of the softplus.
+        near = values(gap, here + np.array([-0.1, -1e-3, 0.0, 1e-3, 0.1]), row)
+        assert abs(near[2]) < 1e-11
+        assert abs(near[3] - near[1]) < 2e-9
+        assert (near[[0, 4]] > 1e-7).all()
+
+
 @every(
     ("name", "reason"),
     [
@@ -105,5 +133,5 @@ def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
 def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
     model = FAMILIES[name](ROWS)
     (function,) = row_functions(factorize(model, model.value_vars))
-    with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='map'"):
+    with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='derived'"):
         gap_of(function, 1.5)
