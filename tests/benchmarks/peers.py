@@ -31,11 +31,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS = (
     "logistic-10-1e7", "logistic-10-1e6", "student-1e6", "covertype", "flights",
     "hierarchy-12-1e5", "negative-binomial-1e5", "logistic-50-1e5", "logistic-10-1e5",
-    "logistic-10-1e4",
+    "logistic-10-1e4", "wide-500", "wide-200", "wide-100", "wide-50", "wide-20", "wide-10",
 )  # fmt: skip
 SAMPLERS = (
     "reference", "numpyro", "nutpie", "pymc", "metropolis", "hmcecs-30", "hmcecs-300",
     "hmcecs-100", "advi", "barker", "penalty", "tuna", "driver",
+    "without-copy",
 )  # fmt: skip
 #: What all runs are compared with: one is enough.
 REFERENCE = "reference"

@@ -63,6 +63,7 @@ _NUMPYRO = ("jax", "numpyro", "numpyro.infer")
 SAMPLERS = {
     "driver": _OURS(settings={"method": "TunaMH", "driver": True}),
     "tuna": _OURS(settings={"method": "TunaMH"}),
+    "without-copy": _OURS(settings={"method": "TunaMH", "driver": True, "copied": False}),
     "penalty": _OURS(settings={"method": "PenaltyMH"}),
     "barker": _OURS(settings={"method": "BarkerMinibatchMH"}),
     "hmcecs-100": Sampler("peers_numpyro", "hmcecs", _NUMPYRO, {"batch": 100, "blocks": 10}),

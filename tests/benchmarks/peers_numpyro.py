@@ -102,7 +102,8 @@ def _sampled(task: Task, kernel: Any, plan: _Plan, compiler: _Compiler) -> Run:
     def advance(state: Any, *arguments: Any) -> tuple[Any, Any]:
         def one(state: Any, _: None) -> tuple[Any, Any]:
             state = kernel.sample(state, arguments, {})
-            return state, {k: v for k, v in state.z.items() if k != "rows"}
+            steps = getattr(state, "hmc_state", state).num_steps
+            return state, ({k: v for k, v in state.z.items() if k != "rows"}, steps)
 
         return lax.scan(one, state, None, length=block)
 
@@ -121,10 +122,11 @@ def _sampled(task: Task, kernel: Any, plan: _Plan, compiler: _Compiler) -> Run:
     marks.append(time.perf_counter())
     found = {}
     for name in UNKNOWNS[task.problem.family]:
-        values = np.concatenate([drawn[name] for drawn in kept])
+        values = np.concatenate([drawn[name] for drawn, _ in kept])
         found[name] = np.exp(values) if name in POSITIVE.get(task.problem.family, ()) else values
     finished = len(kept) * block == draws
-    return Run(found, warm_up, marks[1] - marks[0], marks[2] - marks[1], finished)
+    note = {"gradients per update": float(np.mean([steps for _, steps in kept]))}
+    return Run(found, warm_up, marks[1] - marks[0], marks[2] - marks[1], finished, note)
 
 
 def nuts(task: Task) -> Run:
@@ -188,4 +190,5 @@ def hmcecs(task: Task, batch: int, blocks: int) -> Run:
     kernel = HMCECS(NUTS(model_of(task, batch)), num_blocks=blocks, proxy=proxy)
     run = _sampled(task, kernel, _Plan(TUNE, DRAWS, BLOCK), compiler)
     run.note |= {"batch": batch, "blocks": blocks, "gradient at reference": gradient}
+    run.note["rows per update"] = batch * run.note["gradients per update"]
     return run

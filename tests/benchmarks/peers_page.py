@@ -31,6 +31,7 @@ MARKED = re.compile(r"<!-- peers -->\n.*?<!-- end -->", re.DOTALL)
 TITLES = {
     "driver": "`TunaMH`, `sample`",
     "tuna": "`TunaMH`, `pm.sample`",
+    "without-copy": "`TunaMH`, `sample`, without a copy",
     "penalty": "`PenaltyMH`, `pm.sample`",
     "barker": "`BarkerMinibatchMH`, `pm.sample`",
     "hmcecs-30": "NumPyro HMCECS, 30 rows",
@@ -42,7 +43,7 @@ TITLES = {
     "metropolis": "PyMC Metropolis",
     "advi": "PyMC ADVI",
 }
-OURS = ("driver", "tuna", "penalty", "barker")
+OURS = ("driver", "without-copy", "tuna", "penalty", "barker")
 HMCECS = ("hmcecs-30", "hmcecs-100", "hmcecs-300")
 NUTS = ("numpyro", "nutpie", "pymc")
 #: Those that are compared with: ADVI's draws are not of the posterior.

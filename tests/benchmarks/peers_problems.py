@@ -51,11 +51,11 @@ def _bernoulli(rng: np.random.Generator, logits: NDArray[np.float64]) -> NDArray
     return (rng.random(len(logits)) < 1.0 / (1.0 + np.exp(-logits))).astype(np.int8)
 
 
-def logistic(n_rows: int, size: int) -> Data:
+def logistic(n_rows: int, size: int, spread: float = 0.4) -> Data:
     """Draw a logistic regression with standard normal columns."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((n_rows, size))
-    return {"x": x, "y": _bernoulli(rng, x @ rng.normal(0.0, 0.4, size))}
+    return {"x": x, "y": _bernoulli(rng, x @ rng.normal(0.0, spread, size))}
 
 
 def student(n_rows: int, size: int) -> Data:
@@ -95,6 +95,8 @@ def covertype(n_rows: int) -> Data:
     return dict(zip(("x", "y"), tables.covertype(n_rows), strict=True))
 
 
+#: Numbers of coefficients -> draws of the project's driver.
+WIDE = {10: 40_000, 20: 40_000, 50: 40_000, 100: 20_000, 200: 4_000, 500: 300}
 PROBLEMS = {
     **{
         f"logistic-10-1e{power}": Problem(
@@ -109,6 +111,18 @@ PROBLEMS = {
     "logistic-50-1e5": Problem(
         "logistic, d = 50, N = 10⁵", "logistic", 100_000, partial(logistic, 100_000, 50)
     ),
+    **{
+        # Predictors of one spread whatever d is.
+        f"wide-{size}": Problem(
+            f"logistic, d = {size}, N = 10⁵, for wide models",
+            "logistic",
+            100_000,
+            partial(logistic, 100_000, size, size**-0.5),
+            driver=draws,
+            nuts=300,
+        )
+        for size, draws in WIDE.items()
+    },
     "student-1e6": Problem(
         "Student-t regression, d = 11, N = 10⁶",
         "student",

@@ -248,7 +248,9 @@ def nutpie(task: Task) -> Run:
     # Both parts take as long as their leapfrog steps.
     steps = [float(trace[g]["n_steps"].sum()) for g in ("warmup_sample_stats", "sample_stats")]
     tune = seconds * steps[0] / sum(steps)
-    return Run(_draws(task, trace["posterior"]), size, tune, seconds - tune, finished)
+    gradients = float(trace["sample_stats"]["n_steps"].mean())
+    note = {"rows per update": task.problem.rows * gradients}
+    return Run(_draws(task, trace["posterior"]), size, tune, seconds - tune, finished, note)
 
 
 def advi(task: Task) -> Run:
@@ -286,9 +288,13 @@ def _without_compilation(clock: Clock) -> float:
     return clock.seconds - clock.compiling
 
 
-def ours(task: Task, method: str, *, driver: bool = False, thin: int = 1) -> Run:
+def ours(
+    task: Task, method: str, *, driver: bool = False, thin: int = 1, copied: bool = True
+) -> Run:
     """Run a sampler of this project, through ``pm.sample`` or its own driver."""
     mb = import_module("pymc_minibatch_mh")
+    if not copied:
+        import_module("pymc_minibatch_mh.bounds.bounds_pass").NARROW = np.inf
     draws = task.problem.driver if driver else task.problem.ours
     with model_of(task):
         step = getattr(mb, method)()
