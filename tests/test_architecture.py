@@ -15,7 +15,7 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
     "(top)": 630, "data": 1_970, "functions": 2_070, "likelihood": 7_100, "reparametrize": 1_290,
-    "kernels": 4_560, "proposals": 1_270, "compiled": 1_640, "reference": 3_900, "bounds": 2_600,
+    "kernels": 4_560, "proposals": 1_270, "compiled": 1_640, "reference": 3_905, "bounds": 2_600,
     "plan": 1_710, "chain": 1_260, "steps": 4_260, "sampling": 1_290, "diagnostics": 3_370,
 }  # fmt: skip
 
