@@ -156,7 +156,7 @@ WORTH_INFINITY = 0.25
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: Coordinates above which, and C M of a typical move from which, candidates are dropped by a copy
 #: of the whitened rows; and the most bytes of a copy, in units of those of the data.
-NARROW, WORTH_A_COPY, MOST_OF_DATA = 30, 10.0, 4.0
+NARROW, WORTH_A_COPY, MOST_OF_DATA = 30.0, 10.0, 4.0
 
 BOUNDING = "Bounding all rows"
 
