@@ -351,9 +351,9 @@ class FireflyMH(MinibatchStep):
 
     Guarantee: *exact given valid bounds*. Each row has a lower bound of its likelihood, and is
     bright or dark; a move reads the bright rows, twice, and a share `q` of the dark ones. Which
-    rows are bright is part of the chain's state, through which draws are correlated as well; the
-    stat ``n_bright`` counts them. All rows decide moves that leave the region of the bounds (stat
-    ``full_pass``). See the page "Bounds and exactness".
+    rows are bright is part of the chain's state; the stat ``n_bright`` counts them. All rows decide
+    moves that leave the region of the bounds (stat ``full_pass``). See the page "Bounds and
+    exactness".
 
     Parameters
     ----------
