@@ -115,6 +115,34 @@ def two_terms():
     return model
 
 
+def contests():
+    """Return wins of home teams by skills that add up to zero, of which a row reads two."""
+    rng, n = np.random.default_rng(14), 1_500
+    home = rng.integers(0, 12, n)
+    away = (home + rng.integers(1, 12, n)) % 12
+    true = 0.6 * rng.normal(size=12)
+    with pm.Model() as model:
+        level, sd = pm.Normal("level", 0.0, 1.0), pm.HalfNormal("sd", 1.0)
+        skill = sd * pm.ZeroSumNormal("skill", shape=12)
+        won = _late(rng, true[home] - true[away])
+        pm.Bernoulli("y", logit_p=level + skill[home] - skill[away], observed=won)
+    return model
+
+
+def at_grounds():
+    """Return points by the skills of both teams, beside effects of where they play, and a slope."""
+    rng, n = np.random.default_rng(16), 1_500
+    home, ground, x = rng.integers(0, 9, n), rng.integers(0, 14, n), rng.normal(size=n)
+    away = (home + rng.integers(1, 9, n)) % 9
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0, shape=2), pm.HalfNormal("tau", 1.0)
+        skill = pm.Normal("skill", 0.0, 0.5, shape=9)
+        z = pm.Normal("z", b[0], tau, shape=14)
+        eta = b[1] * x + z[ground] + skill[home] - skill[away]
+        pm.Poisson("y", pm.math.exp(eta), observed=rng.poisson(np.exp(0.2 + 0.3 * x)))
+    return model
+
+
 MODELS = {
     made.__name__: made
     for made in (
@@ -127,6 +155,8 @@ MODELS = {
         correlated,
         over_time,
         two_terms,
+        contests,
+        at_grounds,
     )
 }
 
@@ -171,8 +201,8 @@ def other_index():
 SUMMED = MODELS | {made.__name__: made for made in (three_factors, one_slope, other_index)}
 
 #: Models that between them have crossed factors, signs that matter or not, slopes, and rows that
-#: read no group.
-FAST = ("logistic", "normal", "slopes", "correlated", "over_time", "two_terms")
+#: read no group, or two of one.
+FAST = ("logistic", "normal", "slopes", "correlated", "over_time", "two_terms", "at_grounds")
 
 
 @cache

@@ -67,13 +67,14 @@ def part_tables(target: Target, found: GroupedReference) -> PartTables:
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
     weights = scale * np.concatenate([own for _, own in looked], axis=1)
-    elements = np.concatenate([read.elements for read in target.element_rows.chunks], axis=1)
+    elements = np.concatenate([bounds.numbers(read) for read in target.element_rows.chunks], axis=1)
     return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
 
 
 def _is_signed(elements: Elements) -> bool:
     """Return whether all elements that a row reads are in one of its arguments."""
-    terms = zip(*(factor.readings for factor in elements.factors), strict=True)
+    readings = [factor.readings for factor in (*elements.factors, *elements.chosen)]
+    terms = zip(*readings, strict=True)
     return all(len({a for own in term for a, _ in own}) <= 1 for term in terms)
 
 
@@ -85,7 +86,8 @@ def _parts(
     radius: float,
     signed: int,
 ) -> Parts:
-    n_factors, size = len(elements), int(found.starts[-1])
+    first = np.append(found.starts, found.starts[-1] + found.choices[1:])
+    n_factors, size = len(elements), int(first[-1])
     rows, counts = [], np.zeros(size, np.int64)
     for own in elements:
         order = np.argsort(own, kind="stable")
@@ -105,7 +107,7 @@ def _parts(
         np.ascontiguousarray(weights.T),
         signed,
         np.ascontiguousarray(elements.T, dtype=np.int32),
-        found.starts,
+        first,
         starts,
         chosen,
         running,
@@ -113,7 +115,7 @@ def _parts(
         thresholds,
         aliases,
         radius,
-        ELEMENT_RADIUS * found.sd,
+        ELEMENT_RADIUS * np.append(found.sd, found.chosen_sd),
     )
 
 
@@ -127,7 +129,11 @@ class _RowBounds:
         self._support = target.factorization.lower, target.factorization.upper
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
         self.signed = _is_signed(target.elements)
-        n = found.border.size
+        self._sd = np.append(found.sd, found.chosen_sd)
+        # Directions of the part of the border that is not chosen, in its own coordinates.
+        self._fixed = (found.border_factor @ found.read.T)[: found.n_read]
+        self._response = found.response @ found.read.T
+        n = len(found.read)
         self.radius = float(np.sqrt(chdtri(n, BORDER_TAIL))) if n else 0.0
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
@@ -150,13 +156,18 @@ class _RowBounds:
     def _total(self, read: Read, some: np.ndarray, pieces: list[int]) -> float:
         """Return the ceilings of some rows in a typical move."""
         border, weights = self._of_rows(read, some, pieces)
-        elements = np.maximum(read.elements[:, some], 0)
-        departed = border * np.sqrt(self._found.border.size)
-        departed += (np.abs(weights) * self._found.sd[elements]).sum(axis=0)
+        elements = np.maximum(self.numbers(read)[:, some], 0)
+        departed = border * np.sqrt(len(self._found.read))
+        departed += (np.abs(weights) * self._sd[elements]).sum(axis=0)
         return float((departed**3).sum())
 
+    def numbers(self, read: Read) -> Array:
+        """Return which element of each factor, and of each choice, a row reads; -1 for none."""
+        chosen = np.where(read.chosen >= 0, self._found.starts[-1] + read.chosen, -1)
+        return np.concatenate([read.elements, chosen])
+
     def of(self, read: Read) -> tuple[Array, Array]:
-        """Return s_i and z_if of a chunk, shapes (rows,) and (factors, rows)."""
+        """Return s_i and z_if of a chunk, shapes (rows,) and (factors and choices, rows)."""
         return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
 
     def _of_rows(self, read: Read, some: np.ndarray, pieces: list[int]) -> tuple[Array, Array]:
@@ -166,6 +177,8 @@ class _RowBounds:
             border=read.border[:, some],
             elements=read.elements[:, some],
             weights=read.weights[:, :, some],
+            chosen=read.chosen[:, some],
+            chosen_weights=read.chosen_weights[:, :, some],
         )
         norms, reach, typical = self._sizes(part)
         boxes = self._boxes(function, part, reach)
@@ -180,20 +193,21 @@ class _RowBounds:
             for a in index:
                 units[a] = np.maximum(units[a], np.cbrt(whole))
         units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)
-        taken = part.weights if self.signed else np.abs(part.weights)
+        weights = np.concatenate([part.weights, part.chosen_weights])
+        taken = weights if self.signed else np.abs(weights)
         return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
 
     def _sizes(self, read: Read) -> tuple[Array, Array, Array]:
         """Return ‖v‖ of each argument, how far it can go, and how far it typically does."""
-        found, chosen, sizes = self._found, np.maximum(read.elements, 0), np.abs(read.weights)
-        fixed = found.border_factor[: found.n_fixed]
-        directions = self._rows.directions(read, fixed, found.response)
+        sizes = np.abs(np.concatenate([read.weights, read.chosen_weights]))
+        part = read._replace(border=read.border[:, :, : len(self._fixed)])
+        directions = self._rows.directions(part, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
-        own = np.einsum("fmr,fr->mr", sizes, found.sd[chosen])
+        own = np.einsum("fmr,fr->mr", sizes, self._sd[np.maximum(self.numbers(read), 0)])
         return (
             norms,
             self.radius * norms + ELEMENT_RADIUS * own * _ROUNDING,
-            np.sqrt(found.border.size) * norms + own,
+            np.sqrt(len(self._found.read)) * norms + own,
         )
 
     def _boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:

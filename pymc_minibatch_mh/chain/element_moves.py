@@ -28,6 +28,8 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 #: Seconds that an iteration takes without rows: for each number of each element, of which there
 #: are those of the border and some of its own, and all else; a row, and a candidate.
 _NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 20e-9, 10, 30e-6, 0.5e-6, 0.3e-6
+#: And for each pair of coordinates of the border.
+_LINE = 3e-9
 #: Kept rows to see before κ is chosen by them.
 _ENOUGH_ROWS = 50
 
@@ -63,6 +65,7 @@ class ElementMoves(Proposal):
         """Choose the κ of every kind that makes most effective draws in a given time."""
         kappa = record.kappa.copy()
         fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
+        fixed += _LINE * self.n_border**2
         together = (1, *self.sizes, *[1] * (self.n_scales + 1))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
@@ -80,8 +83,10 @@ class ElementMoves(Proposal):
         updates: Updates = record
         own = updates.geometry
         n, size = own.border.size, own.places.size
-        shapes = [(n,)] * 2 + [(size,)] * 7 + [(3, size), (3,), (1,)]
-        outside, rates = np.empty(size + 1, np.int64), room_for_rates(len(self.sizes), size)
+        whole = size + own.chosen.size
+        shapes = [(n,)] * 2 + [(whole,)] * 2 + [(size,)] * 5 + [(3, size), (3,), (1,)]
+        outside = np.empty(whole + 1, np.int64)
+        rates = room_for_rates(updates.parts.first.size - 1, whole)
         room = Scratch._make([*map(np.empty, shapes), outside, rates])
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
@@ -158,5 +163,7 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.along @ found.Hew,
         bent,
         np.einsum("kl,kl->k", bent, found.along),
+        found.chosen,
+        found.read,
     )
     return Geometry(*(np.ascontiguousarray(x) for x in arrays))

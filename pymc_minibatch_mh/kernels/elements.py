@@ -102,6 +102,10 @@ class Geometry(NamedTuple):
     along_border: np.ndarray
     along_elements: np.ndarray
     along_own: np.ndarray
+    #: Coordinates of the border that rows choose, numbered in it, K for all choices; and Q, shape
+    #: (r, n), of the rest of it, which is Q w in its own standard coordinates.
+    chosen: np.ndarray
+    read: np.ndarray
 
 
 class Kinds(NamedTuple):
@@ -116,10 +120,11 @@ class Scratch(NamedTuple):
     #: w and w', and Tᵀ times slopes, shape (n,) each.
     w: np.ndarray
     new_w: np.ndarray
-    #: e and e'; R w; the slope of each e, and its conditional mean and precision; the logarithm of
-    #: the ratio of each element's test; shape (L,) each.
+    #: e and e', and what the choices are off the centre, shape (L + K,) each.
     e: np.ndarray
     new_e: np.ndarray
+    #: R w; the slope of each e, and its conditional mean and precision; the logarithm of the ratio
+    #: of each element's test; shape (L,) each.
     moved: np.ndarray
     slope: np.ndarray
     mean: np.ndarray
@@ -127,7 +132,7 @@ class Scratch(NamedTuple):
     log_ratio: np.ndarray
     #: Log-densities of elements at three points, shape (3, L).
     at: np.ndarray
-    #: ‖w‖, ‖w'‖ and ‖w' - w‖ of a move, and the prior part at the position, shape (1,).
+    #: ‖Qw‖, ‖Qw'‖ and ‖Qw' - Qw‖ of a move, and the prior part at the position, shape (1,).
     norms: np.ndarray
     prior: np.ndarray
     #: Elements beyond their radii, shape (L + 1,).
@@ -205,11 +210,21 @@ def _ends(found):
 
 
 @compiled(inlined=True)
-def _norm(vector):
+def _length(read, w):
+    """Return ‖Q w‖."""
     total = 0.0
-    for i in range(vector.size):
-        total += vector[i] * vector[i]
+    for i in range(read.shape[0]):
+        own = inner_of_line(read, i, w, 0, w.size)
+        total += own * own
     return np.sqrt(total)
+
+
+@compiled(inlined=True)
+def _find_chosen(geometry, centre, position, e):
+    """Write how far what rows choose of the border is from the centre."""
+    for k in range(geometry.chosen.size):
+        place = geometry.border[geometry.chosen[k]]
+        e[geometry.places.size + k] = position[place] - centre[place]
 
 
 @compiled()
@@ -221,10 +236,11 @@ def _find_coordinates(geometry, centre, position, found):
         away[j] = position[geometry.border[j]] - centre[geometry.border[j]]
     for i in range(n):
         found.w[i] = inner_of_line(geometry.whitener, i, away, 0, n)
-    for g in range(found.e.size):
+    for g in range(geometry.places.size):
         found.moved[g] = inner_of_line(geometry.response, g, found.w, 0, n)
         place = geometry.places[g]
         found.e[g] = position[place] - centre[place] - found.moved[g]
+    _find_chosen(geometry, centre, position, found.e)
 
 
 @compiled()
@@ -503,10 +519,12 @@ def _propose_border(handle, rng, slopes, matrix):
     Returned is log q(w | w') - log q(w' | w).
     """
     own = record_at(handle)
-    found, n = own.scratch, slopes.size
+    found, geometry, n = own.scratch, own.geometry, slopes.size
     mean, noise = scratch(n, np.float64), scratch(n, np.float64)
     copy_to(mean, slopes)
-    _factorize(matrix)
+    # Without elements it is the identity.
+    if geometry.densities.size:
+        _factorize(matrix)
     _solve(matrix, mean)
     _solve_back(matrix, mean)
     log_q = 0.0
@@ -538,7 +556,7 @@ def _change_of_border(handle, slopes):
         for i in range(n):
             line += 0.5 * geometry.border_hessian[j, i] * (found.w[i] + found.new_w[i])
         slopes[j] = line
-    for g in range(found.e.size):
+    for g in range(geometry.places.size):
         for j in range(n):
             slopes[j] += geometry.between[g, j] * found.e[g]
     for j in range(n):
@@ -555,7 +573,7 @@ def _write_border(handle, position):
     for i in range(n):
         place = geometry.border[i]
         position[place] = centre[place] + inner_of_line(geometry.factor, i, found.new_w, 0, n)
-    for g in range(found.e.size):
+    for g in range(geometry.places.size):
         found.moved[g] = inner_of_line(geometry.response, g, found.new_w, 0, n)
         place = geometry.places[g]
         position[place] = centre[place] + found.moved[g] + found.e[g]
@@ -578,9 +596,11 @@ def move_border(handle, _, counts):
         log_ratio[0] = 0.0 if own.test.delayed else cheap
         for i in range(n):
             slopes[i] = found.new_w[i] - found.w[i]
-        found.norms[0], found.norms[1] = _norm(found.w), _norm(found.new_w)
-        found.norms[2] = _norm(slopes)
+        read = own.geometry.read
+        found.norms[0], found.norms[1] = _length(read, found.w), _length(read, found.new_w)
+        found.norms[2] = _length(read, slopes)
         copy_to(found.new_e, found.e)
+        _find_chosen(own.geometry, own.posterior.reference.centre, move.new, found.new_e)
         goes_on = function_at(own.test_rows, TEST)(address_in(handle), 0, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
         counts[entry.LOG_RATIO] = log_ratio[0]
@@ -590,18 +610,19 @@ def move_border(handle, _, counts):
     if goes_on and rng.random() < probability:
         copy_to(move.position, move.new)
         copy_to(found.w, found.new_w)
+        copy_to(found.e, found.new_e)
         counts[entry.ACCEPTED] += 1.0
         found.prior[0] = prior_there
         return 1
-    for g in range(found.e.size):
+    for g in range(own.geometry.places.size):
         found.moved[g] = inner_of_line(own.geometry.response, g, found.w, 0, n)
     return goes_on
 
 
 @compiled(inlined=True)
-def _stay_on_border(found):
+def _stay_on_border(found, geometry):
     """Have the border stay where it is in the next move."""
-    found.norms[0] = found.norms[1] = _norm(found.w)
+    found.norms[0] = found.norms[1] = _length(geometry.read, found.w)
     found.norms[2] = 0.0
 
 
@@ -649,7 +670,7 @@ def move_elements(handle, f, counts):
     found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     _propose_elements(handle, f, rng)
-    _stay_on_border(found)
+    _stay_on_border(found, geometry)
     if not function_at(own.test_rows, TEST)(address_in(handle), 1 + f, f, found.log_ratio, counts):
         return 0
     total = 0.0
@@ -727,7 +748,7 @@ def move_scale(handle, s, counts):
     probability, goes_on, kind = 0.0, 1, 1 + geometry.densities.size + s
     if rng.random() < _probability(cheap):
         log_ratio[0] = 0.0
-        _stay_on_border(found)
+        _stay_on_border(found, geometry)
         goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
     own.tallies[kind, DECISIONS] += 1.0
@@ -747,8 +768,9 @@ def move_along(handle, k, counts):
     step, log_ratio = _STRIDE_ALONG * rng.standard_normal(), scratch(1, np.float64)
     line = geometry.along_slope[k] + 0.5 * step * geometry.along_own[k]
     line += inner_of_line(geometry.along_border, k, found.w, 0, found.w.size)
-    line += inner_of_line(geometry.along_elements, k, found.e, 0, found.e.size)
-    for g in range(found.e.size):
+    line += inner_of_line(geometry.along_elements, k, found.e, 0, geometry.places.size)
+    copy_to(found.new_e, found.e)
+    for g in range(geometry.places.size):
         found.new_e[g] = found.e[g] + step * geometry.along[k, g]
     copy_to(move.new, move.position)
     for f in range(geometry.densities.size):
@@ -760,7 +782,7 @@ def move_along(handle, k, counts):
     kind = 1 + geometry.densities.size + geometry.scales.size
     if rng.random() < _probability(cheap):
         log_ratio[0] = 0.0
-        _stay_on_border(found)
+        _stay_on_border(found, geometry)
         goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
     own.tallies[kind, DECISIONS] += 1.0
@@ -808,7 +830,8 @@ def _iterate(handle, counts):
     # An iteration is one update, however many of its moves have read all rows.
     counts[entry.FULL_PASS] = min(counts[entry.FULL_PASS], passes + 1.0)
     made = counts[entry.ACCEPT_BORDER] + counts[entry.ACCEPT_ELEMENTS] + counts[entry.ACCEPT_SCALES]
-    counts[entry.ACCEPT] = made / (2.0 + (own.geometry.scales.size > 0))
+    kinds = 1.0 + (own.geometry.densities.size > 0) + (own.geometry.scales.size > 0)
+    counts[entry.ACCEPT] = made / kinds
     return True
 
 

@@ -5,12 +5,15 @@ them at most, and the prior is a sum of functions of one of them each. The first
 linear forms of rows. The second is proved by *labels*: every number that the prior is computed from
 is labelled by the element that it depends on, from the position on through each operation. The
 prior may *couple* elements of different factors, as correlated intercepts and slopes.
+
+Coordinates of which a row reads several, as the skills of both teams of a match, depend on each
+other: they move together, as part of the border, but bounds know which of them a row reads.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +60,8 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 #: Factors beyond which every row would have too many pairs of effects.
 MOST_FACTORS = 8
+#: Coefficients of coordinates of which rows choose several, in all rows at most: 800 MB.
+MOST_NUMBERS = 100_000_000
 #: Into how many factors effects are parted until the prior couples none of the same: as they are,
 #: and those over time, of which each is around the one before, or around the last two.
 _PARTED = (1, 3, 5)
@@ -93,7 +98,10 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Factors, the largest first; the *border*, which rows read as it stands; and the others.
+    """Factors, the largest first; the *border*, which moves at once; and the others.
+
+    Rows read what is in the border as it stands, but for its last coordinates: a row reads one of
+    them for each factor of `chosen`, whose `places` may be the same.
 
     `coupled`, int64, shape (k, 2), are the pairs of elements of different factors, numbered through
     all factors, that one part of the prior depends on. A second one has one first one of a factor.
@@ -102,16 +110,36 @@ class Elements:
     factors: tuple[Factor, ...]
     border: np.ndarray
     others: np.ndarray
+    chosen: tuple[Factor, ...] = ()
     coupled: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property
     def labels(self) -> np.ndarray:
         """The coordinates of all elements, factor by factor, shape (L,)."""
-        return np.concatenate([factor.places for factor in self.factors])
+        return _joined(self.factors)
+
+    @property
+    def choices(self) -> np.ndarray:
+        """The coordinates of `chosen`, one after the other, shape (K,)."""
+        return _joined(self.chosen)
+
+    @property
+    def chosen_places(self) -> np.ndarray:
+        """The coordinates of the border that rows choose, the last ones in it, shape (c,)."""
+        return np.unique(self.choices)
+
+    @property
+    def names(self) -> str:
+        """The names of all that rows choose, with commas."""
+        return ", ".join(dict.fromkeys(one.name for one in (*self.factors, *self.chosen)))
+
+
+def _joined(factors: Sequence[Factor]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *(factor.places for factor in factors)])
 
 
 def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) -> Elements:
-    """Return the elements that rows read; NotSeparableError where a row reads two of one factor."""
+    """Return the elements that rows read; NotSeparableError where rows read one in several ways."""
     found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
         lambda: [[] for _ in functions]
     )
@@ -132,11 +160,11 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
             f"{name!r} is read as more than {MOST_FACTORS} factors, as by two indices at once"
         )
     taken: dict[int, str] = {}
-    factors = []
+    factors: list[Factor] = []
+    chosen: list[Factor] = []
     for own in sorted(found, key=lambda own: -own[2]):
         places = own[0] + own[1] * np.arange(own[2])
         name = factorization.name_at(int(places[0]))
-        _require_one_index(name, found[own])
         for place in places.tolist():
             if place in taken or place in border:
                 raise NotSeparableError(
@@ -144,15 +172,38 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
                     "sum of all"
                 )
             taken[place] = name
-        factors.append(Factor(name, places, tuple(map(tuple, found[own]))))
+        apart = [Factor(name, places, readings) for readings in _by_index(found[own])]
+        (factors if len(apart) == 1 else chosen).extend(apart)
     others = sorted(set(range(factorization.size)) - set(taken) - border)
-    return Elements(tuple(factors), np.array(sorted(border), np.int64), np.array(others, np.int64))
+    together = np.unique(_joined(chosen))
+    _require_room(chosen, functions, together.size)
+    whole = np.concatenate([np.array(sorted(border), np.int64), together])
+    return Elements(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
 
 
-def _require_one_index(name: str, readings: Sequence[Sequence[tuple[int, Monomial]]]) -> None:
+def _by_index(
+    readings: Sequence[Sequence[tuple[int, Monomial]]],
+) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
+    """Return the readings by each index that chooses in one row."""
+    terms: list[dict[int, list[tuple[int, Monomial]]]] = []
     for own in readings:
-        if len({id(term.place.index) for _, term in own if isinstance(term.place, Gather)}) > 1:
-            raise NotSeparableError(f"{name!r} is chosen by two indices in one row")
+        by_index: dict[int, list[tuple[int, Monomial]]] = {}
+        for a, term in own:
+            assert isinstance(term.place, Gather)
+            by_index.setdefault(id(term.place.index), []).append((a, term))
+        terms.append(by_index)
+    lists = [[tuple(own) for own in by_index.values()] for by_index in terms]
+    return list(zip_longest(*lists, fillvalue=()))
+
+
+def _require_room(chosen: Sequence[Factor], functions: Sequence[RowFunction], size: int) -> None:
+    """Raise NotSeparableError where a border of so many coordinates takes too much memory."""
+    numbers = size * sum(function.n_rows * len(function.arguments) for function in functions)
+    if chosen and numbers > MOST_NUMBERS:
+        raise NotSeparableError(
+            f"{chosen[0].name!r} is chosen by two indices in one row, and {numbers:,} coefficients "
+            f"of all rows are more than {MOST_NUMBERS:,}"
+        )
 
 
 class ElementPrior(NamedTuple):

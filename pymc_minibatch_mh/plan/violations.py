@@ -161,14 +161,12 @@ def largest_of_parts(
 
     NaN and -1 where the border is beyond its radius; rows of effects beyond theirs are left out.
     """
-    (w, e), (other, new_e) = (found.coordinates(x) for x in (here, there))
-    lengths = [float(np.linalg.norm(x)) for x in (w, other, other - w)]
-    norms, parts = (lengths[0], lengths[1], lengths[2]), tables.parts
-    if not max(norms[:2]) <= parts.border_radius:
+    move, parts = found.ends(here, there), tables.parts
+    if not max(move.border[:2]) <= parts.border_radius:
         return np.nan, -1
     # A row without an element of some factor reads the last of all, which is always within.
-    inside = np.append(np.maximum(np.abs(e), np.abs(new_e)) <= parts.radii, True)
-    ceilings = tables.ceilings(Ends(e, new_e, norms))
+    inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
+    ceilings = tables.ceilings(move)
     ends, space = (here, there, found.centre), target.full_data.space
     differences, scales = np.empty((2, ceilings.size))
     rows = np.arange(ceilings.size)

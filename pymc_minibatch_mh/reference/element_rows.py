@@ -16,7 +16,7 @@ from scipy import sparse
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.kernels.rowwise import second
-from pymc_minibatch_mh.likelihood.elements import Elements
+from pymc_minibatch_mh.likelihood.elements import Elements, Factor
 from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 from pymc_minibatch_mh.reference.full_data import on_all_cores
@@ -35,6 +35,10 @@ class Read(NamedTuple):
     border: np.ndarray
     elements: np.ndarray
     weights: np.ndarray
+    #: What a row reads of chosen coordinates of the border, numbered through all that choose, and
+    #: the coefficients, which `border` has as well: (choices, rows) and (choices, m, rows).
+    chosen: np.ndarray
+    chosen_weights: np.ndarray
     #: Numbers of the row function beside its arguments, shape (rows, leaves).
     leaves: np.ndarray
 
@@ -75,9 +79,8 @@ class ElementRows:
     ) -> None:
         self._functions, self._compiled = functions, compiled
         self.fixed = elements.border
-        self.factors = elements.factors
-        sizes = [factor.places.size for factor in elements.factors]
-        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.factors, self._choices = elements.factors, elements.chosen
+        self.starts = starts_of(elements.factors)
         self.n_rows = sum(function.n_rows for function in functions)
 
     @cached_property
@@ -95,25 +98,22 @@ class ElementRows:
         function = self._functions[term]
         data = RowData(function, slice(start, stop))
         m, n, size = len(function.arguments), self.fixed.size, stop - start
-        border, columns = np.zeros((m, size, n)), {int(k): j for j, k in enumerate(self.fixed)}
+        border = np.zeros((m, size, n))
+        columns = np.zeros(self.fixed.max(initial=0) + 1, np.int64)
+        columns[self.fixed] = np.arange(n)
         for a, form in enumerate(function.arguments):
             for part in _fixed(form):
                 border[a, :, columns[part.place]] += _weight(part, data)  # type: ignore[index]
-        elements = np.full((len(self.factors), size), -1)
-        weights = np.zeros((len(self.factors), m, size))
-        for f, factor in enumerate(self.factors):
-            for a, part in factor.readings[term]:
-                place = part.place
-                assert isinstance(place, Gather)
-                index = np.broadcast_to(data.value(place.index), size).astype(np.int64)
-                own = factor.of_index(np.where(index < 0, index + place.size, index))
-                elements[f] = np.where(own >= 0, self.starts[f] + own, -1)
-                weights[f, a] += np.where(own >= 0, _weight(part, data), 0.0)
-            # As of a reference level, which has no effect.
-            elements[f, ~weights[f].any(axis=0)] = -1
+        elements, weights = _chosen(self.factors, term, data, m)
+        chosen, chosen_weights = _chosen(self._choices, term, data, m)
+        places = np.concatenate([[-1], *(factor.places for factor in self._choices)])
+        for own, weight in zip(places[1 + chosen], chosen_weights, strict=True):
+            read = np.flatnonzero(own >= 0)
+            border[:, read, columns[own[read]]] += weight[:, read]
         leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
         taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
-        return Read(term, before + start, border, elements, weights, taken.astype(np.float64))
+        read = border, elements, weights, chosen, chosen_weights
+        return Read(term, before + start, *read, taken.astype(np.float64))
 
     @cached_property
     def _cells(self) -> tuple[list[np.ndarray], np.ndarray]:
@@ -155,7 +155,8 @@ class ElementRows:
         slopes = found[1 : 1 + m]
         bends = np.array([[found[second(m, a, b)] for b in range(m)] for a in range(m)])
         weighted = np.einsum("abr,brj->arj", bends, read.border)
-        gradient, between, diagonal = np.zeros(size), 0.0, np.zeros(size)
+        gradient, diagonal = np.zeros((2, size))
+        between = np.zeros((size, self.fixed.size))
         bent = np.einsum("fbr,abr->far", z, bends)
         for f in range(len(self.factors)):
             there, own = read.elements[f] >= 0, np.maximum(read.elements[f], 0)
@@ -176,7 +177,7 @@ class ElementRows:
             np.einsum("ar,arj->j", slopes, read.border),
             gradient,
             np.tensordot(read.border, weighted, axes=([0, 1], [0, 1])),
-            np.asarray(between),
+            between,
             diagonal,
             values,
         ]
@@ -252,6 +253,30 @@ def _n_slopes(read: Read) -> int:
     """Return how many derivatives up to the second order a row has, with its value."""
     m = len(read.border)
     return 1 + m + m * (m + 1) // 2
+
+
+def starts_of(factors: Sequence[Factor]) -> np.ndarray:
+    """Return where the elements of each factor begin, numbered through all, shape (F + 1,)."""
+    return np.cumsum([0, *(factor.places.size for factor in factors)], dtype=np.int64)
+
+
+def _chosen(
+    factors: Sequence[Factor], term: int, data: RowData, m: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what rows read of each factor, shape (factors, rows), and the coefficients."""
+    size, starts = data.rows.size, starts_of(factors)
+    elements, weights = np.full((len(factors), size), -1), np.zeros((len(factors), m, size))
+    for f, factor in enumerate(factors):
+        for a, part in factor.readings[term]:
+            place = part.place
+            assert isinstance(place, Gather)
+            index = np.broadcast_to(data.value(place.index), size).astype(np.int64)
+            own = factor.of_index(np.where(index < 0, index + place.size, index))
+            elements[f] = np.where(own >= 0, starts[f] + own, -1)
+            weights[f, a] += np.where(own >= 0, _weight(part, data), 0.0)
+        # As of a reference level, which has no effect.
+        elements[f, ~weights[f].any(axis=0)] = -1
+    return elements, weights
 
 
 def _key(one: np.ndarray, other: np.ndarray, size: int) -> np.ndarray:

@@ -21,11 +21,12 @@ from scipy.linalg import cho_factor, cho_solve, hadamard, solve_triangular
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
 from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.elements import MOST_FACTORS
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON
-from pymc_minibatch_mh.reference.element_rows import ElementSums
+from pymc_minibatch_mh.reference.element_rows import ElementSums, starts_of
 from pymc_minibatch_mh.reference.target import Target
 
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
@@ -167,6 +168,26 @@ class GroupedReference(NamedTuple):
     #: Directions in e along which factors that explain the same differences move together, each of
     #: a posterior standard deviation given all else, shape (K, L).
     along: np.ndarray
+    #: Which of the border rows choose, numbered in it, through all that choose: shape (K,), those
+    #: of one from `choices[k]` to `choices[k + 1]`; and their posterior standard deviations.
+    chosen: np.ndarray
+    choices: np.ndarray
+    chosen_sd: np.ndarray
+    #: Q of orthonormal lines, shape (r, n): what is left of the border is, in its own standard
+    #: coordinates, Q w.
+    read: np.ndarray
+
+    @property
+    def n_read(self) -> int:
+        """How many coordinates of the border rows read as they stand and do not choose."""
+        return self.n_fixed + self.read.shape[0] - self.border.size
+
+    def ends(self, here: np.ndarray, there: np.ndarray) -> Ends:
+        """Return how far the parts of rows are from the centre, at both ends of a move."""
+        (w, e), (other, new_e) = (self.coordinates(x) for x in (here, there))
+        one, two, way = (float(np.linalg.norm(self.read @ x)) for x in (w, other, other - w))
+        away = [(x - self.centre)[self.border[self.chosen]] for x in (here, there)]
+        return Ends(np.append(e, away[0]), np.append(new_e, away[1]), (one, two, way))
 
     @property
     def rows_hessian(self) -> sparse.csr_array:
@@ -281,6 +302,13 @@ def _solved(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) 
     return np.asarray(splu(sparse.csc_array(matrix)).solve(kept @ right))
 
 
+def _orthonormal(factor: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return Q, with orthonormal lines, of the lines of T = U Q that are not chosen."""
+    if not chosen.any():
+        return np.eye(len(factor))
+    return np.ascontiguousarray(np.linalg.qr(factor[~chosen].T)[0].T)
+
+
 class _Search:
     """A search for the mode of the scales, and for the mean of the rest there."""
 
@@ -291,13 +319,14 @@ class _Search:
         self.rows = target.element_rows
         self.starts = self.rows.starts
         self._factors = [slice(*ends) for ends in zip(self.starts, self.starts[1:], strict=False)]
-        self._places = np.concatenate([factor.places for factor in elements.factors])
+        self._places = elements.labels
         self.position = start
         #: By how much slopes of border and elements change in an average over the posterior.
         self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
         locations = self._locations(elements.others)
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
+        self._is_chosen = np.isin(self._border, elements.chosen_places)
 
     def _gradient(self, position: np.ndarray) -> np.ndarray:
         return self._prior_slopes(position)[1:]
@@ -327,6 +356,7 @@ class _Search:
     def run(self) -> None:
         """Go to the centre."""
         sums, value = self._sums(self.position)
+        settled = SETTLED * np.sqrt(self._places.size + np.count_nonzero(self._is_chosen))
         for k in range(MAX_PASSES):
             moved = 0.0
             if k:
@@ -336,14 +366,14 @@ class _Search:
             step = arrow.step(*slope)
             distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
             report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
-            if k and distance < SETTLED * np.sqrt(self._places.size) and moved < SCALES_SETTLED:
+            if k and distance < settled and moved < SCALES_SETTLED:
                 break
             sums, value = self._stepped(step, value)
         else:
             raise ModeError(
-                f"{', '.join(one.name for one in self._elements.factors)}: the search for the "
-                f"centre of these effects has not settled after {MAX_PASSES} passes, and ended "
-                f"{distance:.2g} standard deviations off. {WAY_ON}"
+                f"{self._elements.names}: the search for the centre of these effects has not "
+                f"settled after {MAX_PASSES} passes, and ended {distance:.2g} standard deviations "
+                f"off. {WAY_ON}"
             )
         for _ in range(SMOOTHINGS):
             sums = self._smoothed(sums)
@@ -405,7 +435,7 @@ class _Search:
 
         That of elements grows by shares of their `size`.
         """
-        n_first = int(self.starts[1])
+        n_first = int(self.starts[:2][-1])
         for ridge in RIDGES:
             try:
                 return Arrow(
@@ -417,8 +447,8 @@ class _Search:
             except np.linalg.LinAlgError:
                 continue
         raise ModeError(
-            f"{self._elements.factors[0].name!r} has no precision around a point that the search "
-            f"for a centre came to. {WAY_ON}"
+            f"{self._elements.names}: no precision around a point that the search for a centre "
+            f"came to. {WAY_ON}"
         )
 
     def _moved(self, step: tuple[np.ndarray, np.ndarray], share: float) -> np.ndarray:
@@ -458,9 +488,9 @@ class _Search:
     def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best position given scales by the rows' quadratic, and the elements' spread.
 
-        The spread is by how much elements lie off, on either side, given border and locations: of
-        each element a standard deviation, and of coupled ones points, shape (L, k), that have their
-        covariance.
+        The spread is by how much elements and chosen coordinates lie off, on either side, given
+        the rest: of each element a standard deviation, and of those that depend on each other
+        points, shape (L + c, k), that have their covariance.
         """
         here = self.position
         self.position = here.copy()
@@ -468,18 +498,23 @@ class _Search:
         arrow, slopes = self._arrow(sums)
         there = self._moved(arrow.step(*slopes), 1.0)
         self.position = here
-        if self._elements.coupled.size:
-            return there, arrow.scattered(self._signs)
-        return there, np.sqrt(arrow.variances)[:, None]
+        if not (self._elements.coupled.size or self._is_chosen.any()):
+            return there, np.sqrt(arrow.variances)[:, None]
+        own, size = self._is_chosen, self._places.size
+        chosen = arrow.border_factor[own][:, own] @ self._signs[size:]
+        spread = arrow.scattered(self._signs[:size]) + arrow.response[:, own] @ chosen
+        return there, np.concatenate([spread, chosen])
 
     @cached_property
     def _signs(self) -> np.ndarray:
-        """Signs that are orthogonal between factors in each group, shape (L, k)."""
+        """Signs that are orthogonal between factors in each group, shape (L + c, k)."""
         by_factor = hadamard(MOST_FACTORS)
-        rng, most = np.random.default_rng(0), np.diff(self.starts).max()
-        by_group = rng.choice([-1.0, 1.0], size=(most, MOST_FACTORS))
         sizes = np.diff(self.starts)
-        return np.concatenate([by_factor[f] * by_group[:size] for f, size in enumerate(sizes)])
+        rng, most = np.random.default_rng(0), sizes.max(initial=0)
+        by_group = rng.choice([-1.0, 1.0], size=(most, MOST_FACTORS))
+        signs = [by_factor[f] * by_group[:size] for f, size in enumerate(sizes)]
+        chosen = rng.choice([-1.0, 1.0], size=(np.count_nonzero(self._is_chosen), MOST_FACTORS))
+        return np.concatenate([*signs, chosen])
 
     def _best_scales(self, position: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return the scales at which the prior is highest, averaged over the elements' spread."""
@@ -499,10 +534,11 @@ class _Search:
         self, position: np.ndarray, spread: np.ndarray, scales: np.ndarray
     ) -> tuple[float, np.ndarray]:
         value, slope = 0.0, np.zeros(scales.size)
+        places = np.append(self._places, self._border[self._is_chosen])
         for away in (*spread.T, *-spread.T):
             place = position.copy()
             place[self._scales] = scales
-            place[self._places] += away
+            place[places] += away
             found = self._prior_slopes(place)
             value += float(found[0])
             slope += found[1:][self._scales]
@@ -540,7 +576,7 @@ class _Search:
             place[self._scales[k]] += 0.1
             change = np.abs(self._prior(place).diagonal - here) / (np.abs(here) + 1e-12)
             bent = [change[own].max() for own in self._factors]
-            owner[k] = np.argmax(bent) if max(bent) > CHANGED else -1
+            owner[k] = np.argmax(bent) if max(bent, default=0.0) > CHANGED else -1
         self._owner = owner
 
     def _spread_of_scales(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
@@ -569,13 +605,18 @@ class _Search:
         sums, prior = self._last, self._prior(self.position)
         arrow, _ = self._arrow(sums)
         n, factor = self._elements.border.size, arrow.border_factor
-        response = arrow.response @ factor
+        # Elements follow what rows read as it stands; what they choose has bounds of its own.
+        followed, read = ~self._is_chosen, _orthonormal(factor, self._is_chosen)
+        response = arrow.response[:, followed] @ factor[followed]
+        beside = ((arrow.response @ factor - response) ** 2).sum(axis=1)
         fixed = factor[:n]
         bent = sums.hessian_of_elements @ response
         along = sums.between @ fixed
         coupled = along.T @ response
         direction, stiffness = self._followed(prior, factor, response)
         slope = prior.slope[self._places]
+        order, places = np.argsort(self._border), self._elements.choices
+        chosen = order[np.searchsorted(self._border[order], places)]
         through = factor.T @ prior.slope[self._border] + response.T @ slope
         return GroupedReference(
             centre=np.ascontiguousarray(self.position),
@@ -585,7 +626,7 @@ class _Search:
             starts=self.starts,
             border_factor=factor,
             response=np.ascontiguousarray(response),
-            sd=np.sqrt(arrow.variances),
+            sd=np.sqrt(arrow.variances + beside),
             gw=fixed.T @ sums.border + response.T @ sums.elements,
             ge=sums.elements,
             Hww=fixed.T @ sums.border_hessian @ fixed + coupled + coupled.T + response.T @ bent,
@@ -604,6 +645,10 @@ class _Search:
             scale_sd=self._spread,
             scale_factor=self._owner,
             along=_slow_directions(arrow.within),
+            chosen=chosen,
+            choices=starts_of(self._elements.chosen),
+            chosen_sd=np.linalg.norm(factor, axis=1)[chosen],
+            read=read,
         )
 
     def _followed(
@@ -615,4 +660,5 @@ class _Search:
         turned += prior.border[:, self._places].T @ factor
         direction = _solved(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)
         stiffness = [direction[k].T @ turned[k] for k in self._factors]
-        return direction, np.array([0.5 * (one + one.T) for one in stiffness])
+        found = np.reshape(stiffness, (len(stiffness), *factor.shape))
+        return direction, 0.5 * (found + found.transpose(0, 2, 1))

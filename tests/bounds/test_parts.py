@@ -21,7 +21,7 @@ class Between:
 
     def __init__(self, step, rng, size, moved):
         found, tables = step.plan.elements, step.plan.parts
-        n, radii = found.border.size, tables.parts.radii
+        n, radii = found.border.size, tables.parts.radii[: found.sd.size]
         w = rng.normal(size=(2, n)) * size
         e = np.clip(rng.normal(size=(2, radii.size)) * size * found.sd, -radii, radii)
         if moved == "border":
@@ -31,10 +31,14 @@ class Between:
             other = np.ones(radii.size, bool)
             other[found.starts[moved] : found.starts[moved + 1]] = False
             e[1, other] = e[0, other]
-        norms = [float(np.linalg.norm(x)) for x in (w[0], w[1], w[1] - w[0])]
-        self.ends = Ends(e[0].copy(), e[1].copy(), tuple(norms))
-        scales = found.centre[found.scales]
+        scales, chosen = found.centre[found.scales], tables.parts.radii[found.sd.size :]
+        far = np.abs(w @ found.border_factor[found.chosen].T) / chosen
+        w /= np.maximum(far.max(axis=1, initial=1.0), 1.0)[:, None] * (1.0 + 1e-12)
         self.positions = [found.position(*x, scales) for x in zip(w, e, strict=True)]
+        ends = found.ends(*self.positions)
+        # To the last bit, elements that stay do.
+        here, there = (np.append(x, y[radii.size :]) for x, y in zip(e, ends, strict=False))
+        self.ends = Ends(here, there, ends.border)
 
     @property
     def back(self):

@@ -232,3 +232,53 @@ def test_posterior_of_correlated_gaussian_effects():
         step, covariance @ design.T @ y / 4.0, covariance, ("level", "mu", "effect")
     )
     assert np.abs(errors).max() < VERY_FAR, errors
+
+
+def contests(rows):
+    """Return three teams, which of them play in each row, and who is at home there."""
+    rng = np.random.default_rng(9)
+    home = rng.integers(0, 3, rows)
+    return home, (home + rng.integers(1, 3, rows)) % 3, rng
+
+
+def test_posterior_of_gaussian_contests():
+    """Rows read two of the same effects, beside those of another factor and a slope."""
+    (home, away, rng), size = contests(60), 4
+    ground, x = rng.integers(0, size, home.size), rng.normal(size=home.size)
+    y = 0.5 * x + 2.0 * rng.normal(size=home.size)
+    with pm.Model():
+        b, skill = pm.Normal("b", 0.0, 1.0), pm.Normal("skill", 0.0, 0.7, shape=3)
+        effect = pm.Normal("effect", 0.0, 0.8, shape=size)
+        pm.Normal("y", b * x + skill[home] - skill[away] + effect[ground], 2.0, observed=y)
+        step = TunaMH(blocks=True, observed=["y"])
+    teams = np.eye(3)
+    design = np.column_stack([x, teams[home] - teams[away], np.eye(size)[ground]])
+    prior = np.repeat([1.0, 0.7, 0.8], [1, 3, size]) ** -2.0
+    covariance = np.linalg.inv(design.T @ design / 4.0 + np.diag(prior))
+    mean = covariance @ design.T @ y / 4.0
+    errors = off_the_closed_form(step, mean, covariance, ("b", "skill", "effect"))
+    assert np.abs(errors).max() < VERY_FAR, errors
+
+
+@pytest.mark.parametrize("radius", [parts.ELEMENT_RADIUS, 1.5])
+def test_posterior_of_contests(monkeypatch, radius):
+    """At radii of a standard deviation and a half, matches of a team are often all read."""
+    monkeypatch.setattr(parts, "ELEMENT_RADIUS", radius)
+    home, away, rng = contests(24)
+    won = (rng.random(home.size) < expit(np.array([0.8, 0.0, -0.8])[home])).astype(np.int64)
+    with pm.Model():
+        skill = pm.Normal("skill", 0.0, 1.0, shape=3)
+        pm.Bernoulli("y", logit_p=skill[home] - skill[away], observed=won)
+        step = TunaMH(blocks=True, observed=["y"], full_pass_above=np.inf)
+    z = np.meshgrid(*3 * [np.linspace(-6.0, 6.0, 81)], indexing="ij")
+    gaps = [z[h] - z[a] for h, a in zip(home, away, strict=True)]
+    density = sum(log_expit((2 * k - 1) * gap) for k, gap in zip(won, gaps, strict=True))
+    weight = np.exp(density - 0.5 * sum(one**2 for one in z))
+    trace = sample(
+        step, DRAWS, tune=1_000, chains=2, cores=2, random_seed=3, progressbar=False,
+        compute_convergence_checks=False, quiet=True,
+    )  # fmt: skip
+    assert (trace.sample_stats.n_groups_in_full.mean() > 0.3) == (radius < 2.0)
+    draws, weight = trace.posterior["skill"].values, weight / weight.sum()
+    errors = [off_by(draws[:, :, k], *moments(weight, z[k])) for k in range(3)]
+    assert np.abs(errors).max() < VERY_FAR, errors

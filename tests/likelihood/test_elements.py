@@ -12,6 +12,7 @@ from scipy import stats
 from bambi_models.groups import EFFECTS, built, table
 from every import every
 from grouped import SUMMED, target_of
+from pymc_minibatch_mh.likelihood import elements
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
 from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 
@@ -53,6 +54,11 @@ def by_data():
     of = pm.Data("of", np.arange(G) % 3)
     town = pm.Normal("town", region[of], pm.HalfNormal("tau", 1.0), shape=G)
     normal(town[pm.Data("town of", GROUP)])
+
+
+def difference():
+    team = pm.Normal("team", 0.0, 1.0, shape=G)
+    normal(team[GROUP] - team[OTHER])
 
 
 def interaction():
@@ -174,6 +180,8 @@ SEPARABLE = {
     beside_a_reference: ("effect 11", "", "tau_log__"),
     seen_themselves: ("effect 12", "", "tau_log__"),
     between_ends: ("effect 12", "", ""),
+    difference: ("", "team", ""),
+    "at_grounds": ("z 14", "b skill", "b tau_log__"),
     "logistic": ("u 20, v 7", "b", "b omega_log__ tau_log__"),
     "student": ("u 20, v 7", "b sigma_log__", "b omega_log__ tau_log__"),
     "slopes": ("a 15, c 15", "", "mu tau_log__"),
@@ -263,7 +271,7 @@ def test_pairs_that_the_prior_couples_are_found(case):
     starts = np.cumsum([0, *(factor.places.size for factor in elements.factors)])
     pairs = {tuple(sorted(map(int, pair))) for pair in elements.coupled}
     assert len(pairs) == len(elements.coupled)
-    own = np.concatenate(at(position)[1])
+    own = np.concatenate([[], *at(position)[1]])
     found = set()
     for number, place in enumerate(elements.labels):
         moved = position.copy()
@@ -293,11 +301,6 @@ def test_densities_of_nested_effects_are_normal_around_their_regions():
     town = np.array([place[f"town[{g}]"] for g in range(G)])
     exact = stats.norm.logpdf(town, region, np.exp(place["tau_log__"]))
     assert np.allclose(of_graphs(target)(position)[1][0], exact, rtol=1e-12)
-
-
-def difference():
-    team = pm.Normal("team", 0.0, 1.0, shape=G)
-    normal(team[GROUP] - team[OTHER])
 
 
 def one_of_all_rows():
@@ -332,7 +335,6 @@ def alone():
 
 
 REFUSED = {
-    difference: "'team' is chosen by two indices in one row",
     one_of_all_rows: "'effect' has elements that rows read in two ways, as by two indices",
     part_of_all: "'effect' has elements that rows read in two ways, as by two indices",
     zero_sum: "'effect' has elements that rows read in two ways",
@@ -347,6 +349,12 @@ def test_what_is_not_separable_is_refused_by_name(made):
     target = target_of(made_of(made))
     with pytest.raises(NotSeparableError, match=f"^{REFUSED[made]}"):
         _ = target.elements
+
+
+def test_a_choice_of_several_takes_memory(monkeypatch):
+    monkeypatch.setattr(elements, "MOST_NUMBERS", N * G - 1)
+    with pytest.raises(NotSeparableError, match=f"^'team' .* {N * G:,} coefficients of all rows"):
+        _ = target_of(made_of(difference)).elements
 
 
 def test_elements_are_found_in_the_order_of_the_index():
