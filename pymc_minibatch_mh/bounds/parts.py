@@ -131,7 +131,7 @@ class _RowBounds:
         self.signed = _is_signed(target.elements)
         self._sd = np.append(found.sd, found.chosen_sd)
         # Directions of the part of the border that is not chosen, in its own coordinates.
-        self._fixed = (found.border_factor @ found.read.T)[: found.n_read]
+        self._fixed = (found.border_factor @ found.read.T)[: found.n_fixed - found.n_chosen]
         self._response = found.response @ found.read.T
         n = len(found.read)
         self.radius = float(np.sqrt(chdtri(n, BORDER_TAIL))) if n else 0.0

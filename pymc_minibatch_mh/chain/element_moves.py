@@ -28,8 +28,8 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 #: Seconds that an iteration takes without rows: for each number of each element, of which there
 #: are those of the border and some of its own, and all else; a row, and a candidate.
 _NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 20e-9, 10, 30e-6, 0.5e-6, 0.3e-6
-#: And for each pair of coordinates of the border.
-_LINE = 3e-9
+#: And for a pair of coordinates of the border.
+_PAIR = 3e-9
 #: Kept rows to see before κ is chosen by them.
 _ENOUGH_ROWS = 50
 
@@ -39,11 +39,12 @@ class ElementMoves(Proposal):
     """Moves of a border and of the elements of each factor, by their conditional normals.
 
     Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
-    coordinates, the factors have `sizes` elements, and `n_scales` scales move with the elements of
-    one factor each. Without `learns`, every κ stays 1.
+    coordinates, of which rows choose `n_chosen`, the factors have `sizes` elements, and `n_scales`
+    scales move with the elements of one factor each. Without `learns`, every κ stays 1.
     """
 
     n_border: int
+    n_chosen: int
     sizes: tuple[int, ...]
     n_scales: int
     learns: bool
@@ -65,7 +66,7 @@ class ElementMoves(Proposal):
         """Choose the κ of every kind that makes most effective draws in a given time."""
         kappa = record.kappa.copy()
         fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
-        fixed += _LINE * self.n_border**2
+        fixed += _PAIR * self.n_border * self.n_chosen
         together = (1, *self.sizes, *[1] * (self.n_scales + 1))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
@@ -115,7 +116,7 @@ def moves_of(found: Any, *, learns: bool) -> ElementMoves:
     """Return the moves of the elements of a centre."""
     sizes = tuple(int(size) for size in np.diff(found.starts))
     n_scales = int(np.count_nonzero(found.scale_factor >= 0))
-    return ElementMoves(found.border.size, sizes, n_scales, learns)
+    return ElementMoves(found.border.size, found.n_chosen, sizes, n_scales, learns)
 
 
 class Updates(NamedTuple):

@@ -522,27 +522,12 @@ def _why_order(step: MinibatchStep, parts: Factorization) -> str:
     return f"set by taylor_order={order}; 'auto' would be 2"
 
 
-def _words_of_elements(found: GroupedReference) -> str:
-    sizes = " and ".join(f"{size:,}" for size in np.diff(found.starts))
-    chosen, shared = found.n_fixed - found.n_read, len(found.read)
-    if not sizes:
-        return (
-            f"near the mean of the posterior: {chosen:,} effects, of which a row reads several, "
-            f"move at once with {shared} parameters that all rows share"
-        )
-    beside = f", and {chosen:,} of which a row reads several" if chosen else ""
-    return (
-        f"near the mean of the posterior, found without a matrix of all parameters: {sizes} "
-        f"effects move each by itself, beside {shared} parameters that all rows share{beside}"
-    )
-
-
 def _words_of_centre(step: MinibatchStep) -> str:
     plan, parts = step.plan, step.target.factorization
     if step.target.covariance is not None:
         return "the start, as centre='start' asks for"
     if plan.elements is not None:
-        return _words_of_elements(plan.elements)
+        return plan.elements.told()
     if not plan.marginal:
         return "near the mode of the joint density"
     names = [

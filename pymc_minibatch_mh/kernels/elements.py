@@ -461,9 +461,20 @@ def _factorize(matrix):
 
 
 @compiled()
+def _multiply_back(factor, right):
+    """Overwrite a vector x by Lᵀ x; an empty L is the identity."""
+    n = factor.shape[0]
+    for i in range(n):
+        total = 0.0
+        for k in range(i, n):
+            total += factor[k, i] * right[k]
+        right[i] = total
+
+
+@compiled()
 def _solve_back(factor, right):
-    """Overwrite a vector x by L⁻ᵀ x."""
-    n = right.size
+    """Overwrite a vector x by L⁻ᵀ x; an empty L is the identity."""
+    n = factor.shape[0]
     for i in range(n - 1, -1, -1):
         for k in range(i + 1, n):
             right[i] -= factor[k, i] * right[k]
@@ -472,8 +483,8 @@ def _solve_back(factor, right):
 
 @compiled()
 def _solve(factor, right):
-    """Overwrite a vector x by L⁻¹ x."""
-    for i in range(right.size):
+    """Overwrite a vector x by L⁻¹ x; an empty L is the identity."""
+    for i in range(factor.shape[0]):
         right[i] = (right[i] - inner_of_line(factor, i, right, 0, i)) / factor[i, i]
 
 
@@ -491,7 +502,7 @@ def _border_slopes(handle, position, slopes, matrix):
         position[geometry.border[j]] = own.posterior.reference.centre[geometry.border[j]]
         slopes[j] = beta * (geometry.border_slope[j] + geometry.border_tilt[j])
         slopes[j] += geometry.prior_slope[j]
-        for i in range(n):
+        for i in range(matrix.shape[0]):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
     for f in range(geometry.densities.size):
@@ -519,12 +530,10 @@ def _propose_border(handle, rng, slopes, matrix):
     Returned is log q(w | w') - log q(w' | w).
     """
     own = record_at(handle)
-    found, geometry, n = own.scratch, own.geometry, slopes.size
-    mean, noise = scratch(n, np.float64), scratch(n, np.float64)
+    found, n = own.scratch, slopes.size
+    mean, noise, away = scratch(n, np.float64), scratch(n, np.float64), scratch(n, np.float64)
     copy_to(mean, slopes)
-    # Without elements it is the identity.
-    if geometry.densities.size:
-        _factorize(matrix)
+    _factorize(matrix)
     _solve(matrix, mean)
     _solve_back(matrix, mean)
     log_q = 0.0
@@ -538,10 +547,10 @@ def _propose_border(handle, rng, slopes, matrix):
         return 0.0
     for i in range(n):
         found.new_w[i] = mean[i] + noise[i]
-        total = 0.0
-        for k in range(i, n):
-            total += matrix[k, i] * (found.w[k] - mean[k])
-        log_q -= 0.5 * total * total
+        away[i] = found.w[i] - mean[i]
+    _multiply_back(matrix, away)
+    for i in range(n):
+        log_q -= 0.5 * away[i] * away[i]
     return log_q
 
 
@@ -550,12 +559,12 @@ def _change_of_border(handle, slopes):
     """Return the change of the rows' expansion from w to w', of which e stays as it is."""
     own = record_at(handle)
     geometry, found, n = own.geometry, own.scratch, slopes.size
-    total = 0.0
+    total, middle = 0.0, scratch(n, np.float64)
     for j in range(n):
-        line = geometry.border_slope[j]
-        for i in range(n):
-            line += 0.5 * geometry.border_hessian[j, i] * (found.w[i] + found.new_w[i])
-        slopes[j] = line
+        middle[j] = 0.5 * (found.w[j] + found.new_w[j])
+    for j in range(n):
+        slopes[j] = geometry.border_slope[j]
+        slopes[j] += inner_of_line(geometry.border_hessian, j, middle, 0, n)
     for g in range(geometry.places.size):
         for j in range(n):
             slopes[j] += geometry.between[g, j] * found.e[g]
@@ -584,7 +593,10 @@ def move_border(handle, _, counts):
     """Move the border; return whether the chain goes on."""
     own = record_at(handle)
     found, move, n, rng = own.scratch, own.move, own.geometry.border.size, _generator(own.generator)
-    slopes, matrix, log_ratio = scratch(n, np.float64), np.empty((n, n)), scratch(1, np.float64)
+    slopes, log_ratio = scratch(n, np.float64), scratch(1, np.float64)
+    # Without elements, whose prior bends as they move, it stays the identity.
+    size = n if own.geometry.densities.size else 0
+    matrix = np.empty((size, size))
     copy_to(move.new, move.position)
     _border_slopes(handle, move.new, slopes, matrix)
     log_q = _propose_border(handle, rng, slopes, matrix)

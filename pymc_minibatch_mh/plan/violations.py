@@ -26,7 +26,6 @@ from pymc_minibatch_mh.kernels.bound_tables import (
     table_of_move,
 )
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows

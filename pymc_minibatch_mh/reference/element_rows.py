@@ -108,8 +108,8 @@ class ElementRows:
         chosen, chosen_weights = _chosen(self._choices, term, data, m)
         places = np.concatenate([[-1], *(factor.places for factor in self._choices)])
         for own, weight in zip(places[1 + chosen], chosen_weights, strict=True):
-            read = np.flatnonzero(own >= 0)
-            border[:, read, columns[own[read]]] += weight[:, read]
+            there = np.flatnonzero(own >= 0)
+            border[:, there, columns[own[there]]] += weight[:, there]
         leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
         taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
         read = border, elements, weights, chosen, chosen_weights

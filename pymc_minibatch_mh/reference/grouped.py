@@ -178,9 +178,9 @@ class GroupedReference(NamedTuple):
     read: np.ndarray
 
     @property
-    def n_read(self) -> int:
-        """How many coordinates of the border rows read as they stand and do not choose."""
-        return self.n_fixed + self.read.shape[0] - self.border.size
+    def n_chosen(self) -> int:
+        """How many coordinates of the border rows choose."""
+        return self.border.size - len(self.read)
 
     def ends(self, here: np.ndarray, there: np.ndarray) -> Ends:
         """Return how far the parts of rows are from the centre, at both ends of a move."""
@@ -208,6 +208,18 @@ class GroupedReference(NamedTuple):
             self.centre, nothing, nothing, np.empty(0), nothing, 2, inverse_temperature
         )
 
+    def told(self) -> str:
+        """Say where the centre is, and what moves how."""
+        sizes = " and ".join(f"{size:,}" for size in np.diff(self.starts))
+        at_once = f"{self.n_chosen:,} of which a row reads several move at once"
+        moved = [f"{sizes} effects move each by itself"] if sizes else []
+        moved += [at_once] if self.n_chosen else []
+        how = ", found without a matrix of all parameters" if sizes else ""
+        return (
+            f"near the mean of the posterior{how}: {', and '.join(moved)}, beside "
+            f"{len(self.read)} parameters that all rows share"
+        )
+
     def coordinates(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (w, e) of a position."""
         away = position - self.centre
@@ -223,11 +235,16 @@ class GroupedReference(NamedTuple):
         return found
 
     def draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
-        """Return a position from the Gaussian approximation, `scale` times as wide."""
+        """Return a position from the Gaussian approximation, `scale` times as wide.
+
+        A border that rows choose from is as wide as it is.
+        """
         sizes = self.border.size, self.sd.size, self.scales.size
         w, e, away = (rng.standard_normal(size) for size in sizes)
         scales = self.centre[self.scales] + scale * self.scale_sd * away
-        return self.position(scale * w, scale * self.sd * e, scales)
+        # Hundreds of coordinates that move at once would take long to come in.
+        wide = 1.0 if self.chosen.size else scale
+        return self.position(wide * w, scale * self.sd * e, scales)
 
     def distance(self, position: np.ndarray) -> float:
         """Return the distance of a position from the centre, in standard deviations."""
@@ -302,11 +319,11 @@ def _solved(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) 
     return np.asarray(splu(sparse.csc_array(matrix)).solve(kept @ right))
 
 
-def _orthonormal(factor: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return Q, with orthonormal lines, of the lines of T = U Q that are not chosen."""
-    if not chosen.any():
+def _orthonormal(factor: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """Return Q, with orthonormal lines, of some lines of T, which are U Q."""
+    if some.all():
         return np.eye(len(factor))
-    return np.ascontiguousarray(np.linalg.qr(factor[~chosen].T)[0].T)
+    return np.ascontiguousarray(np.linalg.qr(factor[some].T)[0].T)
 
 
 class _Search:
@@ -327,6 +344,8 @@ class _Search:
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
         self._is_chosen = np.isin(self._border, elements.chosen_places)
+        order = np.argsort(self._border)
+        self._choices = order[np.searchsorted(self._border, elements.choices, sorter=order)]
 
     def _gradient(self, position: np.ndarray) -> np.ndarray:
         return self._prior_slopes(position)[1:]
@@ -602,22 +621,14 @@ class _Search:
 
     def expanded(self) -> GroupedReference:
         """Return the expansions of rows and prior at the centre."""
-        sums, prior = self._last, self._prior(self.position)
-        arrow, _ = self._arrow(sums)
-        n, factor = self._elements.border.size, arrow.border_factor
+        sums, prior, n = self._last, self._prior(self.position), self._elements.border.size
+        arrow, followed = self._arrow(sums)[0], ~self._is_chosen
         # Elements follow what rows read as it stands; what they choose has bounds of its own.
-        followed, read = ~self._is_chosen, _orthonormal(factor, self._is_chosen)
-        response = arrow.response[:, followed] @ factor[followed]
-        beside = ((arrow.response @ factor - response) ** 2).sum(axis=1)
-        fixed = factor[:n]
-        bent = sums.hessian_of_elements @ response
-        along = sums.between @ fixed
+        factor = arrow.border_factor
+        fixed, response = factor[:n], arrow.response[:, followed] @ factor[followed]
+        bent, along = sums.hessian_of_elements @ response, sums.between @ fixed
         coupled = along.T @ response
-        direction, stiffness = self._followed(prior, factor, response)
-        slope = prior.slope[self._places]
-        order, places = np.argsort(self._border), self._elements.choices
-        chosen = order[np.searchsorted(self._border[order], places)]
-        through = factor.T @ prior.slope[self._border] + response.T @ slope
+        direction, stiffness, slope = self._followed(prior, factor, response)
         return GroupedReference(
             centre=np.ascontiguousarray(self.position),
             border=self._border,
@@ -626,7 +637,7 @@ class _Search:
             starts=self.starts,
             border_factor=factor,
             response=np.ascontiguousarray(response),
-            sd=np.sqrt(arrow.variances + beside),
+            sd=np.sqrt(arrow.variances + ((arrow.response @ factor - response) ** 2).sum(axis=1)),
             gw=fixed.T @ sums.border + response.T @ sums.elements,
             ge=sums.elements,
             Hww=fixed.T @ sums.border_hessian @ fixed + coupled + coupled.T + response.T @ bent,
@@ -640,25 +651,30 @@ class _Search:
             prior_curvature=np.maximum(prior.diagonal, 0.0),
             prior_direction=direction,
             prior_stiffness=stiffness,
-            border_slope=through - direction.T @ slope,
+            border_slope=slope,
             scales=self._scales.astype(np.int64),
             scale_sd=self._spread,
             scale_factor=self._owner,
             along=_slow_directions(arrow.within),
-            chosen=chosen,
+            chosen=self._choices,
             choices=starts_of(self._elements.chosen),
-            chosen_sd=np.linalg.norm(factor, axis=1)[chosen],
-            read=read,
+            chosen_sd=np.linalg.norm(factor, axis=1)[self._choices],
+            read=_orthonormal(factor, followed),
         )
 
     def _followed(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how the elements' locations move with w, and the precision that they add to w."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return how the elements' locations move with w, and the precision that they add to w.
+
+        The last is the prior's slope in w beside what comes by them.
+        """
         # -∂²/∂α_g∂w with α that follows w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor
         direction = _solved(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)
         stiffness = [direction[k].T @ turned[k] for k in self._factors]
         found = np.reshape(stiffness, (len(stiffness), *factor.shape))
-        return direction, 0.5 * (found + found.transpose(0, 2, 1))
+        slope = prior.slope[self._places]
+        through = factor.T @ prior.slope[self._border] + response.T @ slope
+        return direction, 0.5 * (found + found.transpose(0, 2, 1)), through - direction.T @ slope
