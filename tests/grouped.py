@@ -130,10 +130,14 @@ def contests():
 
 
 def at_grounds():
-    """Return points by the skills of both teams, beside effects of where they play, and a slope."""
+    """Return points by the skills of both teams, beside effects of where they play, and a slope.
+
+    Teams mostly play at a ground of their own, whose effect is hard to tell from their skill.
+    """
     rng, n = np.random.default_rng(16), 1_500
-    home, ground, x = rng.integers(0, 9, n), rng.integers(0, 14, n), rng.normal(size=n)
+    home, x = rng.integers(0, 9, n), rng.normal(size=n)
     away = (home + rng.integers(1, 9, n)) % 9
+    ground = np.where(rng.random(n) < 0.8, home, rng.integers(0, 14, n))
     with pm.Model() as model:
         b, tau = pm.Normal("b", 0.0, 2.0, shape=2), pm.HalfNormal("tau", 1.0)
         skill = pm.Normal("skill", 0.0, 0.5, shape=9)

@@ -79,6 +79,8 @@ def test_coordinates_whiten_the_posterior_given_scales(name):
     white = ways.T @ precision @ ways
     covariance = np.linalg.inv(white)
     assert np.allclose(covariance[:n, :n], np.eye(n), atol=1e-4)
+    # The lines of Q span all that elements follow.
+    assert np.allclose(found.response @ found.read.T @ found.read, found.response, atol=1e-10)
     if not found.chosen.size:
         assert np.allclose(white[n:, :n], 0.0, atol=1e-4 * np.abs(precision).max() ** 0.5)
     assert np.allclose(found.sd, np.sqrt(np.diag(covariance)[n:]), rtol=1e-4)
