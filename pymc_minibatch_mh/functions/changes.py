@@ -47,6 +47,15 @@ def ratio_at(part, whole):
 
 
 @compiled()
+def relative_error_at(value, sensitivity):
+    """Return the rounding error of a value with a relative error, in units of the precision.
+
+    A value of 0 has none, as that of a softplus at -inf, whatever the error of its argument.
+    """
+    return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
+
+
+@compiled()
 def change_doubt_at(change, step, doubt, sensitivity, slope):
     """Return the rounding error of a function's change, by that of its argument's step.
 
@@ -54,13 +63,7 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
     of a step that rounding has left nothing of, no ratio tells it.
     """
     rate = abs(change / step) if step != 0.0 else abs(slope)
-    return rate * doubt + abs(change) * (1.0 + sensitivity)
-
-
-@compiled()
-def relative_error_at(value, sensitivity):
-    """Return the rounding error of a value with a relative error, in units of the precision."""
-    return abs(value) * (1.0 + sensitivity)
+    return rate * doubt + relative_error_at(change, sensitivity)
 
 
 @compiled(kept=False)

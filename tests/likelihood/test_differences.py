@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement, product
 import mpmath as mp
 import numpy as np
 import pymc as pm
+import pytest
 from pymc.distributions.dist_math import i0e_scalar
 from pytensor.scalar import basic as scalar
 
@@ -16,11 +17,13 @@ from every import every
 from families import FAMILIES
 from likelihood.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.likelihood.function import row_functions
 from tiers import QUICK, fast
 
 ROWS = np.array([0, 1, 7, 500])
@@ -161,3 +164,17 @@ def test_rows_with_a_free_concentration_are_functions_of_forms():
         pm.VonMises("angles", direction, kappa, observed=angles)
     compiled = CompiledModel(factorize(model, model.value_vars, min_rows=1), None)
     assert compiled.why_graph == ""
+
+
+def test_a_part_without_probability_changes_nothing():
+    """A count above 0 has none to be one of too many zeros, of which the share is known."""
+    with pm.Model() as model:
+        mu = pm.math.exp(pm.Normal("level"))
+        pm.ZeroInflatedPoisson("y", 0.7, mu, observed=np.array([0, 0, 1, 3]))
+    compiled = FormRows(row_functions(factorize(model, model.value_vars, min_rows=1)))
+    moved = np.tile([0.1, 0.2, 0.5], (2, 1))
+    leaves = np.array([[0.0], [3.0]])
+    (change, doubt), (other, none) = run(compiled.differences(0)[0], moved, leaves, width=2)
+    assert np.isfinite([change, doubt, other, none]).all()
+    exact = 3.0 * 0.3 - np.exp(0.6) + np.exp(0.3)
+    assert other == pytest.approx(exact, rel=1e-12)
