@@ -35,6 +35,9 @@ from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, Spread, SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
+#: Cost of a candidate that is dropped by its own ceiling, in units of that of a row.
+CANDIDATE = 0.12
+
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     """Return the rows, in order, that typical moves draw so often that reading always is cheaper.
@@ -47,7 +50,9 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
-    heavy = np.flatnonzero(drawn > COST_IN_ORDER)
+    # A row that its own ceiling drops is drawn for less.
+    price = CANDIDATE if tables.copy.lines.size else 1.0
+    heavy = np.flatnonzero(drawn > COST_IN_ORDER / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
     # A move that would read more than all rows reads all of them.

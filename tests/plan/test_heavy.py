@@ -13,7 +13,8 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
-from pymc_minibatch_mh.plan.violations import COST_IN_ORDER, WORTHWHILE, heavy_rows
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY
+from pymc_minibatch_mh.plan.violations import CANDIDATE, COST_IN_ORDER, WORTHWHILE, heavy_rows
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from zoo import drawn, logistic
 
@@ -107,10 +108,10 @@ def test_they_are_stored_and_sent_along(grouped, step, tmp_path):
         np.testing.assert_array_equal(other.tables.arrays.headers, step.tables.arrays.headers)
 
 
-def chosen(c, moves):
+def chosen(c, moves, copy=NO_COPY):
     """Return the heavy rows of bounds, for typical moves of given sizes."""
     c = np.asarray(c, np.float32)[None]
-    tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0)
+    tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0, copy=copy)
     nowhere = np.zeros(1)
     made = [BoundedMove(2, (nowhere,) * 3, 0, m, 1.0) for m in moves]
     return heavy_rows(tables, made).tolist()
@@ -123,6 +124,10 @@ def test_rows_are_heavy_where_they_would_be_drawn_often():
     # To read all that is heavy would read as many rows as before.
     assert chosen(np.full(1_000, 0.495 / WORTHWHILE), [2.0]) == []
     assert chosen(c, []) == []
+    # Rows that a copy drops are drawn for less.
+    c[:3] = 50.0, 0.505 * COST_IN_ORDER / CANDIDATE, 0.495 * COST_IN_ORDER / CANDIDATE
+    copy = NO_COPY._replace(lines=np.zeros((1_000, 64), np.int8))
+    assert chosen(c, [2.0], copy) == [0, 1]
 
 
 def test_chosen_rows_of_two_terms_add_up_to_all(step_of):
