@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from papers.report import Claim, Curve, Panel, Report, Table, curve, mean_sd
+from papers.report import Claim, Curve, Look, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.zhang_laws import batch_decision, gap, poisson_acceptance, stationary, walk
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMove, TunaMH
@@ -239,7 +239,7 @@ def acceptance(size: Size, seed: int) -> tuple[list[Claim], Panel]:
     curves, found, errors = [], {}, []
     for name, (test, step) in kinds.items():
         found[name] = np.array([poisson_acceptance(*two_sided(m), test) for m in grid])
-        look = "dashed" if name == "FactorizedMH" else "line"
+        look: Look = "dashed" if name == "FactorizedMH" else "line"
         curves.append(curve(name, grid, found[name], look))
         if name not in ("FactorizedMH", "TunaMH, χ = 1"):
             continue
