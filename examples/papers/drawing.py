@@ -83,7 +83,7 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         # Points belong to the line before them.
         if curve.look in ("contour", "published"):
             colour = INK
-        elif (before, curve.look) != ("line", "points"):
+        elif curve.look != "points" or before not in ("line", "dashed"):
             colour = next(colours)
         before = curve.look
         _draw_curve(ax, curve, colour)

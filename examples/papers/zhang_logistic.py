@@ -180,14 +180,17 @@ def claims(zero: dict[str, Run], settled: dict[str, tuple[Run, float]]) -> list[
     for draws in (max(vetoed.shape[1] // THIN, 1), vetoed.shape[1]):
         what = f"TFMH, walk .0001: rows up to a veto, mean of the first {draws * THIN:,} updates"
         measured = mean_sd(vetoed[:, :draws].mean(axis=1))
-        result.append(Claim(what, shown, low, high, *measured))
+        # The number of all updates was chosen after a look.
+        chosen = draws == vetoed.shape[1]
+        result.append(Claim(what, shown, low, high, *measured, chosen=chosen))
     what = "TFMH, walk .0001: rows without an end at a veto, as MH-SS reads them"
     low, high = 0.98 * CEILING, 1.02 * CEILING
     result.append(Claim(what, "-", low, high, *zero[NO_VETO].rows_per_update))
     mean, error = FLY_ROWS
     what = f"FlyMC, walk .002: bright rows, mean of the first {FIRST:,} updates from 0"
     measured = counted(FLY, zero[FLY])
-    result.append(Claim(what, f"{mean} ± {error}", mean - error, mean + error, *measured))
+    limits = mean - error, mean + error
+    result.append(Claim(what, f"{mean} ± {error}", *limits, *measured, chosen=True))
     ratio = settled[tuna(1e-5)][1] / settled[OURS][1]
     what = "TunaMH(): rows an effective draw, those at χ = 1e-5 (at least) in ours"
     result.append(Claim(what, "-", 1_000.0, None, ratio))
