@@ -17,7 +17,7 @@ PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
 INCLUDED = PAGES / "results"
 CLAIMS = ["figure", "published", "measured"]
 #: Experiments whose figure the page of the paper shows at its head.
-LEADS = "seita_mixture", "korattikara_risk"
+LEADS = "seita_mixture", "korattikara_risk", "zhang_regression"
 
 
 def number(x: float) -> str:

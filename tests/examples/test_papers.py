@@ -47,6 +47,9 @@ BEFORE_RECORDS = set(SCRIPTS) - {
     "seita_correction",
     "seita_first",
     "seita_start",
+    "zhang_logistic",
+    "zhang_mixture",
+    "zhang_regression",
 }
 BEFORE = {"command", "seed", "seconds", "python", "versions"}
 
