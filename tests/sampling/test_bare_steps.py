@@ -1,4 +1,4 @@
-"""Steps by their names alone, in PyMC's own loop at its defaults, converge on models of all kinds."""
+"""Steps by their bare names, in PyMC's own loop at its defaults, converge on several models."""
 
 import logging
 from itertools import product
