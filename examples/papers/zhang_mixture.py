@@ -318,6 +318,7 @@ def drawn(runs: dict[str, Run], paths: dict[str, Any], cells: Array) -> list[Pan
                     "draws", runs[name].values("first")[0], runs[name].values("apart")[0], "points"
                 )
             ],
+            limits=((-1.5, 2.5), (-3.0, 3.0)),
         )
         for name in (TUNA, FLY, POISSON)
     ]
