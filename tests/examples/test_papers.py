@@ -47,6 +47,7 @@ BEFORE_RECORDS = set(SCRIPTS) - {
     "seita_correction",
     "seita_first",
     "seita_start",
+    "zhang_gap",
     "zhang_logistic",
     "zhang_mixture",
     "zhang_regression",
