@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from papers.report import Curve, Panel
 
-COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.7
+COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.9
 #: Letters of a line of a title; a wider one would be cut, or lie over the next panel.
 TITLE = 44
 #: Points of a panel that are a cloud; fewer are measurements, each to be seen.
@@ -40,6 +40,9 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "papers",
 }
+#: Labels from which on a legend lies below its panel, and how.
+MANY = 4
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
@@ -61,8 +64,10 @@ def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> No
         for k, panel in enumerate(panels):
             ax = figure.add_subplot(lines, columns, k + 1)
             _draw_panel(ax, panel)
-            if not one_legend and sum(bool(curve.label) for curve in panel.curves) > 1:
-                ax.legend()
+            labels = sum(bool(curve.label) for curve in panel.curves)
+            if not one_legend and labels > 1:
+                # One of many lines would lie on the curves.
+                ax.legend(**(BELOW if labels > MANY else {}))
         if one_legend:
             figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         save(figure, file)
