@@ -61,8 +61,12 @@ def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> No
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
+        clouds: dict[tuple[str, str], Axes] = {}
         for k, panel in enumerate(panels):
-            ax = figure.add_subplot(lines, columns, k + 1)
+            first = clouds.get((panel.x, panel.y)) if _is_cloud(panel) else None
+            ax = figure.add_subplot(lines, columns, k + 1, sharex=first, sharey=first)
+            if _is_cloud(panel):
+                clouds.setdefault((panel.x, panel.y), ax)
             _draw_panel(ax, panel)
             labels = sum(bool(curve.label) for curve in panel.curves)
             if not one_legend and labels > 1:
@@ -80,6 +84,11 @@ def save(figure: Figure, file: Path) -> None:
     # Lines of the file end without spaces, as everywhere in the repository.
     lines_written = file.read_text(encoding="utf-8").splitlines()
     file.write_text("\n".join(map(str.rstrip, lines_written)) + "\n", encoding="utf-8")
+
+
+def _is_cloud(panel: Panel) -> bool:
+    """Return whether a panel shows draws: those of the same coordinates share their axes."""
+    return any(curve.look == "points" and len(curve.x) >= CLOUD for curve in panel.curves)
 
 
 def _draw_panel(ax: Axes, panel: Panel) -> None:

@@ -116,7 +116,8 @@ def written() -> dict[Path, str]:
     """Return the files that the pages include, with their text."""
     stored = sorted(RESULTS.glob("*.json"))
     files = {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
-    return files | {INCLUDED / "abstracts.md": table(["claim", "result"], abstracts.lines())}
+    files[INCLUDED / "abstracts.md"] = table(["claim", "result"], abstracts.lines())
+    return files | {INCLUDED / "mode.md": abstracts.of_the_mode()}
 
 
 def main() -> None:
