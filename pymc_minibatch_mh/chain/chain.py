@@ -34,6 +34,9 @@ WIDER = 1.3
 UNDERESTIMATED_SHARE = 0.05
 #: By how much κ, the predicted noise of a test on batches, grows then.
 NOISE_GROWTH = 1.5
+#: The same where no more than this share was underestimated, so that batches end little larger than
+#: they have to be.
+SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
 
@@ -366,8 +369,10 @@ def _adapt(chain: Chain) -> None:
     )
     test = _adapted_test(chain)
     batches = WINDOW * program.updates_per_draw
-    if state.window_counts[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
-        test = test._replace(kappa=NOISE_GROWTH * test.kappa)
+    missed = state.window_counts[entry.UNDERESTIMATED] / batches
+    if missed > UNDERESTIMATED_SHARE:
+        growth = NOISE_GROWTH if missed > FAR_SHARE else SMALL_GROWTH
+        test = test._replace(kappa=growth * test.kappa)
     chain.change(proposal=proposal, test=test)
     state.window[:] = 0.0
     state.window_counts[:] = 0.0

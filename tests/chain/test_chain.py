@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt
+from pymc_minibatch_mh.kernels import roles as entry
 from zoo import METHODS
 
 TUNE, DRAWS = 150, 400
@@ -66,3 +67,13 @@ def test_a_copy_that_shares_its_scratch_or_its_generator_is_noticed(prepared, pa
     setattr(mutant, part, getattr(chain, part))
     run(mutant)
     assert not np.array_equal(run(chain), whole)
+
+
+@pytest.mark.parametrize(("share", "growth"), [(0.05, 1.0), (0.06, 1.1), (0.2, 1.1), (0.22, 1.5)])
+def test_predicted_noise_grows_with_what_was_missing(prepared, share, growth):
+    chain = chain_of(prepared("two_likelihoods", "BarkerMinibatchMH").program, 1)
+    before = chain.state.test.kappa
+    batches = WINDOW * chain.program.updates_per_draw
+    chain.state.window_counts[entry.UNDERESTIMATED] = share * batches
+    _adapt(chain)
+    assert chain.state.test.kappa == pytest.approx(growth * before)
