@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from papers.report import Curve, Panel
 
-COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.9
+COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.7
 #: Letters of a line of a title; a wider one would be cut, or lie over the next panel.
 TITLE = 44
 #: Points of a panel that are a cloud; fewer are measurements, each to be seen.
