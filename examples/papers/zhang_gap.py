@@ -284,7 +284,7 @@ def gaps(size: Size) -> tuple[Claim, Panel, Table]:
             lines.append([tilt, ratio, chi, shares[-1], poisson.rate(bound, test)])
         least.append(min(np.array(shares) - RATIOS[: len(shares)]))
         curves.append(curve(f"tilt {tilt:g} a step", RATIOS[: len(shares)], shares))
-    curves.append(curve("what is promised", RATIOS, RATIOS, "dashed"))
+    curves.append(curve("the promise", RATIOS, RATIOS, "dashed"))
     what = "TunaMH: spectral gap in that of all rows, less the κ that was promised; least of all"
     claim = Claim(what, "≥ 0 (theorem 2)", 0.0, None, min(least))
     head = ["tilt of the target", "κ", "χ", "ratio of the gaps", "rows, expected"]
