@@ -4,7 +4,8 @@ Rows of a model with groups read a *border* of all their unknowns and one *eleme
 In coordinates (w, e) around a smoothed centre, border b = b̂ + T w, elements α = α̂ + R w + e, an
 iteration makes moves of several kinds:
 
-* the border, w → w' from its conditional normal, with all e as they are;
+* the border, w → w' from its conditional normal, with all e as they are. It has coordinates of
+  which a row reads several, *choices* with bounds of their own, and the rest, of length ‖Q w‖;
 * the elements of a factor, each e → e' from its conditional normal. Given the border and the other
   factors they are independent, and no row reads two of them: all are proposed at once, and every
   one is accepted or rejected by itself;
@@ -135,7 +136,7 @@ class Scratch(NamedTuple):
     #: ‖Qw‖, ‖Qw'‖ and ‖Qw' - Qw‖ of a move, and the prior part at the position, shape (1,).
     norms: np.ndarray
     prior: np.ndarray
-    #: Elements beyond their radii, shape (L + 1,).
+    #: Elements and choices beyond their radii, after their number, shape (L + K + 1,).
     outside: np.ndarray
     rates: Rates
 

@@ -99,7 +99,7 @@ def _difference(before: Declared, now: Declared) -> str:
 
 
 #: Changes with the contents of a file and with their computation.
-FORMAT = "pymc_minibatch_mh prepared step 11"
+FORMAT = "pymc_minibatch_mh prepared step 12"
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "heavy")
 #: Named tuples of arrays and numbers, by what their fields begin with in a file.

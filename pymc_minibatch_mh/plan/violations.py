@@ -31,12 +31,9 @@ from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.reference.full_data import over_rows
 from pymc_minibatch_mh.reference.grouped import GroupedReference
-from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
+from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, Spread, SpreadIn
 from pymc_minibatch_mh.reference.target import Target
-
-#: Cost of a candidate that is dropped by its own ceiling, in units of that of a row.
-CANDIDATE = 0.12
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
@@ -51,7 +48,7 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
     # A row that its own ceiling drops is drawn for less.
-    price = CANDIDATE if tables.copy.lines.size else 1.0
+    price = COST_OF_A_CANDIDATE if tables.copy.lines.size else 1.0
     heavy = np.flatnonzero(drawn > COST_IN_ORDER / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))

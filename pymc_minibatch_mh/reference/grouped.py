@@ -211,7 +211,7 @@ class GroupedReference(NamedTuple):
     def told(self) -> str:
         """Say where the centre is, and what moves how."""
         sizes = " and ".join(f"{size:,}" for size in np.diff(self.starts))
-        at_once = f"{self.n_chosen:,} of which a row reads several move at once"
+        at_once = f"{self.n_chosen:,} effects of which a row reads several move at once"
         moved = [f"{sizes} effects move each by itself"] if sizes else []
         moved += [at_once] if self.n_chosen else []
         how = ", found without a matrix of all parameters" if sizes else ""

@@ -14,6 +14,8 @@ from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 #: Cost of a row that is read at every update, which stays in a cache, in units of that of a row
 #: that is drawn from data which do not fit one.
 COST_IN_ORDER = 0.4
+#: Cost of a row that is drawn and dropped by its own ceiling, in the same units.
+COST_OF_A_CANDIDATE = 0.12
 #: By how much expected rows have to fall to make up for a second way of reading rows.
 WORTHWHILE = 0.8
 #: Rows of the smallest batch, and the variance of the log ratio that batches are sized for: about

@@ -245,7 +245,7 @@ class PoissonMH(MinibatchStep):
     References
     ----------
     Zhang, De Sa (2019), "Poisson-minibatching for Gibbs sampling with convergence rate guarantees",
-    NeurIPS, doi:10.48550/arXiv.1911.09771.
+    Advances in Neural Information Processing Systems 32.
     """
 
     name = "poisson_mh"

@@ -70,6 +70,7 @@ from pymc_minibatch_mh.kernels.whitened_copy import (
 from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
+from pymc_minibatch_mh.reference.heavy import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -298,7 +299,7 @@ CACHE = 2**24
 #: Largest χ before rows have been seen.
 USUAL_CHI = 1.0
 #: κ before rows have been seen, and seconds that a candidate takes.
-USUAL_FACTOR, CANDIDATE = 4.0, 0.06e-6
+USUAL_FACTOR, CANDIDATE = 4.0, COST_OF_A_CANDIDATE * ROW
 #: Rows to see before their ratios are believed.
 ENOUGH_ROWS = 50
 #: Share of a pass over all rows that typical moves read at most with the χ of a start: some

@@ -14,7 +14,12 @@ from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
 from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY
-from pymc_minibatch_mh.plan.violations import CANDIDATE, COST_IN_ORDER, WORTHWHILE, heavy_rows
+from pymc_minibatch_mh.plan.violations import (
+    COST_IN_ORDER,
+    COST_OF_A_CANDIDATE,
+    WORTHWHILE,
+    heavy_rows,
+)
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from zoo import drawn, logistic
 
@@ -125,7 +130,8 @@ def test_rows_are_heavy_where_they_would_be_drawn_often():
     assert chosen(np.full(1_000, 0.495 / WORTHWHILE), [2.0]) == []
     assert chosen(c, []) == []
     # Rows that a copy drops are drawn for less.
-    c[:3] = 50.0, 0.505 * COST_IN_ORDER / CANDIDATE, 0.495 * COST_IN_ORDER / CANDIDATE
+    limit = COST_IN_ORDER / COST_OF_A_CANDIDATE
+    c[:3] = 50.0, 0.505 * limit, 0.495 * limit
     copy = NO_COPY._replace(lines=np.zeros((1_000, 64), np.int8))
     assert chosen(c, [2.0], copy) == [0, 1]
 
