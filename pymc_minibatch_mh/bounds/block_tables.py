@@ -20,8 +20,8 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, Drawn, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
+from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
-from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.full_data import Chunk, chunks_of, over_rows
 
 #: Rows of a block.
@@ -246,7 +246,10 @@ class Regions(NamedTuple):
 
 
 class BlockBounds(BoundsPass):
-    """Bounds every row of a term that is stored, wherever it is read: see :class:`BoundsPass`."""
+    """Bounds every row of a term that is stored, wherever it is read: see :class:`BoundsPass`.
+
+    Where a copy of the rows is worth its memory, all bounds are kept there beside it.
+    """
 
     regions = Regions((), ())
 
@@ -271,10 +274,22 @@ class BlockBounds(BoundsPass):
         """The term."""
         return self._functions[0]
 
-    def tables(self) -> BlockTables:  # type: ignore[override]
-        """Bound all rows, block by block; BoundsError if a row has no bound in any region."""
-        report(BOUNDING)
-        trials, radii, plans = self._plan()
+    def _read_at_once(self, function: RowFunction) -> int:
+        return BLOCK_ROWS
+
+    def _worthwhile_copy(self, trials: Sequence[Any]) -> WhitenedCopy:
+        """Return no room where it takes long to read the few rows that an update needs."""
+        quick = StoredRows(self.function.columns).reads_few_quickly
+        return super()._worthwhile_copy(trials) if quick else NO_COPY
+
+    def _tables(  # type: ignore[override]
+        self,
+        trials: Sequence[Any],
+        radii: Sequence[float],
+        plans: Sequence[Sequence[Sequence[int]]],
+    ) -> "AnyTables":
+        if self._copy.lines.size:
+            return super()._tables(trials, radii, plans)
         tried, n_rows = self.over(Regions(radii, plans)), self.function.n_rows
         sums, largest = tried.sums_and_largest(0)
         finite = np.isfinite(largest).all(axis=2)
@@ -332,7 +347,7 @@ class BlockBounds(BoundsPass):
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
         """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
-        return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, data)
+        return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""

@@ -1,9 +1,11 @@
 """The pass that bounds all rows, over nested trust regions."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
+from psutil import virtual_memory
 from pytensor.scalar import basic as scalar
 from scipy.special import chdtri
 
@@ -155,10 +157,12 @@ WORTH_INFINITY = 0.25
 #: and what of it may be left with them.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: Coordinates above which, and C M of a typical move from which, candidates are dropped by a copy
-#: of the whitened rows; and the most bytes of a copy, in units of those of the data.
-NARROW, WORTH_A_COPY, MOST_OF_DATA = 30.0, 10.0, 4.0
+#: of the whitened rows; the most bytes of a copy, in units of those of the data and of free memory.
+NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all rows"
+
+_log = logging.getLogger("pymc")
 
 
 class RowPass:
@@ -182,22 +186,35 @@ class RowPass:
         centre, factor = self._reference.centre, self._reference.factor
         return geometry(function, data, centre, factor, directions=directions)
 
-    def _fill(self, result: np.ndarray, enclosed: Callable[[int, RowData], np.ndarray]) -> None:
-        """Write the results of all rows along the last axis: of some of a term, by its number."""
+    def _fill(
+        self, result: np.ndarray, enclosed: Callable[[int, int, RowData], np.ndarray]
+    ) -> None:
+        """Write the results of all rows along the last axis.
+
+        They are those of some rows of a term, by its number and the place of the first of them.
+        """
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         chunks = [
-            (k, first, min(first + _chunk(function), function.n_rows))
+            (k, first, min(first + self._read_at_once(function), function.n_rows))
             for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, _chunk(function))
+            for first in range(0, function.n_rows, self._read_at_once(function))
         ]
 
         def work(chunk: tuple[int, int, int]) -> None:
             k, first, last = chunk
-            data = RowData(self._functions[k], slice(first, last))
-            result[..., starts[k] + first : starts[k] + last] = enclosed(k, data)
+            function = self._functions[k]
+            data, step = RowData(function, slice(first, last)), _chunk(function)
+            for begin in range(0, last - first, step):
+                end = min(begin + step, last - first)
+                begins = starts[k] + first + begin
+                some = data.part(np.arange(begin, end))
+                result[..., begins : begins + end - begin] = enclosed(k, begins, some)
 
         for _ in on_all_cores(work, chunks, BOUNDING):
             pass
+
+    def _read_at_once(self, function: RowFunction) -> int:
+        return _chunk(function)
 
     @property
     def _n_rows(self) -> int:
@@ -229,6 +246,15 @@ class BoundsPass(RowPass):
         report(BOUNDING)
         trials, radii, plans = self._plan()
         self._copy = self._worthwhile_copy(trials)
+        return self._tables(trials, radii, plans)
+
+    def _tables(
+        self,
+        trials: Sequence["_Trial"],
+        radii: Sequence[float],
+        plans: Sequence[Sequence[Sequence[int]]],
+    ) -> Tables:
+        """Bound all rows over regions, with the cuts of each term there."""
         # c_i and c̃_i over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill(found, partial(self._pairs, radii, plans))
@@ -299,6 +325,8 @@ class BoundsPass(RowPass):
         columns = {id(c.values): c.values.nbytes for f in self._functions for c in f.columns}
         if not own or width * self._n_rows > MOST_OF_DATA * sum(columns.values()):
             return NO_COPY
+        if not _fits_memory(width * self._n_rows):
+            return NO_COPY
         return WhitenedCopy(empty_lines(self._n_rows, width), self._shared_directions(), own)
 
     def _shared_directions(self) -> Array:
@@ -314,13 +342,12 @@ class BoundsPass(RowPass):
         kept = [orthogonalize(basis, nothing, k) == 1.0 for k in range(len(basis))]
         return basis[kept]
 
-    def _pack(self, k: int, place: Geometry, data: RowData) -> None:
-        """Write some rows of a term to the copy."""
+    def _pack(self, k: int, first: int, place: Geometry, data: RowData) -> None:
+        """Write some rows of a term to the copy, from line `first` on."""
         copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
         whitened = np.zeros((data.rows.size, copy.own, self.size))
         for a, own in enumerate(w for form, w in pairs if not form.is_global):
             whitened[:, a] = own
-        first = sum(function.n_rows for function in self._functions[:k]) + int(data.rows[0])
         pack_rows(whitened, copy.shared, copy.lines[first : first + data.rows.size])
 
     def bounds(
@@ -367,13 +394,17 @@ class BoundsPass(RowPass):
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
         k: int,
+        first: int,
         data: RowData,
     ) -> np.ndarray:
-        """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up."""
+        """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
+
+        Where there is a copy their lines are written, from that of row `first` on.
+        """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
         if copied:
-            self._pack(k, place, data)
+            self._pack(k, first, place, data)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
             pair = self.bounds(function, data, place, radius, plans[number][k])
@@ -450,6 +481,20 @@ def best_cuts(
             break
         best = candidate
     return best
+
+
+def _fits_memory(n_bytes: int) -> bool:
+    """Return whether a copy of a size leaves enough memory free; say so where it does not."""
+    free = virtual_memory().available
+    if n_bytes <= MOST_OF_FREE * free:
+        return True
+    _log.warning(
+        "A copy of the rows in 8 bits, of %.1f GB, would spare most of the rows that updates "
+        "evaluate. It is left out, as %.1f GB of memory are free.",
+        n_bytes / 1e9,
+        free / 1e9,
+    )
+    return False
 
 
 def _chunk(function: RowFunction) -> int:

@@ -58,7 +58,7 @@ class RangesPass(RowPass):
         report(BOUNDING)
         pieces = [self._pieces(function) for function in self._functions]
         ends = np.empty((2, self._n_rows))
-        self._fill(ends, lambda k, data: self._relative(self._functions[k], data, pieces[k]))
+        self._fill(ends, lambda k, _, data: self._relative(self._functions[k], data, pieces[k]))
         bounded = np.isfinite(ends).all(axis=0)
         if not bounded.all():
             raise self._without_range(int(np.argmin(bounded)))

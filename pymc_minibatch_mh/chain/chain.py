@@ -273,7 +273,7 @@ class Chain:
 
     def seed_prefetch(self, rng: np.random.Generator) -> None:
         """Choose the key that stored rows are drawn ahead by, before any is drawn."""
-        if self._state.supply_key < 0 and not self.plan.target.source.in_memory:
+        if self._state.supply_key < 0 and self.plan.draws_ahead:
             self._state.supply_key = int(rng.integers(2**62))
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
@@ -305,7 +305,6 @@ class Chain:
         # Where a chain goes on all the same, the last draw that is to blame is shown.
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
-        row = row if self._pool is None else int(self._pool.rows[row])
         here, there = kernel_state.record.worst_move
         of_range, target = self.plan.requirements.ranges, self.plan.target
         message = violation_message(target, row, here, there, ratio, of_range=of_range)

@@ -1,5 +1,7 @@
 """Rows that a chain uses, drawn ahead from where they are stored.
 
+Where a copy in memory tells which rows a move needs, these are fetched when they are asked for.
+
 A generator is keyed by the chain's key, the table of bounds and the number of the supply, so that
 the rows of a supply depend on nothing that the chain does. While one is used the next is fetched;
 of each table two are in memory, so that a batch may begin in one and end in the next. Rows that are
@@ -124,7 +126,7 @@ class Prefetcher:
         #: Row number of every slot, and the slots of the rows that every update reads.
         self.rows = np.concatenate([np.zeros(slots, dtype=np.int64), always])
         self.heavy = np.arange(slots, self.rows.size)
-        self.c = np.zeros((n_tables, slots), dtype=np.float32)
+        self.c = np.zeros((n_tables, self.rows.size), dtype=np.float32)
         rows: Any = plan.target.rows
         self._placed = rows.room_for(self.rows.size, others)
         if always.size:
@@ -169,11 +171,20 @@ class Prefetcher:
                 ends = (*self._move, self.plan.reference.centre)
                 target = self.plan.target
                 self.supply.change[0] = target.full_data.change(target.taylor_order, ends)
+            elif table < ALL:
+                self._fetch(ALL - table)
             else:
                 self._next(table)
             self.supply.open_requests[0] = 0
         except BaseException as error:
             self._error = error
+
+    def _fetch(self, count: int) -> None:
+        """Put the rows whose numbers lie in the first slots there."""
+        rows = self.rows[:count]
+        order = np.argsort(rows, kind="stable")
+        self.c[:, :count] = self._drawn_from.c[:, rows]
+        self._placed.write(order, self._drawn_from.read(rows[order]))
 
     def _next(self, table: int) -> None:
         places = self.supply.places

@@ -123,6 +123,11 @@ class ParquetStorage:
         found.update(str([group.number for group in self._groups]).encode())
         return found.hexdigest()
 
+    @property
+    def reads_few_quickly(self) -> bool:
+        """Whether all parts are kept once they are decoded."""
+        return self._parts.hold_all(self.fields, self.n_rows)
+
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows; SourceError if a file is lost, changed, broken or has empty cells."""
         found, seen = {}, set[str]()

@@ -2,13 +2,14 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from threading import Lock
 
 import numpy as np
 
 from pymc_minibatch_mh.data.files import require_rows
+from pymc_minibatch_mh.data.storage import Field
 
 #: Bytes of decoded parts that are kept for the next reads, at least.
 ROOM = 2**28
@@ -33,6 +34,10 @@ class DecodedParts:
         self._parts: OrderedDict[Hashable, Future[np.ndarray]] = OrderedDict()
         #: Bytes of the parts that are kept.
         self.nbytes = 0
+
+    def hold_all(self, fields: Mapping[str, Field], n_rows: int) -> bool:
+        """Return whether there is room for all rows of some arrays."""
+        return n_rows * sum(field.itemsize for field in fields.values()) <= self.room
 
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
         """Return a part, read-only; exceptions of `decode` reach all that wait for it."""

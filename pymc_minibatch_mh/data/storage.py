@@ -101,6 +101,8 @@ class ArrayStorage:
     A pickle refers to mapped files and holds arrays that are in memory.
     """
 
+    reads_few_quickly = True
+
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         require_names("Rows()", arrays)
         for name, array in arrays.items():
@@ -244,6 +246,11 @@ class StoredRows(ArrayRows):
         return ArrayRows(columns, [len(columns[0].values)], others=self.others)
 
     @property
+    def reads_few_quickly(self) -> bool:
+        """Whether a few rows can be read without many others, which a storage has to declare."""
+        return getattr(self._storage, "reads_few_quickly", False)
+
+    @property
     def cuts(self) -> Sequence[int]:
         """First rows of the blocks that workers hold; none where this process reads."""
         return self._storage.cuts if self.has_workers else ()  # type: ignore[attr-defined]
@@ -295,6 +302,36 @@ class Drawn(NamedTuple):
     rows: np.ndarray
     c: np.ndarray
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """Stored rows that compiled code asks for by their numbers; those that are `heavy` always.
+
+    Their bounds in every table, `c`, are in memory: shape (T, N), float32.
+    """
+
+    source: StoredRows
+    heavy: np.ndarray
+    c: np.ndarray
+
+    @property
+    def n_tables(self) -> int:
+        """Tables of bounds; rows are drawn ahead by none of them."""
+        return len(self.c)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of all rows."""
+        return self.source.n_rows
+
+    def read(self, rows: np.ndarray) -> tuple[Column, ...]:
+        """Return some rows, in ascending order."""
+        return read_columns(self.source.columns, rows)
+
+    def read_heavy(self) -> tuple[Column, ...]:
+        """Return the rows that every update evaluates."""
+        return self.read(self.heavy)
 
 
 @dataclass(frozen=True, eq=False)

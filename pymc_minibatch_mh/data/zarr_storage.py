@@ -148,6 +148,11 @@ class ZarrStorage:
                 found.update(stamp.encode())
         return found.hexdigest()
 
+    @property
+    def reads_few_quickly(self) -> bool:
+        """Whether all parts are kept once they are decoded."""
+        return self._parts.hold_all(self.fields, self.n_rows)
+
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows; SourceError if a chunk is missing, has changed or is broken."""
         if isinstance(rows, slice):

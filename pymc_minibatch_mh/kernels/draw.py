@@ -5,7 +5,8 @@ addresses of its bit generator, which take none. The stream of random numbers is
 
 Which rows a test draws, by their bounds or evenly, does not depend on the position: of rows that
 are stored, some of each table of bounds are drawn and fetched ahead. Each is used once, in order;
-when the last of a table is used, Python is asked for more.
+when the last of a table is used, Python is asked for more. Rows that are kept of candidates by a
+copy in memory depend on the move: Python is asked for them by their numbers.
 """
 
 import ctypes
@@ -220,7 +221,7 @@ def number_through(rows, ends, term_starts):
 
 #: Columns of the places: next unused row, end of the rows that are there, supplies that were made.
 NEXT, END, NUMBER = range(3)
-#: (table, or ALL for a pass). Called from compiled code, run by Python.
+#: (table, ALL for a pass, or ALL - n for n rows). Called from compiled code, run by Python.
 REFILL_SIGNATURE = types.void(types.int64)
 REFILL = types.FunctionType(REFILL_SIGNATURE)
 #: The request for the change of all rows in the move, in the place of a table.
@@ -275,6 +276,26 @@ def take(supply, table, rows):
         rows[k] = places[table, NEXT]
         places[table, NEXT] += 1
     return True
+
+
+@compiled(inlined=True)
+def fetch(supply, rows):
+    """Have rows fetched that are stored, and write where they lie to `rows`, until the next are.
+
+    Return whether they could be had. Rows in memory lie at their numbers.
+    """
+    if supply.room == 0 or rows.size == 0:
+        return True
+    for k in range(rows.size):
+        supply.rows[k] = rows[k]
+        rows[k] = k
+    return ask(supply, ALL - rows.size)
+
+
+@compiled(inlined=True)
+def number_of(supply, place):
+    """Return the number of the row that lies in a place."""
+    return supply.rows[place] if supply.room > 0 else place
 
 
 @compiled(inlined=True)

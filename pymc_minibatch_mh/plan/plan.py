@@ -14,7 +14,7 @@ from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
+from pymc_minibatch_mh.data.storage import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.kernels.posterior import Reference, whitened_norm
@@ -192,15 +192,22 @@ class Plan:
         return self.n_rows - (0 if self.heavy is None else self.heavy.size)
 
     @property
-    def drawn_from(self) -> BlockTables | EvenRows | None:
-        """The pool of stored rows, drawn by bounds or evenly; None for rows in memory."""
+    def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
+        """The pool of stored rows, drawn by bounds or evenly, or asked for; None for memory."""
         if self.target.source.in_memory:
             return None
         if isinstance(self.tables, BlockTables):
             return self.tables
         source = self.target.source
         assert isinstance(source, StoredRows)
+        if self.tables is not None:
+            return NumberedRows(source, self.tables.heavy, self.tables.c)
         return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+
+    @property
+    def draws_ahead(self) -> bool:
+        """Whether rows are drawn ahead of moves, from where they are stored."""
+        return isinstance(self.drawn_from, BlockTables | EvenRows)
 
     @property
     def bytes_of_copy(self) -> int:
@@ -264,10 +271,9 @@ class Plan:
     @cached_property
     def held(self) -> BoundCheck:
         """Differences of stored rows, with their bounds."""
-        functions, source = functions_of(self.target), self.target.source
+        source = self.target.source
         assert isinstance(source, StoredRows)
-        bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
-        return BoundCheck(self.target.full_data.sums, bounds, functions[0], source)
+        return BoundCheck(self.target.full_data.sums, self.tables, source)
 
     @property
     def bounds(self) -> AnyTables | PartTables | None:

@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.data import Column, Contents
 from pymc_minibatch_mh.data.files import AGAIN
 from pymc_minibatch_mh.data.storage import StoredRows, read_columns
@@ -73,9 +73,9 @@ def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     if n_rows - sought.n_rows > MOST_NEW * n_rows:
         return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
     tables, found, rows = before.tables, before.reference, np.arange(n_before, n_rows)
-    assert not isinstance(tables, Tables)
     if not rows.size:
-        tables = None if tables is None else tables.of_functions(functions_of(target))
+        if isinstance(tables, BlockTables):
+            tables = tables.of_functions(functions_of(target))
         return replace(before, target=target, tables=tables)
     new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if not np.isfinite(new.value):
@@ -88,14 +88,15 @@ def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     if not moved <= FURTHEST:
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
-        if tables is not None:
-            tables = tables.extended(functions_of(target))
+        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
+        of_blocks = tables if isinstance(tables, BlockTables) else None
+        tables = of_blocks and of_blocks.extended(functions_of(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
     # How large remainders are, batches are chosen by: it is measured on all rows.
     unmeasured = replace(before, calibration=None, heavy=None)
     longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
-    return replace(longer, violation=_violation(longer, rows))
+    return replace(longer, violation=None if tables is None else _violation(longer, rows))
 
 
 def _violation(found: Plan, rows: np.ndarray) -> str | None:

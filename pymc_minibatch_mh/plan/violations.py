@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import ArrayRows
@@ -28,7 +28,7 @@ from pymc_minibatch_mh.kernels.bound_tables import (
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
+from pymc_minibatch_mh.likelihood.function import RowData, with_rows
 from pymc_minibatch_mh.reference.full_data import over_rows
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
@@ -80,26 +80,29 @@ class BoundCheck:
     """Changes of stored rows in moves, beside their bounds; a pickle has no rows."""
 
     sums: RowSums
-    bounds: BlockBounds | None
-    function: RowFunction
+    tables: AnyTables | None
     source: StoredRows | None
 
     def __reduce__(self) -> tuple:
-        return BoundCheck, (self.sums, self.bounds, without_rows(self.function), None)
+        return BoundCheck, (self.sums, self.tables, None)
 
     def of_rows(self, rows: np.ndarray, asked: SpreadIn) -> Spread:
         """Return the spread of rows by their numbers, which are read here."""
         assert self.source is not None
-        return self.of_read(self.source.read(consecutive(rows)), asked)
+        read, table = self.source.read(consecutive(rows)), asked.move.table
+        if table >= 0 and isinstance(self.tables, Tables):
+            return asked.found(self.sums, read, self.tables.c[table, rows])
+        return self.of_read(read, asked)
 
     def of_read(self, read: ArrayRows, asked: SpreadIn) -> Spread:
         """Return the spread of rows that were read, in whatever process."""
         c = None
         if asked.move.table >= 0:
-            assert self.bounds is not None
-            function = with_rows(self.function, read)
+            assert isinstance(self.tables, BlockTables)
+            bounds = self.tables.bounds
+            function = with_rows(bounds.function, read)
             data = RowData(function, slice(0, read.n_rows))
-            c = self.bounds.of_functions([function]).of(asked.move.table, data)
+            c = bounds.of_functions([function]).of(asked.move.table, data)
         return asked.found(self.sums, read, c)
 
 
@@ -180,19 +183,19 @@ def _largest_ratio(
     target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
-    full_data = target.full_data
-    if isinstance(tables, Tables):
+    full_data, source = target.full_data, target.source
+    if not isinstance(source, StoredRows):
+        assert isinstance(tables, Tables)
         return full_data.largest_ratio(move, tables.c[move.table])
     # Stored rows are held against their bounds a second time by some of them only.
-    assert isinstance(target.source, StoredRows)
     if rows is None:
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    work = BoundCheck(full_data.sums, tables.bounds, tables.bounds.function, target.source)
+    work = BoundCheck(full_data.sums, tables, source)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
-    found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
+    found = over_rows(work, source, [(chunk, asked) for chunk in chunks], "Checking bounds")
     return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
 
 

@@ -56,6 +56,7 @@ from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
+from pymc_minibatch_mh.kernels.draw import fetch, number_of
 from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
@@ -177,11 +178,11 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     read_drawn(posterior, move, drawn, rows, differences, scales)
     total = 0.0
     for i in range(drawn.size):
-        bound = c[rows[i]] * m
+        bound, number = c[rows[i]] * m, number_of(posterior.tables.supply, rows[i])
         if has_copy(copy):
-            bound *= own_share(copy, ends, rows[i])
+            bound *= own_share(copy, ends, number)
         change = -beta * differences[i]
-        ratio = hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
+        ratio = hold_against_bound(number, differences[i], scales[i], bound, beta, counts)
         # As they would be with κ = 1.
         counts[entry.SQUARED_RATIOS] += ratio * ratio * raised
         counts[entry.N_RATIOS] += 1.0 / raised
@@ -232,7 +233,8 @@ def _draw_some(tables, table, ends, rng, rows, counts):
     if has_copy(tables.copy):
         counts[entry.N_CANDIDATES] += rows.size
         thresholds, aliases = tables.thresholds[table], tables.aliases[table]
-        return keep_candidates(tables.copy, ends, thresholds, aliases, rng, rows)
+        kept = keep_candidates(tables.copy, ends, thresholds, aliases, rng, rows)
+        return kept if fetch(tables.supply, rows[:kept]) else -1
     return rows.size if draw_rows(rng, tables, table, rows) else -1
 
 

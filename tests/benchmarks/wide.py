@@ -1,15 +1,17 @@
 """Wide models: set-up, candidates, rows and effective draws a second, with the copy and without.
 
-``PYTHONPATH=.:tests:examples python -m benchmarks.wide [MODEL] [--without] [--nutpie]`` prints a
+``PYTHONPATH=.:tests:examples python -m benchmarks.wide [MODEL] [OPTIONS]`` prints a
 line for a model, or for all of the page on wide models. A model is ``FAMILY N D``, or
-``covertype``, ``digits`` or ``flights`` of the folder that ``PYMC_MINIBATCH_MH_DATA`` names. One
-chain, by `sample`, one thread.
+``covertype``, ``digits`` or ``flights`` of the folder that ``PYMC_MINIBATCH_MH_DATA`` names. With
+``--stored`` the rows of a model are files. One chain, by `sample`, one thread.
 """
 
 import argparse
 import logging
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -18,7 +20,7 @@ from scipy.special import expit
 
 from flights import late_flights
 from papers.data import sevens_and_nines, stored
-from pymc_minibatch_mh import TunaMH, sample
+from pymc_minibatch_mh import Rows, TunaMH, sample
 from pymc_minibatch_mh.bounds import bounds_pass
 
 #: Updates of warm-up, and time that the draws may take, about.
@@ -31,21 +33,34 @@ MODELS = [
 ]
 
 
-def model_of(family, n, d):
+def on_disk(**arrays):
+    """Return what stands for arrays that are written to files."""
+    folder = Path(tempfile.mkdtemp())
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values)
+    rows = Rows.from_npy(**{name: folder / f"{name}.npy" for name in arrays})
+    return [rows.data(name) for name in arrays]
+
+
+def model_of(family, n, d, held=lambda **arrays: arrays.values()):
     """Return a regression on dense normal predictors, in single precision, with an intercept."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((n, d), dtype=np.float32)
     x[:, 0] = 1.0
     eta = x @ (rng.normal(size=d) / np.sqrt(d)).astype(np.float32)
+    y = {
+        "logistic": lambda: (rng.random(n) < expit(eta)).astype(np.int8),
+        "poisson": lambda: rng.poisson(np.exp(eta)),
+        "student": lambda: eta + rng.standard_t(4.0, n),
+    }[family]()
+    x, y = held(x=x, y=y)
     with pm.Model() as model:
         predictor = pm.math.dot(x, pm.Normal("b", 0.0, 2.5, shape=d))
         if family == "logistic":
-            y = (rng.random(n) < expit(eta)).astype(np.int8)
             pm.Bernoulli("y", logit_p=predictor, observed=y)
         elif family == "poisson":
-            pm.Poisson("y", pm.math.exp(predictor), observed=rng.poisson(np.exp(eta)))
+            pm.Poisson("y", pm.math.exp(predictor), observed=y)
         else:
-            y = eta + rng.standard_t(4.0, n)
             sigma = pm.HalfNormal("sigma", 2.0)
             pm.StudentT("y", nu=4.0, mu=predictor, sigma=sigma, observed=y)
     return model
@@ -139,6 +154,7 @@ def main():
     parser.add_argument("model", nargs="*")
     parser.add_argument("--draws", type=int, default=40_000)
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--stored", action="store_true")
     parser.add_argument("--nutpie", action="store_true")
     options = parser.parse_args()
     if len(options.model) == 1:
@@ -150,8 +166,9 @@ def main():
         family, n, d = options.model
         models = [(family, int(float(n)), int(d))]
     for family, n, d in models:
-        made = partial(model_of, family, n, d)
-        run(f"{family}, N = {n:,}, d = {d}", made, options)
+        made = partial(model_of, family, n, d, **({"held": on_disk} if options.stored else {}))
+        name = f"{family}, N = {n:,}, d = {d}" + (", stored" if options.stored else "")
+        run(name, made, options)
 
 
 if __name__ == "__main__":
