@@ -98,7 +98,8 @@ def _parts(
     running = np.concatenate(
         [np.abs(weights[f, own]) ** 3 for f, own in zip(range(n_factors), rows, strict=True)]
     )
-    fill_running(starts, running)
+    totals = np.empty(size)
+    fill_running(starts, running, totals)
     thresholds, aliases = np.empty(cubes.size), np.empty(cubes.size, np.int32)
     if cubes.any():
         build_alias(cubes, thresholds, aliases)
@@ -111,6 +112,7 @@ def _parts(
         starts,
         chosen,
         running,
+        totals,
         float(cubes.sum(dtype=np.float64)),
         thresholds,
         aliases,

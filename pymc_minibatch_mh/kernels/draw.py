@@ -96,6 +96,10 @@ def build_alias(weights, thresholds, aliases):
         thresholds[small[k]] = 1.0
 
 
+#: Candidates whose memory is asked for before the first of them is looked at.
+AHEAD = 256
+
+
 @compiled()
 def draw_alias(rng, thresholds, aliases, rows, count):
     """Write `count` places to `rows`, drawn with replacement in proportion to the weights."""

@@ -37,7 +37,7 @@ from numba import types
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.draw import generator_at
+from pymc_minibatch_mh.kernels.draw import AHEAD, generator_at
 from pymc_minibatch_mh.kernels.handle import address_in, function_at, record_at
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.parts import (
@@ -45,7 +45,7 @@ from pymc_minibatch_mh.kernels.parts import (
     Parts,
     Rates,
     ceiling,
-    draw_candidate,
+    draw_candidates,
     find_rates,
     first_outside,
     share_of_candidates,
@@ -379,15 +379,19 @@ def _keep_candidates(handle, kappa, limit):
     """Return the candidates that are kept by their ceilings, with repetition."""
     own = record_at(handle)
     rng, ends = _generator(own.generator), _ends(own.scratch)
-    left, count = rng.poisson(kappa * limit), 0
-    kept = np.empty(left, np.int64)
+    parts, rates, total, count = own.parts, own.scratch.rates, rng.poisson(kappa * limit), 0
+    kept, rows, chances = np.empty(total, np.int64), np.empty(AHEAD, np.int64), np.empty(AHEAD)
     some_outside = own.scratch.outside[0] > 0
-    for _ in range(left):
-        row = draw_candidate(own.parts, own.scratch.rates, rng)
-        share, _ = share_of_candidates(own.parts, ends, own.scratch.rates, limit, row)
-        if rng.random() < share and not (some_outside and first_outside(own.parts, ends, row) >= 0):
-            kept[count] = row
-            count += 1
+    for first in range(0, total, AHEAD):
+        n = min(AHEAD, total - first)
+        draw_candidates(parts, rates, rng, rows[:n], chances[:n])
+        for k in range(n):
+            share, _ = share_of_candidates(parts, ends, rates, limit, rows[k])
+            if some_outside and first_outside(parts, ends, rows[k]) >= 0:
+                continue
+            if chances[k] < share:
+                kept[count] = rows[k]
+                count += 1
     return kept[:count]
 
 

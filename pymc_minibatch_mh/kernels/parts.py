@@ -29,7 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels.draw import draw_alias
+from pymc_minibatch_mh.data.arrays import prefetch
+from pymc_minibatch_mh.kernels.draw import AHEAD
 from pymc_minibatch_mh.kernels.vectors import scratch
 
 #: Far more than the rounding errors of a ceiling.
@@ -48,10 +49,12 @@ class Parts(NamedTuple):
     elements: np.ndarray
     #: Where each factor's elements begin, shape (F + 1,), and the factor of each, shape (L,).
     first: np.ndarray
-    #: Rows of each element: `rows[starts[g]:starts[g + 1]]`, and the running sums of their |z|³.
+    #: Rows of each element: `rows[starts[g]:starts[g + 1]]`, the running sums of their |z|³, and
+    #: C_g, shape (L,).
     starts: np.ndarray
     rows: np.ndarray
     running: np.ndarray
+    cubes: np.ndarray
     #: Σ s_i³, and an alias table of s_i³.
     border_cubes: float
     thresholds: np.ndarray
@@ -155,16 +158,17 @@ def _sum_cubes(parts, ends, sums, outside):
     for kind in range(3):
         sums[kind, 0] = parts.border_cubes * _cube_of_border(kind, ends.border)
     for f in range(parts.first.size - 1):
-        sums[:, 1 + f] = 0.0
+        both, way, farther = 0.0, 0.0, 0.0
         for g in range(parts.first[f], parts.first[f + 1]):
             one, other = ends.here[g], ends.there[g]
             if not max(abs(one), abs(other)) <= parts.radii[g]:
                 count += 1
                 outside[count] = g
-            elif parts.starts[g + 1] > parts.starts[g]:
-                own = parts.running[parts.starts[g + 1] - 1]
-                for kind in range(3):
-                    sums[kind, 1 + f] += own * _cube(kind, one, other)
+            else:
+                both += parts.cubes[g] * _cube(_ENDS, one, other)
+                way += parts.cubes[g] * _cube(_WAY, one, other)
+                farther += parts.cubes[g] * _cube(_FARTHER, one, other)
+        sums[_ENDS, 1 + f], sums[_WAY, 1 + f], sums[_FARTHER, 1 + f] = both, way, farther
     outside[0] = count
 
 
@@ -175,9 +179,8 @@ def _run_through(parts, ends, kind, running):
         total = 0.0
         for g in range(parts.first[f], parts.first[f + 1]):
             one, other = ends.here[g], ends.there[g]
-            inside = max(abs(one), abs(other)) <= parts.radii[g]
-            if inside and parts.starts[g + 1] > parts.starts[g]:
-                total += parts.running[parts.starts[g + 1] - 1] * _cube(kind, one, other)
+            if max(abs(one), abs(other)) <= parts.radii[g]:
+                total += parts.cubes[g] * _cube(kind, one, other)
             running[g] = total
 
 
@@ -225,8 +228,34 @@ def _first_above(sums, low, high, value):
 
 
 @compiled(inlined=True)
-def draw_candidate(parts, rates, rng):
-    """Return a row, drawn at the rate of its parts."""
+def _first_above_near(sums, low, high, value, place):
+    """Return the same, sought from a place that is likely near: few lines of a cache are read."""
+    step = 1
+    if sums[place] > value:
+        while place - step >= low and sums[place - step] > value:
+            step *= 2
+        return _first_above(sums, max(low, place - step), min(high, place + 1), value)
+    while place + step < high and not sums[place + step] > value:
+        step *= 2
+    return _first_above(sums, min(place + 1, high - 1), min(high, place + step + 1), value)
+
+
+class _Sought(NamedTuple):
+    """Candidates whose rows are not known yet, AHEAD of them.
+
+    Each is sought between two places in the running sums of an element, by a `value`, from `near`;
+    or, with `high` at -1, in an alias table at `near`.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    near: np.ndarray
+    value: np.ndarray
+
+
+@compiled(inlined=True)
+def _seek(parts, rates, rng, sought, i):
+    """Draw a candidate's part, its element and its share there; ask for the memory of these."""
     left, kind, part = rng.random(), 0, 0
     for k in range(2):
         for p in range(parts.first.size):
@@ -234,15 +263,52 @@ def draw_candidate(parts, rates, rng):
                 kind, part = k, p
                 left -= rates.chances[k, p]
     if part == 0:
-        row = scratch(1, np.int64)
-        draw_alias(rng, parts.thresholds, parts.aliases, row, 1)
-        return row[0]
+        sought.high[i], place = -1, rng.integers(0, parts.thresholds.size)
+        sought.near[i], sought.value[i] = place, rng.random()
+        prefetch(parts.thresholds.ctypes.data + 8 * place)
+        prefetch(parts.aliases.ctypes.data + 4 * place)
+        return
     first, last = parts.first[part - 1], parts.first[part]
     running = rates.running[kind]
     g = _first_above(running, first, last, rng.random() * running[last - 1])
-    start, stop = parts.starts[g], parts.starts[g + 1]
-    k = _first_above(parts.running, start, stop, rng.random() * parts.running[stop - 1])
-    return parts.rows[k]
+    start, stop, share = parts.starts[g], parts.starts[g + 1], rng.random()
+    near = start + np.int64(share * (stop - start))
+    sought.low[i], sought.high[i], sought.near[i] = start, stop, near
+    sought.value[i] = share * parts.cubes[g]
+    prefetch(parts.running.ctypes.data + 8 * near)
+    prefetch(parts.rows.ctypes.data + 8 * near)
+
+
+@compiled(inlined=True)
+def _row_of(parts, sought, i):
+    """Return the row of a candidate."""
+    low, high, near, value = sought.low[i], sought.high[i], sought.near[i], sought.value[i]
+    if high < 0:
+        return near if value < parts.thresholds[near] else np.int64(parts.aliases[near])
+    return parts.rows[_first_above_near(parts.running, low, high, value, near)]
+
+
+@compiled()
+def draw_candidates(parts, rates, rng, rows, chances):
+    """Draw rows at the rates of their parts, at most AHEAD, and a uniform number for each.
+
+    The memory of all is asked for before the first is looked at: none is likely to be in a cache.
+    """
+    sought = _Sought(
+        scratch(AHEAD, np.int64),
+        scratch(AHEAD, np.int64),
+        scratch(AHEAD, np.int64),
+        scratch(AHEAD, np.float64),
+    )
+    n_factors = parts.weights.shape[1]
+    for i in range(rows.size):
+        _seek(parts, rates, rng, sought, i)
+        chances[i] = rng.random()
+    for i in range(rows.size):
+        row = rows[i] = _row_of(parts, sought, i)
+        prefetch(parts.border.ctypes.data + 8 * row)
+        prefetch(parts.weights.ctypes.data + 8 * n_factors * row)
+        prefetch(parts.elements.ctypes.data + 4 * n_factors * row)
 
 
 @compiled(inlined=True)
@@ -278,10 +344,11 @@ def ceilings_of(parts, ends, out):
 
 
 @compiled()
-def fill_running(starts, values):
-    """Overwrite the values of the rows of each element by their running sums."""
+def fill_running(starts, values, totals):
+    """Overwrite the values of each element's rows by their running sums, and write their totals."""
     for g in range(starts.size - 1):
         total = 0.0
         for k in range(starts[g], starts[g + 1]):
             total += values[k]
             values[k] = total
+        totals[g] = total

@@ -28,6 +28,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.arrays import load, prefetch
+from pymc_minibatch_mh.kernels.draw import AHEAD
 from pymc_minibatch_mh.kernels.vectors import inner, inner_of_line, scratch
 
 #: Bytes of a scale and a residual, float32, and of a cache line.
@@ -40,8 +41,6 @@ _WHITENED = 2.0**-20
 _ROUNDING = 1.0 + 1e-10
 #: Length that products lose where numbers of float32 are too small to be kept.
 _SMALLEST = 1e-30
-#: Candidates whose memory is asked for before the first of them is looked at.
-AHEAD = 256
 
 
 class WhitenedCopy(NamedTuple):

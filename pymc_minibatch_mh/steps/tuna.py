@@ -56,13 +56,12 @@ from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
-from pymc_minibatch_mh.kernels.draw import fetch, number_of
+from pymc_minibatch_mh.kernels.draw import AHEAD, fetch, number_of
 from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.kernels.whitened_copy import (
-    AHEAD,
     ends_of_move,
     has_copy,
     keep_candidates,

@@ -6,7 +6,7 @@ from numba import njit
 
 from grouped import FAST, MODELS, step_of
 from pymc_minibatch_mh.kernels import parts as kernels
-from pymc_minibatch_mh.kernels.draw import generator_addresses, generator_at
+from pymc_minibatch_mh.kernels.draw import AHEAD, generator_addresses, generator_at
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.row_sums import differences_of
@@ -83,8 +83,10 @@ def _shares_of_rows(parts, ends, rates, limit, out):
 @njit
 def _candidates(parts, rates, addresses, out):
     rng = generator_at(addresses[0], addresses[1], addresses[2], addresses[3])
-    for k in range(out.size):
-        out[k] = kernels.draw_candidate(parts, rates, rng)
+    chances = np.empty(AHEAD)
+    for k in range(0, out.size, AHEAD):
+        some = out[k : k + AHEAD]
+        kernels.draw_candidates(parts, rates, rng, some, chances)
 
 
 def _rates(step, move):

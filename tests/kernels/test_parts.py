@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from pymc_minibatch_mh.kernels import parts as kernels
-from pymc_minibatch_mh.kernels.draw import build_alias, generator_addresses, generator_at
+from pymc_minibatch_mh.kernels.draw import AHEAD, build_alias, generator_addresses, generator_at
 from pymc_minibatch_mh.kernels.parts import Ends, Parts
 
 #: Elements that each row reads of factors with 3 and 2 elements; -1 for none.
@@ -20,16 +20,15 @@ def made(signed):
     rows = [np.flatnonzero((g == ELEMENTS).any(axis=1)) for g in range(L)]
     starts = np.cumsum([0, *map(len, rows)])
     factor = np.repeat(np.arange(F), [3, 2])
-    running = np.concatenate(
-        [np.cumsum(np.abs(weights[own, factor[g]]) ** 3) for g, own in enumerate(rows)]
-    )
+    sums = [np.cumsum(np.abs(weights[own, factor[g]]) ** 3) for g, own in enumerate(rows)]
+    running, totals = np.concatenate(sums), np.array([own[-1] for own in sums])
     thresholds, aliases = np.empty(N), np.empty(N, np.int32)
     build_alias(cubes, thresholds, aliases)
     border = np.cbrt(cubes.astype(float))
     first, total = np.array([0, 3, 5]), float(cubes.sum(dtype=float))
     return Parts(
         border, weights, int(signed), ELEMENTS, first, starts, np.concatenate(rows), running,
-        total, thresholds, aliases, 5.0, np.full(L, 2.0),
+        totals, total, thresholds, aliases, 5.0, np.full(L, 2.0),
     )  # fmt: skip
 
 
@@ -67,8 +66,10 @@ def _kept(parts, ends, rates, limit, out):
 @njit
 def _drawn(parts, rates, addresses, out):
     rng = generator_at(addresses[0], addresses[1], addresses[2], addresses[3])
-    for k in range(out.size):
-        out[k] = kernels.draw_candidate(parts, rates, rng)
+    chances = np.empty(AHEAD)
+    for k in range(0, out.size, AHEAD):
+        some = out[k : k + AHEAD]
+        kernels.draw_candidates(parts, rates, rng, some, chances)
 
 
 def found_rates(parts, ends):
