@@ -10,8 +10,11 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from threading import current_thread, main_thread
+from contextlib import ContextDecorator
+from threading import Lock, current_thread, main_thread
 from typing import Any, Self
+
+from threadpoolctl import ThreadpoolController
 
 #: Seconds between two looks of the main thread at the others, and for an interrupt.
 LOOK = 0.1
@@ -59,6 +62,34 @@ def result_of(future: Future[Any]) -> Any:
         while not wait([future], LOOK).done:
             interrupt.let_through()
         return future.result()
+
+
+class _OneThreadOfBLAS(ContextDecorator):
+    """Keeps linear algebra to one thread while any caller is inside: rows are read on all cores.
+
+    Its own threads wait for each other by spinning: where other work takes a core, a product that
+    needs two milliseconds can take seconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._limits: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limits = ThreadpoolController().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+one_thread_of_blas = _OneThreadOfBLAS()
 
 
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:

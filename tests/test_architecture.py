@@ -14,7 +14,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 630, "data": 1_990, "functions": 2_070, "likelihood": 7_150, "reparametrize": 1_290,
+    "(top)": 660, "data": 1_990, "functions": 2_070, "likelihood": 7_150, "reparametrize": 1_290,
     "kernels": 4_680, "proposals": 1_270, "compiled": 1_640, "reference": 4_000, "bounds": 2_660,
     "plan": 1_710, "chain": 1_270, "steps": 4_260, "sampling": 1_290, "diagnostics": 3_370,
 }  # fmt: skip
@@ -44,7 +44,7 @@ ARROWS = {
     },
     "plan": {
         "bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference",
-        "reparametrize",
+        "reparametrize", "threads",
     },
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
     "steps": {
@@ -67,7 +67,7 @@ INSTALLED = {
     "_jit": {"numba"},
     "errors": set(),
     "progress": {"rich"},
-    "threads": set(),
+    "threads": {"threadpoolctl"},
     "data": {"numba", "llvmlite", "numpy", *STORED_BY},
     "kernels": {"numba", "llvmlite", "numpy"},
     "proposals": {"numba", "numpy"},

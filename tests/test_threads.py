@@ -9,12 +9,21 @@ from itertools import islice
 
 import pytest
 from numba import njit
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
-from pymc_minibatch_mh import threads
+from pymc_minibatch_mh import ScalableSubsamplingMH, threads
 from pymc_minibatch_mh.kernels import handle as first_class
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of, usable_cores
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.threads import (
+    HeldBack,
+    in_threads,
+    one_thread_of_blas,
+    result_of,
+    usable_cores,
+)
+from zoo import logistic
 
 
 def test_what_handles_interrupts_is_called_at_the_end():
@@ -147,3 +156,28 @@ def test_cores_are_those_of_the_machine_where_nothing_else_is_known(monkeypatch)
     for count, usable in (5, 5), (None, 1):
         monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
         assert usable_cores() == usable
+
+
+def of_blas():
+    """Return the threads that linear algebra has, the most of all libraries that are loaded."""
+    return max(info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas")
+
+
+def test_blas_has_one_thread_until_the_last_caller_is_out():
+    with threadpool_limits(limits=2, user_api="blas"):
+        one = one_thread_of_blas(of_blas)
+        assert (of_blas(), one(), of_blas()) == (2, 1, 2)
+        with one_thread_of_blas:
+            assert (one(), of_blas()) == (1, 1)
+        with pytest.raises(ZeroDivisionError):
+            one_thread_of_blas(lambda: 1 // 0)()
+        assert of_blas() == 2
+
+
+def test_models_are_prepared_with_one_thread_of_blas(monkeypatch):
+    found, completed = [], Plan.completed
+    monkeypatch.setattr(Plan, "completed", lambda plan: found.append(of_blas()) or completed(plan))
+    with threadpool_limits(limits=2, user_api="blas"):
+        step = ScalableSubsamplingMH(model=logistic())
+        step.plan.around(step.plan.reference.centre)
+    assert set(found) == {1}

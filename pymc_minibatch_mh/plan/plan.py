@@ -35,6 +35,7 @@ from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.threads import one_thread_of_blas
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
 GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
@@ -251,6 +252,7 @@ class Plan:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
 
+    @one_thread_of_blas
     def around(self, start: np.ndarray) -> Self:
         """Return the same around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
@@ -260,6 +262,7 @@ class Plan:
         found = replace(self._without_measurements(), reference=reference, marginal=marginal)
         return found.completed()
 
+    @one_thread_of_blas
     def at(self, reference: Reference) -> Self:
         """Return this around another centre, with its control variates and the bounds there."""
         own = self.reference

@@ -49,6 +49,7 @@ from pymc_minibatch_mh.reference.grouped import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
+from pymc_minibatch_mh.threads import one_thread_of_blas
 
 _log = logging.getLogger("pymc")
 
@@ -227,6 +228,7 @@ class SharedModel:
     target: Target
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 
+    @one_thread_of_blas
     def plan_for(
         self,
         target: Target,
