@@ -78,13 +78,10 @@ def dropdown(title: str, content: str) -> str:
 
 
 def made(run: Mapping[str, Any]) -> str:
-    """Return how a result was made: as far as its record says."""
+    """Return how a result was made."""
     minutes = number(float(f"{run['seconds'] / 60.0:.2g}"))
-    told = [f"`{run['command']}`", f"{minutes} minutes"]
-    if "commit" not in run:
-        return ", ".join(told) + ", before runs had records: the script may have changed since."
-    told += [run["machine"], run["date"], f"commit {run['commit']}", f"data {run['data']}"]
-    return ", ".join(told) + "."
+    where = f"{run['machine']}, {run['date']}, commit {run['commit']}, data {run['data']}"
+    return f"`{run['command']}`, {minutes} minutes, {where}."
 
 
 def block(name: str, report: Report) -> str:

@@ -38,21 +38,6 @@ SMOKE = "seita_mixture"
 STORED = sorted(file.stem for file in RESULTS.glob("*.json"))
 #: Scripts whose small results the fast tests compare.
 FAST = "korattikara_bound", "zhang_slopes"
-#: Results that may have been stored before runs had records, and what they have of one.
-BEFORE_RECORDS = set(SCRIPTS) - {
-    "korattikara_bound",
-    "korattikara_designs",
-    "korattikara_error",
-    "seita_annealing",
-    "seita_correction",
-    "seita_first",
-    "seita_start",
-    "zhang_gap",
-    "zhang_logistic",
-    "zhang_mixture",
-    "zhang_regression",
-}
-BEFORE = {"command", "seed", "seconds", "python", "versions"}
 
 
 def found(script):
@@ -94,7 +79,7 @@ def test_experiments_run(script):
 def test_results_are_stored_with_their_record(script):
     run = json.loads((RESULTS / f"{script}.json").read_text(encoding="utf-8"))["run"]
     assert re.match(rf"python -m papers.{script} --(full|published)", run["command"])
-    assert run.keys() == provenance.KEYS or (script in BEFORE_RECORDS and run.keys() == BEFORE)
+    assert run.keys() == provenance.KEYS
 
 
 def test_a_record_tells_commit_date_machine_and_data():
@@ -288,14 +273,15 @@ def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
     claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
     claims.append(Claim("e", "0.3", None, 1.0, 3.0, chosen=True))
     tables = [Table("Rows", ["test", "rows"], [["x", (1.0, 0.5)], ["y", None]])]
-    run = {"seconds": 60.0, "command": "c"}
+    record = dict.fromkeys(("machine", "date", "commit", "data"), "that")
+    run = {"seconds": 60.0, "command": "c", **record}
     text = page.block("x", Report("", claims, tables, run=run))
     assert "3 of 4 figures" in text
     assert "| b | - | 2, missed: ≤ 1 |\n| d | 0.4 ± 0.1 | 0.5 |\n| e | 0.3 | 3, *set* |" in text
     assert "| a |" not in text
     assert "| c |" not in text
     assert "Rows:\n\n| test | rows |\n| --- | --- |\n| x | 1 ± 0.5 |\n| y | - |" in text
-    assert "`c`, 1 minutes, before runs had records" in text
+    assert "`c`, 1 minutes, that, that, commit that, data that." in text
 
 
 def test_a_block_tells_how_its_results_were_made():
