@@ -12,8 +12,9 @@ from pymc_minibatch_mh.kernels.whitened_copy import WhitenedCopy
 def _shares(copy, move, order, raised, out):
     vectors = np.empty((2, move.step.size), np.float32)
     ends = kernels.ends_of_move(copy, move, order, raised, vectors)
-    for row in range(out.size):
-        out[row] = kernels.own_share(copy, ends, row)
+    for row in range(out.shape[1]):
+        out[0, row] = kernels.own_share(copy, ends, row)
+        out[1, row] = kernels._share_of_ends(copy, ends, row)
 
 
 @njit
@@ -42,7 +43,12 @@ def copy_of(whitened, shared=None):
 
 def shares(copy, here, there, order, factor=1.0, *, per_size=None):
     """Return own ceilings over c_i M; or over c_i times another number than M."""
-    out = np.empty(copy.lines.shape[0])
+    return both_shares(copy, here, there, order, factor, per_size=per_size)[0]
+
+
+def both_shares(copy, here, there, order, factor=1.0, *, per_size=None):
+    """Return the same, and the shares by both ends alone."""
+    out = np.empty((2, copy.lines.shape[0]))
     per = size(here, there, order) if per_size is None else per_size
     _shares(copy, move_of(here, there), order, factor / per, out)
     return out

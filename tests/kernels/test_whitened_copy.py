@@ -92,6 +92,17 @@ def test_shares_are_symmetric_to_the_last_bit(order):
         assert (forth == back).all()
 
 
+@pytest.mark.parametrize("factor", [1.0, 7.0])
+def test_a_share_by_both_ends_is_never_below_the_own_one(factor):
+    copy = wide.copy_of(adversarial_rows()[:, None])
+    for here, there in adversarial_moves():
+        own, by_ends = wide.both_shares(copy, here, there, 2, factor)
+        # Where it is no number, the row is kept.
+        assert not (by_ends < own).any()
+    several = wide.both_shares(wide.copy_of(RNG.normal(size=(3, 2, D))), here, there, 2)
+    assert np.isinf(several[1]).all()
+
+
 def test_typical_shares_are_small():
     rows = RNG.normal(size=(4_000, 1, 100))
     copy = wide.copy_of(rows)
