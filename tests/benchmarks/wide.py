@@ -23,8 +23,8 @@ from papers.data import sevens_and_nines, stored
 from pymc_minibatch_mh import Rows, TunaMH, sample
 from pymc_minibatch_mh.bounds import bounds_pass
 
-#: Updates of warm-up, and time that the draws may take, about.
-TUNE, SECONDS = 1_500, 6.0
+#: Updates of warm-up.
+TUNE = 1_500
 #: family, N, d
 MODELS = [
     *(("logistic", 100_000, d) for d in (31, 50, 75, 100, 150)),
@@ -106,7 +106,7 @@ def of_table(name):
     return model
 
 
-def measure(name, model, draws):
+def measure(name, model, options):
     """Print what a chain of a new step takes."""
     began = time.perf_counter()
     with model:
@@ -114,7 +114,7 @@ def measure(name, model, draws):
     prepared = time.perf_counter() - began
     pilot = sample(step, 100, tune=TUNE, chains=1, random_seed=1, model=model)
     a_draw = float(pilot.sample_stats["perf_counter_diff"].mean())
-    draws = min(max(int(SECONDS / a_draw), 400), draws)
+    draws = min(max(int(options.seconds / a_draw), 400), options.draws)
     trace = sample(step, draws, tune=TUNE, chains=1, random_seed=2, model=model)
     stats = trace.sample_stats
     mean = {key: float(stats[key].mean()) for key in ("n_obs", "n_candidates", "accept")}
@@ -132,10 +132,10 @@ def run(name, made, options):
     """Print the figures of one model."""
     if options.without:
         narrow, bounds_pass.NARROW = bounds_pass.NARROW, np.inf
-        measure(f"{name}, without a copy", made(), options.draws)
+        measure(f"{name}, without a copy", made(), options)
         bounds_pass.NARROW = narrow
     model = made()
-    measure(name, model, options.draws)
+    measure(name, model, options)
     if options.nutpie:
         began = time.perf_counter()
         with model:
@@ -153,6 +153,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", nargs="*")
     parser.add_argument("--draws", type=int, default=40_000)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of draws, about")
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--stored", action="store_true")
     parser.add_argument("--nutpie", action="store_true")
