@@ -157,7 +157,8 @@ WORTH_INFINITY = 0.25
 #: and what of it may be left with them.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: Coordinates above which, and C M of a typical move from which, candidates are dropped by a copy
-#: of the whitened rows; the most bytes of a copy, in units of those of the data and of free memory.
+#: of the whitened rows; the most bytes of a copy, in units of those of the data and of free memory,
+#: of which bounds and alias tables take as much again.
 NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all rows"
