@@ -29,7 +29,7 @@ from pymc_minibatch_mh.reference.target import Target
 
 #: Chance that a normal posterior has the border beyond its radius; radius of an element, in
 #: posterior standard deviations.
-BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 5.5
+BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 6.5
 #: Rows that tell into how many pieces intervals are cut, at most so many of a row, and of all rows;
 #: and the least relative gain of twice as many.
 TRIAL_ROWS, MOST_PIECES, MOST_BOXES, WORTH_A_CUT = 512, 64, 1_000_000, 0.08

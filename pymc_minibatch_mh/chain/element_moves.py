@@ -12,16 +12,16 @@ from pymc_minibatch_mh.kernels.elements import (
     ElementState,
     Geometry,
     Kinds,
-    Scratch,
     move_along,
     move_border,
     move_elements,
     move_scale,
+    room_for_moves,
     run_elements,
     test_rows,
 )
 from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
-from pymc_minibatch_mh.kernels.parts import Parts, room_for_rates
+from pymc_minibatch_mh.kernels.parts import Parts
 from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
@@ -84,12 +84,8 @@ class ElementMoves(Proposal):
         """Return all that the loop works with."""
         updates: Updates = record
         own = updates.geometry
-        n, size = own.border.size, own.places.size
-        whole = size + own.chosen.size
-        shapes = [(n,)] * 2 + [(whole,)] * 2 + [(size,)] * 5 + [(3, size), (3,), (1,)]
-        outside = np.empty(whole + 1, np.int64)
-        rates = room_for_rates(updates.parts.first.size - 1, whole)
-        room = Scratch._make([*map(np.empty, shapes), outside, rates])
+        n_factors = updates.parts.first.size - 1
+        room = room_for_moves(own.border.size, own.places.size, own.chosen.size, n_factors)
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
         state = ElementState(
@@ -139,12 +135,12 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.places,
         found.border_factor,
         np.linalg.inv(found.border_factor),
-        found.response,
+        found.response.T,
         found.sd,
         found.gw,
         found.ge,
         found.Hww,
-        found.Hew,
+        found.Hew.T,
         found.he,
         found.indptr,
         found.indices,
@@ -152,7 +148,7 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.border_tilt,
         found.tilts,
         found.border_slope,
-        found.prior_direction,
+        found.prior_direction.T,
         own,
         np.array([own[slice(*ends)].sum() for ends in pairwise(found.starts)]),
         found.prior_stiffness,

@@ -4,9 +4,9 @@ Rows of a model with groups read a *border* of all their unknowns and one *eleme
 In coordinates (w, e) around a smoothed centre, border b = b̂ + T w, elements α = α̂ + R w + e, an
 iteration makes moves of several kinds:
 
-* the border, w → w' from its conditional normal, with all e as they are. It has coordinates of
+* the border, w → w' by its conditional normal, with all e as they are. It has coordinates of
   which a row reads several, *choices* with bounds of their own, and the rest, of length ‖Q w‖;
-* the elements of a factor, each e → e' from its conditional normal. Given the border and the other
+* the elements of a factor, each e → e' by its conditional normal. Given the border and the other
   factors they are independent, and no row reads two of them: all are proposed at once, and every
   one is accepted or rejected by itself;
 * a scale φ with the elements of its factor, e' = m(φ') + (P/P')^½ (e - m(φ)), by partial
@@ -46,14 +46,16 @@ from pymc_minibatch_mh.kernels.parts import (
     Rates,
     ceiling,
     draw_candidates,
+    elements_of,
     find_rates,
     first_outside,
+    room_for_rates,
     share_of_candidates,
 )
 from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_drawn
 from pymc_minibatch_mh.kernels.roles import ELEMENTS, VECTOR, thinned
 from pymc_minibatch_mh.kernels.slices import Slices, move_without_rows
-from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
+from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch, sum_of_logs
 
 
 class Geometry(NamedTuple):
@@ -62,7 +64,7 @@ class Geometry(NamedTuple):
     #: Coordinates of the position: of the border, shape (n,), and of the elements, (L,).
     border: np.ndarray
     places: np.ndarray
-    #: T and its inverse, shape (n, n), and R, shape (L, n).
+    #: T and its inverse, shape (n, n), and R, shape (n, L), with a line for each coordinate of w.
     factor: np.ndarray
     whitener: np.ndarray
     response: np.ndarray
@@ -83,7 +85,7 @@ class Geometry(NamedTuple):
     border_tilt: np.ndarray
     tilts: np.ndarray
     #: The prior at the centre: the part of its slope in w that is not the elements', directions of
-    #: the elements' locations in w, shape (L, n), and precisions; of each factor the sum of the
+    #: the elements' locations in w, shape (n, L), and precisions; of each factor the sum of the
     #: precisions, (F,), and of their products with the directions, (F, n, n).
     prior_slope: np.ndarray
     directions: np.ndarray
@@ -118,9 +120,10 @@ class Kinds(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of an iteration; nothing in it outlives one."""
 
-    #: w and w', and Tᵀ times slopes, shape (n,) each.
+    #: w and w', and the slope of the rows' expansion in w that is due to e; shape (n,) each.
     w: np.ndarray
     new_w: np.ndarray
+    pull: np.ndarray
     #: e and e', and what the choices are off the centre, shape (L + K,) each.
     e: np.ndarray
     new_e: np.ndarray
@@ -131,6 +134,12 @@ class Scratch(NamedTuple):
     mean: np.ndarray
     precision: np.ndarray
     log_ratio: np.ndarray
+    #: Slope and precision of the prior of each element at e = 0, and zeros, shape (L,) each; and
+    #: whether those of a factor are the position's, shape (F,).
+    prior_slope: np.ndarray
+    prior_precision: np.ndarray
+    zeros: np.ndarray
+    expanded: np.ndarray
     #: Log-densities of elements at three points, shape (3, L).
     at: np.ndarray
     #: ‖Qw‖, ‖Qw'‖ and ‖Qw' - Qw‖ of a move, and the prior part at the position, shape (1,).
@@ -139,6 +148,19 @@ class Scratch(NamedTuple):
     #: Elements and choices beyond their radii, after their number, shape (L + K + 1,).
     outside: np.ndarray
     rates: Rates
+
+
+def room_for_moves(n_border: int, n_elements: int, n_chosen: int, n_factors: int) -> Scratch:
+    """Return memory for iterations of so many coordinates."""
+    ends, own = n_elements + n_chosen, np.zeros((8, n_elements))
+    w, new_w, pull = np.empty((3, n_border))
+    return Scratch(
+        w=w, new_w=new_w, pull=pull, e=np.empty(ends), new_e=np.empty(ends), moved=own[0],
+        slope=own[1], mean=own[2], precision=own[3], log_ratio=own[4], prior_slope=own[5],
+        prior_precision=own[6], zeros=own[7], expanded=np.zeros(n_factors, np.int64),
+        at=np.empty((3, n_elements)), norms=np.empty(3), prior=np.empty(1),
+        outside=np.empty(ends + 1, np.int64), rates=room_for_rates(n_factors, ends),
+    )  # fmt: skip
 
 
 class ElementState(NamedTuple):
@@ -191,6 +213,13 @@ _ANEW, _FREEDOM = 0.8, 4.0
 #: conditional standard deviations. Where rows say little, as far out in a logistic regression, a
 #: posterior has heavier tails than its expansion: independent proposals alone would stay there.
 _WALKS, _STRIDE = 0.1, 1.0
+#: Share of moves of elements by wider normals, and how much wider: of ten thousand elements some
+#: are in the long tail of a skewed posterior, from which walks alone take hundreds of moves.
+_WIDE, _WIDTH = 0.1, 1.4
+#: Autoregressive coefficient of moves that are no walks. It is antithetic: means gain as much as
+#: rejections cost, and squares lose a tenth of it. And the share of new noise.
+_RHO = -0.25
+_NEW = np.sqrt(1.0 - _RHO * _RHO)
 #: Candidates beyond which all rows are read, as there is no room for more.
 _MOST_CANDIDATES = 1e8
 #: Moves along directions in an iteration at most, and the length of their walk.
@@ -208,6 +237,21 @@ def _generator(generator):
 def _ends(found):
     """Return both ends of the move that lies in the memory of an iteration."""
     return Ends(found.e, found.new_e, (found.norms[0], found.norms[1], found.norms[2]))
+
+
+@compiled(inlined=True)
+def _add_lines(matrix, weights, low, high, out):
+    """Add lines of a matrix, shape (n, L), times weights, (n,), to entries of a vector, (L,)."""
+    for j in range(weights.size):
+        for g in range(np.uint64(low), np.uint64(high)):
+            out[g] += weights[j] * matrix[j, g]
+
+
+@compiled(inlined=True)
+def _follow_border(geometry, w, moved):
+    """Write R w, by which elements move with the border."""
+    moved[:] = 0.0
+    _add_lines(geometry.response, w, 0, moved.size, moved)
 
 
 @compiled(inlined=True)
@@ -237,8 +281,8 @@ def _find_coordinates(geometry, centre, position, found):
         away[j] = position[geometry.border[j]] - centre[geometry.border[j]]
     for i in range(n):
         found.w[i] = inner_of_line(geometry.whitener, i, away, 0, n)
-    for g in range(geometry.places.size):
-        found.moved[g] = inner_of_line(geometry.response, g, found.w, 0, n)
+    _follow_border(geometry, found.w, found.moved)
+    for g in range(np.uint64(geometry.places.size)):
         place = geometry.places[g]
         found.e[g] = position[place] - centre[place] - found.moved[g]
     _find_chosen(geometry, centre, position, found.e)
@@ -248,8 +292,7 @@ def _find_coordinates(geometry, centre, position, found):
 def _write_elements(handle, e, f, position):
     """Write the elements of a factor for given R w and e."""
     own = record_at(handle)
-    low, high = own.parts.first[f], own.parts.first[f + 1]
-    for g in range(low, high):
+    for g in elements_of(own.parts, f):
         place = own.geometry.places[g]
         position[place] = own.posterior.reference.centre[place] + own.scratch.moved[g] + e[g]
 
@@ -264,27 +307,25 @@ def _densities(handle, f, position, out):
 
 
 @compiled()
-def _expand_prior(handle, f, e, position):
+def _expand_prior(handle, f, e, position, slopes, precisions):
     """Write slope and precision of the prior of each element of a factor, at some e.
 
-    They are differences over a standard deviation either way, and overwrite `scratch.mean` and
-    `scratch.precision`; where there are none, as at the end of a support, they are 0 and those of
-    the centre. The elements of `position` become those of these e.
+    They are differences over a standard deviation either way; where there are none, as at the end
+    of a support, 0 and those of the centre. The elements of `position` become those of these e.
     """
     own = record_at(handle)
-    low, high = own.parts.first[f], own.parts.first[f + 1]
     found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
     for k in (0, 2, 1):
-        for g in range(low, high):
+        for g in elements_of(own.parts, f):
             place = own.geometry.places[g]
             position[place] = centre[place] + found.moved[g] + e[g] + (k - 1) * sd[g]
         _densities(handle, f, position, found.at[k])
-    for g in range(low, high):
+    for g in elements_of(own.parts, f):
         back, middle, forth = found.at[0, g], found.at[1, g], found.at[2, g]
-        found.mean[g] = (forth - back) / (2.0 * sd[g])
-        found.precision[g] = -(forth + back - 2.0 * middle) / (sd[g] * sd[g])
-        if not np.isfinite(found.mean[g] + found.precision[g]):
-            found.mean[g], found.precision[g] = 0.0, own.geometry.precisions[g]
+        slopes[g] = (forth - back) / (2.0 * sd[g])
+        precisions[g] = -(forth + back - 2.0 * middle) / (sd[g] * sd[g])
+        if not np.isfinite(slopes[g] + precisions[g]):
+            slopes[g], precisions[g] = 0.0, own.geometry.precisions[g]
 
 
 @compiled()
@@ -293,28 +334,39 @@ def _find_slopes(handle, f):
     own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     geometry, found = own.geometry, own.scratch
-    for g in range(low, high):
-        slope = geometry.slopes[g] + inner_of_line(geometry.between, g, found.w, 0, found.w.size)
-        for k in range(geometry.cell_starts[g], geometry.cell_starts[g + 1]):
+    copy_to(found.slope[low:high], geometry.slopes[low:high])
+    _add_lines(geometry.between, found.w, low, high, found.slope)
+    for g in elements_of(own.parts, f):
+        slope = found.slope[g]
+        for k in range(geometry.cell_starts[g], geometry.cell_starts[g + np.uint64(1)]):
             slope += geometry.cells[k] * found.e[geometry.cell_elements[k]]
         found.slope[g] = own.posterior.reference.inverse_temperature * slope
 
 
 @compiled()
-def _condition(handle, f, position):
+def _condition(handle, f, prior_slopes, prior_precisions):
     """Write the conditional means and precisions of elements, given the rows' slopes."""
     own = record_at(handle)
-    low, high = own.parts.first[f], own.parts.first[f + 1]
     found, geometry = own.scratch, own.geometry
-    beta, nothing = own.posterior.reference.inverse_temperature, found.log_ratio
-    nothing[low:high] = 0.0
-    _expand_prior(handle, f, nothing, position)
-    for g in range(low, high):
-        precision = found.precision[g] - beta * geometry.hessian[g]
+    beta = own.posterior.reference.inverse_temperature
+    for g in elements_of(own.parts, f):
+        precision = prior_precisions[g] - beta * geometry.hessian[g]
         precision = max(precision, _LEAST / (geometry.sd[g] * geometry.sd[g]))
-        slope = found.slope[g] + beta * geometry.tilts[g] + found.mean[g]
+        slope = found.slope[g] + beta * geometry.tilts[g] + prior_slopes[g]
         found.mean[g] = slope / precision
         found.precision[g] = precision
+
+
+@compiled()
+def _condition_here(handle, f):
+    """Write slopes, conditional means and precisions of elements at the position of the chain."""
+    own = record_at(handle)
+    found, move = own.scratch, own.move
+    _find_slopes(handle, f)
+    if not found.expanded[f]:
+        _expand_prior(handle, f, found.zeros, move.new, found.prior_slope, found.prior_precision)
+        found.expanded[f] = 1
+    _condition(handle, f, found.prior_slope, found.prior_precision)
 
 
 @compiled()
@@ -510,27 +562,30 @@ def _border_slopes(handle, position, slopes, matrix):
         for i in range(matrix.shape[0]):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
+    found.expanded[:] = 0
     for f in range(geometry.densities.size):
         _write_elements(handle, found.e, f, position)
     for f in range(geometry.densities.size):
         low, high = own.parts.first[f], own.parts.first[f + 1]
-        _expand_prior(handle, f, found.e, position)
+        _expand_prior(handle, f, found.e, position, found.mean, found.precision)
         total = 0.0
-        for g in range(low, high):
+        for g in elements_of(own.parts, f):
             total += found.precision[g]
-            for j in range(n):
-                slopes[j] += beta * geometry.between[g, j] * found.e[g]
-                slopes[j] += geometry.directions[g, j] * found.mean[g]
+        for j in range(n):
+            slopes[j] += inner_of_line(geometry.directions, j, found.mean, low, high)
         if geometry.total_precision[f] > 0.0:
             share = min(max(total / geometry.total_precision[f], _LEAST), _MOST)
             for i in range(n):
                 for j in range(n):
                     matrix[i, j] += (share - 1.0) * geometry.stiffness[f, i, j]
+    for j in range(n):
+        found.pull[j] = inner_of_line(geometry.between, j, found.e, 0, geometry.places.size)
+        slopes[j] += beta * found.pull[j]
 
 
 @compiled()
 def _propose_border(handle, rng, slopes, matrix):
-    """Propose w' from its conditional normal, or a walk by it.
+    """Propose w' from its conditional normal, autoregressively, or a walk by it.
 
     Returned is log q(w | w') - log q(w' | w).
     """
@@ -541,21 +596,23 @@ def _propose_border(handle, rng, slopes, matrix):
     _factorize(matrix)
     _solve(matrix, mean)
     _solve_back(matrix, mean)
-    log_q = 0.0
     for j in range(n):
         noise[j] = rng.standard_normal()
-        log_q += 0.5 * noise[j] * noise[j]
-    _solve_back(matrix, noise)
     if rng.random() < _WALKS:
+        _solve_back(matrix, noise)
         for i in range(n):
             found.new_w[i] = found.w[i] + _STRIDE / np.sqrt(float(n)) * noise[i]
         return 0.0
     for i in range(n):
-        found.new_w[i] = mean[i] + noise[i]
         away[i] = found.w[i] - mean[i]
     _multiply_back(matrix, away)
+    log_q = 0.0
     for i in range(n):
-        log_q -= 0.5 * away[i] * away[i]
+        noise[i] = _RHO * away[i] + _NEW * noise[i]
+        log_q += 0.5 * (noise[i] * noise[i] - away[i] * away[i])
+    _solve_back(matrix, noise)
+    for i in range(n):
+        found.new_w[i] = mean[i] + noise[i]
     return log_q
 
 
@@ -569,10 +626,7 @@ def _change_of_border(handle, slopes):
         middle[j] = 0.5 * (found.w[j] + found.new_w[j])
     for j in range(n):
         slopes[j] = geometry.border_slope[j]
-        slopes[j] += inner_of_line(geometry.border_hessian, j, middle, 0, n)
-    for g in range(geometry.places.size):
-        for j in range(n):
-            slopes[j] += geometry.between[g, j] * found.e[g]
+        slopes[j] += found.pull[j] + inner_of_line(geometry.border_hessian, j, middle, 0, n)
     for j in range(n):
         total += slopes[j] * (found.new_w[j] - found.w[j])
     return own.posterior.reference.inverse_temperature * total
@@ -587,8 +641,8 @@ def _write_border(handle, position):
     for i in range(n):
         place = geometry.border[i]
         position[place] = centre[place] + inner_of_line(geometry.factor, i, found.new_w, 0, n)
-    for g in range(geometry.places.size):
-        found.moved[g] = inner_of_line(geometry.response, g, found.new_w, 0, n)
+    _follow_border(geometry, found.new_w, found.moved)
+    for g in range(np.uint64(geometry.places.size)):
         place = geometry.places[g]
         position[place] = centre[place] + found.moved[g] + found.e[g]
 
@@ -631,8 +685,7 @@ def move_border(handle, _, counts):
         counts[entry.ACCEPTED] += 1.0
         found.prior[0] = prior_there
         return 1
-    for g in range(own.geometry.places.size):
-        found.moved[g] = inner_of_line(own.geometry.response, g, found.w, 0, n)
+    _follow_border(own.geometry, found.w, found.moved)
     return goes_on
 
 
@@ -651,27 +704,31 @@ def _propose_elements(handle, f, rng):
     """
     own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
-    low, high = own.parts.first[f], own.parts.first[f + 1]
     beta = own.posterior.reference.inverse_temperature
     copy_to(move.new, move.position)
-    _find_slopes(handle, f)
-    _condition(handle, f, move.new)
+    _condition_here(handle, f)
     copy_to(found.new_e, found.e)
-    walks = rng.random() < _WALKS
-    for g in range(low, high):
+    kind = rng.random()
+    walks, width = kind < _WALKS, 1.0 if kind < 1.0 - _WIDE else _WIDTH
+    for g in elements_of(own.parts, f):
         noise = rng.standard_normal() / np.sqrt(found.precision[g])
-        found.new_e[g] = found.e[g] + _STRIDE * noise if walks else found.mean[g] + noise
+        if walks:
+            found.new_e[g] = found.e[g] + _STRIDE * noise
+        else:
+            away = found.e[g] - found.mean[g]
+            found.new_e[g] = found.mean[g] + _RHO * away + _NEW * width * noise
     _write_elements(handle, found.new_e, f, move.new)
     _densities(handle, f, move.position, found.at[0])
     _densities(handle, f, move.new, found.at[1])
-    for g in range(low, high):
+    for g in elements_of(own.parts, f):
         here, there = found.e[g], found.new_e[g]
         squares = there * there - here * here
         away_here, away_there = here - found.mean[g], there - found.mean[g]
         cheap = found.at[1, g] - found.at[0, g] + found.slope[g] * (there - here)
         cheap += 0.5 * beta * geometry.hessian[g] * squares
         if not walks:
-            cheap += 0.5 * found.precision[g] * (away_there * away_there - away_here * away_here)
+            narrow = found.precision[g] / (width * width)
+            cheap += 0.5 * narrow * (away_there * away_there - away_here * away_here)
         if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
             found.log_ratio[g] = 0.0 if own.test.delayed else cheap
         else:
@@ -691,12 +748,15 @@ def move_elements(handle, f, counts):
     if not function_at(own.test_rows, TEST)(address_in(handle), 1 + f, f, found.log_ratio, counts):
         return 0
     total = 0.0
-    for g in range(low, high):
+    for g in elements_of(own.parts, f):
         probability = _probability(found.log_ratio[g])
         total += probability
         if rng.random() < probability:
             move.position[geometry.places[g]] = move.new[geometry.places[g]]
             found.e[g] = found.new_e[g]
+    # The prior may couple these elements with others', as those of a random walk are.
+    found.expanded[:] = 0
+    found.expanded[f] = 1
     own.tallies[1 + f, DECISIONS] += high - low
     counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
     return 1
@@ -716,13 +776,11 @@ def _propose_scale(handle, s, rng):
     f, place = geometry.scale_factors[s], geometry.scales[s]
     low, high = own.parts.first[f], own.parts.first[f + 1]
     copy_to(move.new, move.position)
-    _find_slopes(handle, f)
-    _condition(handle, f, move.new)
+    _condition_here(handle, f)
     copy_to(found.new_e, found.e)
-    log_ratio = 0.0
-    for g in range(low, high):
+    for g in elements_of(own.parts, f):
         found.new_e[g] = np.sqrt(found.precision[g]) * (found.e[g] - found.mean[g])
-        log_ratio += 0.5 * np.log(found.precision[g])
+    log_ratio = 0.5 * sum_of_logs(found.precision, low, high)
     middle, size = own.posterior.reference.centre[place], geometry.scale_steps[s]
     if rng.random() < _ANEW:
         spread = np.sqrt(0.5 * _FREEDOM / rng.standard_gamma(0.5 * _FREEDOM))
@@ -732,26 +790,47 @@ def _propose_scale(handle, s, rng):
     else:
         step = size * _STEPS[rng.integers(0, _STEPS.size)]
         move.new[place] = move.position[place] + step * rng.standard_normal()
-    _condition(handle, f, move.new)
-    for g in range(low, high):
+    _expand_prior(handle, f, found.zeros, move.new, found.mean, found.precision)
+    _condition(handle, f, found.mean, found.precision)
+    for g in elements_of(own.parts, f):
         found.new_e[g] = found.mean[g] + found.new_e[g] / np.sqrt(found.precision[g])
-        log_ratio -= 0.5 * np.log(found.precision[g])
+    log_ratio -= 0.5 * sum_of_logs(found.precision, low, high)
     _write_elements(handle, found.new_e, f, move.new)
     return log_ratio
 
 
 @compiled()
-def move_scale(handle, s, counts):
-    """Move a scale and the elements of its factor by partial non-centring.
+def _decide_as_one(handle, kind, cheap, counts):
+    """Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
 
     The cheap part always decides first: a scale far off takes elements beyond their radii, whose
-    rows would all be read. Returned is whether the chain goes on.
+    rows would all be read. Returned are the probability of the rest, and whether the chain goes on.
     """
     own = record_at(handle)
-    found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
-    f, log_ratio = geometry.scale_factors[s], scratch(1, np.float64)
-    cheap = _propose_scale(handle, s, rng)
-    for g in range(own.parts.first[f], own.parts.first[f + 1]):
+    found, move, rng = own.scratch, own.move, _generator(own.generator)
+    prior_there, log_ratio = log_prior(own.posterior, move.new), scratch(1, np.float64)
+    probability, goes_on = 0.0, 1
+    if rng.random() < _probability(cheap + (prior_there - found.prior[0])):
+        log_ratio[0] = 0.0
+        _stay_on_border(found, own.geometry)
+        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
+        probability = _probability(log_ratio[0])
+    own.tallies[kind, DECISIONS] += 1.0
+    if goes_on and rng.random() < probability:
+        copy_to(move.position, move.new)
+        copy_to(found.e, found.new_e)
+        found.prior[0] = prior_there
+        found.expanded[:] = 0
+    return probability, goes_on
+
+
+@compiled()
+def move_scale(handle, s, counts):
+    """Move a scale and its factor's elements by partial non-centring; return as `move_along`."""
+    own = record_at(handle)
+    found, geometry, f = own.scratch, own.geometry, own.geometry.scale_factors[s]
+    cheap = _propose_scale(handle, s, _generator(own.generator))
+    for g in elements_of(own.parts, f):
         here, there = found.e[g], found.new_e[g]
         cheap += found.slope[g] * (there - here)
         cheap += (
@@ -760,20 +839,9 @@ def move_scale(handle, s, counts):
             * geometry.hessian[g]
             * (there * there - here * here)
         )
-    prior_there = log_prior(own.posterior, move.new)
-    cheap += prior_there - found.prior[0]
-    probability, goes_on, kind = 0.0, 1, 1 + geometry.densities.size + s
-    if rng.random() < _probability(cheap):
-        log_ratio[0] = 0.0
-        _stay_on_border(found, geometry)
-        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
-        probability = _probability(log_ratio[0])
-    own.tallies[kind, DECISIONS] += 1.0
+    kind = 1 + geometry.densities.size + s
+    probability, goes_on = _decide_as_one(handle, kind, cheap, counts)
     counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
-    if goes_on and rng.random() < probability:
-        copy_to(move.position, move.new)
-        copy_to(found.e, found.new_e)
-        found.prior[0] = prior_there
     return goes_on
 
 
@@ -782,32 +850,20 @@ def move_along(handle, k, counts):
     """Walk along a direction of elements of several factors; return whether the chain goes on."""
     own = record_at(handle)
     found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
-    step, log_ratio = _STRIDE_ALONG * rng.standard_normal(), scratch(1, np.float64)
+    step = _STRIDE_ALONG * rng.standard_normal()
     line = geometry.along_slope[k] + 0.5 * step * geometry.along_own[k]
     line += inner_of_line(geometry.along_border, k, found.w, 0, found.w.size)
     line += inner_of_line(geometry.along_elements, k, found.e, 0, geometry.places.size)
     copy_to(found.new_e, found.e)
-    for g in range(geometry.places.size):
+    for g in range(np.uint64(geometry.places.size)):
         found.new_e[g] = found.e[g] + step * geometry.along[k, g]
     copy_to(move.new, move.position)
     for f in range(geometry.densities.size):
         _write_elements(handle, found.new_e, f, move.new)
-    prior_there = log_prior(own.posterior, move.new)
     cheap = own.posterior.reference.inverse_temperature * step * line
-    cheap += prior_there - found.prior[0]
-    probability, goes_on = 0.0, 1
     kind = 1 + geometry.densities.size + geometry.scales.size
-    if rng.random() < _probability(cheap):
-        log_ratio[0] = 0.0
-        _stay_on_border(found, geometry)
-        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
-        probability = _probability(log_ratio[0])
-    own.tallies[kind, DECISIONS] += 1.0
+    probability, goes_on = _decide_as_one(handle, kind, cheap, counts)
     counts[entry.ACCEPT_DIRECTIONS] += probability / min(geometry.along_slope.size, _MOST_ALONG)
-    if goes_on and rng.random() < probability:
-        copy_to(move.position, move.new)
-        copy_to(found.e, found.new_e)
-        found.prior[0] = prior_there
     return goes_on
 
 

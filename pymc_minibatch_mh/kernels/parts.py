@@ -97,6 +97,12 @@ def room_for_rates(n_factors: int, n_elements: int) -> Rates:
 
 
 @compiled(inlined=True)
+def elements_of(parts, f):
+    """Return the numbers of a factor's elements: unsigned, so that none is taken for negative."""
+    return range(np.uint64(parts.first[f]), np.uint64(parts.first[f + 1]))
+
+
+@compiled(inlined=True)
 def ceiling(parts, ends, row):
     """Return φ̄_i of a row: symmetric in the two ends, to the last bit."""
     here, there, step = 0.0, 0.0, 0.0
@@ -148,6 +154,23 @@ def _cube_of_border(kind, border):
     return _cube(kind, border[0], border[1])
 
 
+@compiled(reassociate=True)
+def _sum_cubes_of(parts, ends, f):
+    """Return Σ C_g times the cubes of every kind of a factor's elements within their radii.
+
+    The last number is that of the elements.
+    """
+    both, way, farther, within = 0.0, 0.0, 0.0, 0.0
+    for g in elements_of(parts, f):
+        one, other = abs(ends.here[g]), abs(ends.there[g])
+        share = parts.cubes[g] if max(one, other) <= parts.radii[g] else 0.0
+        both += share * _cube(_ENDS, ends.here[g], ends.there[g]) if share > 0.0 else 0.0
+        way += share * _cube(_WAY, ends.here[g], ends.there[g]) if share > 0.0 else 0.0
+        farther += share * _cube(_FARTHER, one, other) if share > 0.0 else 0.0
+        within += 1.0 if max(one, other) <= parts.radii[g] else 0.0
+    return both, way, farther, within
+
+
 @compiled()
 def _sum_cubes(parts, ends, sums, outside):
     """Write Σ_i of the cubes of every kind, of the border, then of each factor, shape (3, F + 1).
@@ -158,17 +181,13 @@ def _sum_cubes(parts, ends, sums, outside):
     for kind in range(3):
         sums[kind, 0] = parts.border_cubes * _cube_of_border(kind, ends.border)
     for f in range(parts.first.size - 1):
-        both, way, farther = 0.0, 0.0, 0.0
-        for g in range(parts.first[f], parts.first[f + 1]):
-            one, other = ends.here[g], ends.there[g]
-            if not max(abs(one), abs(other)) <= parts.radii[g]:
-                count += 1
-                outside[count] = g
-            else:
-                both += parts.cubes[g] * _cube(_ENDS, one, other)
-                way += parts.cubes[g] * _cube(_WAY, one, other)
-                farther += parts.cubes[g] * _cube(_FARTHER, one, other)
+        both, way, farther, within = _sum_cubes_of(parts, ends, f)
         sums[_ENDS, 1 + f], sums[_WAY, 1 + f], sums[_FARTHER, 1 + f] = both, way, farther
+        if within < parts.first[f + 1] - parts.first[f]:
+            for g in elements_of(parts, f):
+                if not max(abs(ends.here[g]), abs(ends.there[g])) <= parts.radii[g]:
+                    count += 1
+                    outside[count] = g
     outside[0] = count
 
 
@@ -177,7 +196,7 @@ def _run_through(parts, ends, kind, running):
     """Write running sums of C_g times the cubes of one kind within each factor, shape (L,)."""
     for f in range(parts.first.size - 1):
         total = 0.0
-        for g in range(parts.first[f], parts.first[f + 1]):
+        for g in elements_of(parts, f):
             one, other = ends.here[g], ends.there[g]
             if max(abs(one), abs(other)) <= parts.radii[g]:
                 total += parts.cubes[g] * _cube(kind, one, other)

@@ -62,6 +62,26 @@ def inner_of_line(matrix, line, vector, start, stop):
     return total
 
 
+#: Numbers whose product has its logarithm taken at once, and the products that are not exact.
+_TOGETHER, _LEAST, _MOST = 8, 1e-290, 1e290
+
+
+@compiled()
+def sum_of_logs(values, start, stop):
+    """Return the sum of the logarithms of a part of a vector, of which few are taken."""
+    total = 0.0
+    for first in range(np.uint64(start), np.uint64(stop), np.uint64(_TOGETHER)):
+        last, product = min(first + np.uint64(_TOGETHER), np.uint64(stop)), 1.0
+        for j in range(first, last):
+            product *= values[j]
+        if _LEAST < product < _MOST:
+            total += np.log(product)
+        else:
+            for j in range(first, last):
+                total += np.log(values[j])
+    return total
+
+
 @compiled(reassociate=True, inlined=True)
 def inner_by(matrix, one, other):
     """Return the inner product of two vectors by a square matrix."""
