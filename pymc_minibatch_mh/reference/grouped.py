@@ -12,12 +12,13 @@ With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are
 and α = α̂ + R₀ T w + e.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, hadamard, solve_triangular
+from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
 from pymc_minibatch_mh.errors import ModeError
@@ -92,10 +93,11 @@ class Arrow:
         first = 1.0 / self._first
         if self._rest is None:
             return first
-        factor = np.tril(self._rest[0])
-        inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
-        own = inverse @ (self._cells.T @ sparse.diags_array(first)).toarray()
-        return np.concatenate([first + (own**2).sum(axis=0), (inverse**2).sum(axis=0)])
+        own = (self._cells.T @ sparse.diags_array(first)).toarray(order="F")
+        own = solve_triangular(self._rest[0], own, lower=True, overwrite_b=True)
+        inverse = np.tril(dtrtri(self._rest[0], lower=1)[0])
+        squares = partial(np.einsum, "ij,ij->j")
+        return np.concatenate([first + squares(own, own), squares(inverse, inverse)])
 
     def scattered(self, noise: np.ndarray) -> np.ndarray:
         """Return vectors with covariance A_αα⁻¹ from uncorrelated numbers, shape (L, k)."""
@@ -504,25 +506,28 @@ class _Search:
         self.position = self._moved(arrow.step(*slopes), 1.0)
         return self._sums(self.position)[0]
 
-    def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best position given scales by the rows' quadratic, and the elements' spread.
-
-        The spread is by how much elements and chosen coordinates lie off, on either side, given
-        the rest: of each element a standard deviation, and of those that depend on each other
-        points, shape (L + c, k), that have their covariance.
-        """
+    def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, Arrow]:
+        """Return the best position given scales by the rows' quadratic, and the precision."""
         here = self.position
         self.position = here.copy()
         self.position[self._scales] = scales
         arrow, slopes = self._arrow(sums)
         there = self._moved(arrow.step(*slopes), 1.0)
         self.position = here
+        return there, arrow
+
+    def _spread_by(self, arrow: Arrow) -> np.ndarray:
+        """Return how far elements and chosen coordinates lie off on either side, given the rest.
+
+        It is a standard deviation of each element, and of those that depend on each other points,
+        shape (L + c, k), that have their covariance.
+        """
         if not (self._elements.coupled.size or self._is_chosen.any()):
-            return there, np.sqrt(arrow.variances)[:, None]
+            return np.sqrt(arrow.variances)[:, None]
         own, size = self._is_chosen, self._places.size
         chosen = arrow.border_factor[own][:, own] @ self._signs[size:]
         spread = arrow.scattered(self._signs[:size]) + arrow.response[:, own] @ chosen
-        return there, np.concatenate([spread, chosen])
+        return np.concatenate([spread, chosen])
 
     @cached_property
     def _signs(self) -> np.ndarray:
@@ -565,7 +570,8 @@ class _Search:
         return value / count, slope / count
 
     def _improved(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
-        return self._best_scales(*self._conditional(sums, scales))
+        position, arrow = self._conditional(sums, scales)
+        return self._best_scales(position, self._spread_by(arrow))
 
     def _move_scales(self, sums: ElementSums) -> float:
         """Move the scales by two steps of EM, extrapolated; return how far they have moved."""
@@ -606,9 +612,10 @@ class _Search:
         """
         if not scales.size:
             return np.empty(0)
-        position, spread = self._conditional(sums, scales)
+        position, arrow = self._conditional(sums, scales)
+        spread = self._spread_by(arrow)
         complete, left = np.empty((2, scales.size, scales.size))
-        best = self._improved(sums, scales)
+        best = self._best_scales(position, spread)
         for k, away in enumerate(SPREAD_STEP * np.eye(scales.size)):
             turn = [self._averaged(position, spread, scales + s * away)[1] for s in (1.0, -1.0)]
             complete[k] = (turn[1] - turn[0]) / (2.0 * SPREAD_STEP)
