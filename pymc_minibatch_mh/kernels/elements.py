@@ -135,7 +135,7 @@ class Scratch(NamedTuple):
     precision: np.ndarray
     log_ratio: np.ndarray
     #: Slope and precision of the prior of each element at e = 0, and zeros, shape (L,) each; and
-    #: whether those of a factor are the position's, shape (F,).
+    #: whether those of the factor that moves are the position's, shape (1,).
     prior_slope: np.ndarray
     prior_precision: np.ndarray
     zeros: np.ndarray
@@ -157,7 +157,7 @@ def room_for_moves(n_border: int, n_elements: int, n_chosen: int, n_factors: int
     return Scratch(
         w=w, new_w=new_w, pull=pull, e=np.empty(ends), new_e=np.empty(ends), moved=own[0],
         slope=own[1], mean=own[2], precision=own[3], log_ratio=own[4], prior_slope=own[5],
-        prior_precision=own[6], zeros=own[7], expanded=np.zeros(n_factors, np.int64),
+        prior_precision=own[6], zeros=own[7], expanded=np.zeros(1, np.int64),
         at=np.empty((3, n_elements)), norms=np.empty(3), prior=np.empty(1),
         outside=np.empty(ends + 1, np.int64), rates=room_for_rates(n_factors, ends),
     )  # fmt: skip
@@ -359,13 +359,14 @@ def _condition(handle, f, prior_slopes, prior_precisions):
 
 @compiled()
 def _condition_here(handle, f):
-    """Write slopes, conditional means and precisions of elements at the position of the chain."""
+    """Write the same at the position of the chain, of which `move.new` is a copy."""
     own = record_at(handle)
-    found, move = own.scratch, own.move
-    _find_slopes(handle, f)
-    if not found.expanded[f]:
-        _expand_prior(handle, f, found.zeros, move.new, found.prior_slope, found.prior_precision)
-        found.expanded[f] = 1
+    found = own.scratch
+    if not found.expanded[0]:
+        _expand_prior(
+            handle, f, found.zeros, own.move.new, found.prior_slope, found.prior_precision
+        )
+        found.expanded[0] = 1
     _condition(handle, f, found.prior_slope, found.prior_precision)
 
 
@@ -562,7 +563,6 @@ def _border_slopes(handle, position, slopes, matrix):
         for i in range(matrix.shape[0]):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
-    found.expanded[:] = 0
     for f in range(geometry.densities.size):
         _write_elements(handle, found.e, f, position)
     for f in range(geometry.densities.size):
@@ -706,6 +706,8 @@ def _propose_elements(handle, f, rng):
     found, move, geometry = own.scratch, own.move, own.geometry
     beta = own.posterior.reference.inverse_temperature
     copy_to(move.new, move.position)
+    _find_slopes(handle, f)
+    found.expanded[0] = 0
     _condition_here(handle, f)
     copy_to(found.new_e, found.e)
     kind = rng.random()
@@ -754,9 +756,6 @@ def move_elements(handle, f, counts):
         if rng.random() < probability:
             move.position[geometry.places[g]] = move.new[geometry.places[g]]
             found.e[g] = found.new_e[g]
-    # The prior may couple these elements with others', as those of a random walk are.
-    found.expanded[:] = 0
-    found.expanded[f] = 1
     own.tallies[1 + f, DECISIONS] += high - low
     counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
     return 1
@@ -820,7 +819,7 @@ def _decide_as_one(handle, kind, cheap, counts):
         copy_to(move.position, move.new)
         copy_to(found.e, found.new_e)
         found.prior[0] = prior_there
-        found.expanded[:] = 0
+        found.expanded[0] = 0
     return probability, goes_on
 
 
@@ -889,9 +888,11 @@ def _iterate(handle, counts):
     goes_on = function_at(own.move_border, MOVE)(address, 0, counts)
     for f in range(own.geometry.densities.size):
         goes_on = goes_on and function_at(own.move_elements, MOVE)(address, f, counts)
-    found.prior[0] = log_prior(posterior, move.position)
-    for s in range(own.geometry.scales.size):
-        goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
+        found.prior[0] = log_prior(posterior, move.position)
+        # Slopes of the rows along these elements are still those of the position.
+        for s in range(own.geometry.scales.size):
+            if own.geometry.scale_factors[s] == f:
+                goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
     if not (goes_on and _move_along_some(handle, counts)):
         return False
     if own.slices.moves:

@@ -26,30 +26,37 @@ OUTCOME = (_RNG.random(GROUP.size) < expit(0.5 + _RNG.normal(size=GROUPS))[GROUP
 def groups(spelling):
     """Return a model of a few groups: mu, tau and effects that are normal, or have heavy tails."""
     with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau", 1.0)
+        mu = pm.Normal("mu", 0.0, 1.0)
+        if spelling == "two scales":
+            tau = pm.Deterministic("tau", pm.math.exp(pm.Normal("s", 0.0, 0.7, shape=2).sum()))
+        else:
+            tau = pm.HalfNormal("tau", 1.0)
         if spelling == "non-centred":
             z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
             effect = pm.Deterministic("effect", mu + tau * z)
-        elif spelling == "centred":
-            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
-        else:
+        elif spelling == "heavy tails":
             effect = pm.StudentT("effect", nu=5.0, mu=mu, sigma=tau, shape=GROUPS)
+        else:
+            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
         pm.Bernoulli("y", logit_p=effect[GROUP], observed=OUTCOME)
     return model
 
 
 @cache
-def by_quadrature(heavy):
+def by_quadrature(spelling):
     """Return means and standard deviations of mu, log tau and the effects."""
     shares = (np.arange(800) + 0.5) / 800
-    z = stats.t(5.0).ppf(shares) if heavy else stats.norm.ppf(shares)
+    z = (stats.t(5.0) if spelling == "heavy tails" else stats.norm).ppf(shares)
     mu, log_tau = np.linspace(-4.5, 4.5, 73), np.linspace(-12.0, 2.5, 146)
     effect = mu[:, None, None] + np.exp(log_tau)[:, None] * z
     ones = np.bincount(GROUP, OUTCOME)
     value = [np.exp(k * log_expit(effect) + (ROWS - k) * log_expit(-effect)) for k in ones]
     whole = [one.mean(axis=2) for one in value]
     weight = np.prod(whole, axis=0) * stats.norm.pdf(mu)[:, None]
-    weight *= stats.halfnorm.pdf(np.exp(log_tau)) * np.exp(log_tau)
+    if spelling == "two scales":
+        weight *= stats.norm.pdf(log_tau, 0.0, 0.7 * np.sqrt(2.0))
+    else:
+        weight *= stats.halfnorm.pdf(np.exp(log_tau)) * np.exp(log_tau)
     weight /= weight.sum()
     found = {"mu": moments(weight, np.broadcast_to(mu[:, None], weight.shape))}
     found["log tau"] = moments(weight, np.broadcast_to(log_tau, weight.shape))
@@ -90,6 +97,7 @@ METHODS = {
     "MH-SS": (ScalableSubsamplingMH, {}, "non-centred"),
     "factorized": (FactorizedMH, {}, "centred"),
     "heavy tails": (TunaMH, {}, "heavy tails"),
+    "two scales": (TunaMH, {}, "two scales"),
 }
 
 
@@ -100,7 +108,7 @@ def test_posterior_of_a_few_groups(name):
         step = method(blocks=True, observed=["y"], full_pass_above=np.inf, **settings)
     assert step.plan.elements is not None
     assert step.exactness.startswith("exact given valid bounds")
-    found, exact = drawn(step, DRAWS), by_quadrature(spelling == "heavy tails")
+    found, exact = drawn(step, DRAWS), by_quadrature(spelling)
     errors = {key: off_by(found[key], *exact[key]) for key in exact}
     assert max(abs(x) for pair in errors.values() for x in pair) < VERY_FAR, errors
 
