@@ -28,9 +28,9 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 #: Seconds that an iteration takes without rows: for each number of each element, of which there
 #: are those of the border and some of its own, and all else; a row, and a candidate. Fitted to
 #: the times of three problems of tests/benchmarks/groups.py.
-_NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 6e-9, 10, 30e-6, 0.25e-6, 0.15e-6
-#: And for a pair of coordinates of the border.
-_PAIR = 3e-9
+_NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 4e-9, 10, 10e-6, 0.25e-6, 0.13e-6
+#: And for a pair of coordinates of the border, and for one of elements that a row reads.
+_PAIR, _CELL = 3e-9, 1.5e-9
 #: Kept rows to see before κ is chosen by them.
 _ENOUGH_ROWS = 50
 
@@ -41,13 +41,15 @@ class ElementMoves(Proposal):
 
     Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
     coordinates, of which rows choose `n_chosen`, the factors have `sizes` elements, and `n_scales`
-    scales move with the elements of one factor each. Without `learns`, every κ stays 1.
+    scales move with the elements of one factor each; rows read `n_cells` pairs of elements. Without
+    `learns`, every κ stays 1.
     """
 
     n_border: int
     n_chosen: int
     sizes: tuple[int, ...]
     n_scales: int
+    n_cells: int
     learns: bool
 
     loop = staticmethod(run_elements)
@@ -67,7 +69,7 @@ class ElementMoves(Proposal):
         """Choose the κ of every kind that makes most effective draws in a given time."""
         kappa = record.kappa.copy()
         fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
-        fixed += _PAIR * self.n_border * self.n_chosen
+        fixed += _PAIR * self.n_border * self.n_chosen + _CELL * self.n_cells
         together = (1, *self.sizes, *[1] * (self.n_scales + 1))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
@@ -113,7 +115,7 @@ def moves_of(found: Any, *, learns: bool) -> ElementMoves:
     """Return the moves of the elements of a centre."""
     sizes = tuple(int(size) for size in np.diff(found.starts))
     n_scales = int(np.count_nonzero(found.scale_factor >= 0))
-    return ElementMoves(found.border.size, found.n_chosen, sizes, n_scales, learns)
+    return ElementMoves(found.border.size, found.n_chosen, sizes, n_scales, found.data.size, learns)
 
 
 class Updates(NamedTuple):
@@ -143,7 +145,7 @@ def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
         found.Hew.T,
         found.he,
         found.indptr,
-        found.indices,
+        found.indices.astype(np.int32),
         found.data,
         found.border_tilt,
         found.tilts,
