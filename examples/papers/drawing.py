@@ -40,8 +40,8 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "papers",
 }
-#: Labels from which on a legend lies below its panel, and how.
-MANY = 4
+#: Labels beyond which a legend lies below its panel, and how.
+MANY = 3
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},

@@ -6,7 +6,7 @@ and draws are mapped back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -49,6 +49,8 @@ from pymc_minibatch_mh.likelihood.weights import weigh
 
 #: Where values lie in the position, and the values there: graphs, or arrays of shape (n, ...).
 Placed = tuple[np.ndarray, Any]
+#: Numbers that are changed at a time, which a cache holds.
+_CACHED = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +131,15 @@ def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
     return pt.concatenate(entries)[order]
 
 
-def _replaced(x: np.ndarray, parts: Sequence[Placed]) -> np.ndarray:
-    """Return an array of shape (..., d) with other entries in some places."""
-    found = x.copy()
-    for places, values in parts:
-        found[..., places] = np.moveaxis(values, 0, -1)
+def _changed(x: np.ndarray, changes: Iterable[Callable[..., Sequence[Placed]]]) -> np.ndarray:
+    """Return an array of shape (..., d) after changes, by as many lines as a cache holds."""
+    found, size = x.copy(), x.shape[-1]
+    lines, few = found.reshape(-1, size), max(1, _CACHED // size)
+    for change in changes:
+        for first in range(0, len(lines), few):
+            some = lines[first : first + few]
+            for places, values in change(some.T.copy()):
+                some[:, places] = values.T
     return found
 
 
@@ -266,15 +272,11 @@ class Factorization:
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        for one in self.maps:
-            values = _replaced(values, one.mapped(np.moveaxis(values, -1, 0)))
-        return values
+        return _changed(values, (one.mapped for one in self.maps))
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        for one in reversed(self.maps):
-            positions = _replaced(positions, one.own(np.moveaxis(positions, -1, 0)))
-        return positions
+        return _changed(positions, (one.own for one in reversed(self.maps)))
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""

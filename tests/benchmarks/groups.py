@@ -221,6 +221,7 @@ PROBLEMS = {
     "2PL 400 × 50": two_parameters,
     "users × items, logistic": lambda: ratings("logistic"),
     "users × items, normal": lambda: ratings("normal"),
+    "users × items, a tenth": lambda: ratings("logistic", 100_000),
     "correlated, normal": lambda: correlated("normal"),
     "correlated, Student-t": lambda: correlated("student"),
     "correlated, Poisson": lambda: correlated("poisson"),
