@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
 }
 #: Labels beyond which a legend lies below its panel, and how.
 MANY = 3
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.24), "ncols": 2}
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
