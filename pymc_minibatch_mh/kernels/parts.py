@@ -163,11 +163,11 @@ def _sum_cubes_of(parts, ends, f):
     both, way, farther, within = 0.0, 0.0, 0.0, 0.0
     for g in elements_of(parts, f):
         one, other = abs(ends.here[g]), abs(ends.there[g])
-        share = parts.cubes[g] if max(one, other) <= parts.radii[g] else 0.0
-        both += share * _cube(_ENDS, ends.here[g], ends.there[g]) if share > 0.0 else 0.0
-        way += share * _cube(_WAY, ends.here[g], ends.there[g]) if share > 0.0 else 0.0
-        farther += share * _cube(_FARTHER, one, other) if share > 0.0 else 0.0
-        within += 1.0 if max(one, other) <= parts.radii[g] else 0.0
+        inside = max(one, other) <= parts.radii[g]
+        both += parts.cubes[g] * _cube(_ENDS, one, other) if inside else 0.0
+        way += parts.cubes[g] * _cube(_WAY, ends.here[g], ends.there[g]) if inside else 0.0
+        farther += parts.cubes[g] * _cube(_FARTHER, one, other) if inside else 0.0
+        within += 1.0 if inside else 0.0
     return both, way, farther, within
 
 

@@ -6,7 +6,7 @@ and draws are mapped back.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -131,8 +131,10 @@ def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
     return pt.concatenate(entries)[order]
 
 
-def _changed(x: np.ndarray, changes: Iterable[Callable[..., Sequence[Placed]]]) -> np.ndarray:
+def _changed(x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]]) -> np.ndarray:
     """Return an array of shape (..., d) after changes, by as many lines as a cache holds."""
+    if not changes:
+        return x
     found, size = x.copy(), x.shape[-1]
     lines, few = found.reshape(-1, size), max(1, _CACHED // size)
     for change in changes:
@@ -272,11 +274,11 @@ class Factorization:
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        return _changed(values, (one.mapped for one in self.maps))
+        return _changed(values, [one.mapped for one in self.maps])
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        return _changed(positions, (one.own for one in reversed(self.maps)))
+        return _changed(positions, [one.own for one in reversed(self.maps)])
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""

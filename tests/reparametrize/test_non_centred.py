@@ -8,6 +8,7 @@ import pytest
 
 from every import every
 from likelihood.evaluation import evaluate, split_of
+from pymc_minibatch_mh.likelihood import factorization
 from pymc_minibatch_mh.likelihood.exprs import places_of
 from pymc_minibatch_mh.likelihood.function import lowered_rows
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
@@ -68,6 +69,16 @@ def test_the_map_is_one_to_one_and_keeps_the_density(spelling):
     check_the_map(model, parts, values)
 
 
+@SPELLED
+def test_many_draws_are_mapped_as_each_by_itself(monkeypatch, spelling):
+    _, parts = mapped(spelling)
+    positions = 0.3 * np.random.default_rng(4).standard_normal((2, 3, parts.size))
+    monkeypatch.setattr(factorization, "_CACHED", 2 * parts.size)
+    for change in (parts.values, parts.positions):
+        alone = [[change(one) for one in chain] for chain in positions]
+        np.testing.assert_array_equal(change(positions), alone)
+
+
 def test_a_centred_spelling_stays_as_it_is():
     with pm.Model() as model:
         effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=G)
@@ -75,6 +86,8 @@ def test_a_centred_spelling_stays_as_it_is():
         pm.StudentT("y", nu=4, mu=effect[g] + pm.Normal("b") * x, sigma=sigma, observed=y)
     parts = split_of(model)
     assert in_linear_coordinates(parts) is parts
+    draws = np.zeros((5, parts.size))
+    assert parts.values(draws) is draws
 
 
 def test_both_spellings_have_the_same_prior_part():
