@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,23 +12,26 @@ import pymc as pm
 import xarray as xr
 from scipy.special import ndtri
 
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.bias import (
     Accepted,
+    ValueDraws,
     accepted,
     bias_of,
     frozen_as_sampled,
     measured,
     moved,
+    point_of,
     positions_of,
     value_draws,
 )
 from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
-from pymc_minibatch_mh.diagnostics.iterations import iterated
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
@@ -350,7 +354,7 @@ def audit(
     chain, number = frozen_as_sampled(step, idata, draws, rng)
     updates, first, top = updates_per_draw(step, idata), step.target.factorization.first, 0
     if step.plan.elements is not None:
-        found = iterated(step, draws, pairs, chain)
+        found = _iterated(step, draws, pairs, chain)
         bias = bias_of(positions_of(draws, step), found, first, updates)
         rates = moved(found, positions_of(draws, step))
         checks = _checks_of_iterations(step, found, bias, rates, idata)
@@ -370,6 +374,43 @@ def audit(
         random_seed=random_seed,
         state=ANEW if number is None else f"chain {number}, as it ended",
         updates_per_draw=updates,
+    )
+
+
+def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) -> xr.Dataset:
+    """Make an iteration from draws that lie evenly in all chains, and read all rows for each.
+
+    It moves every unknown by a test of its own, none of which stands for all. So it is measured as
+    a whole: how moments change, and how far each row changes between the ends of the iteration,
+    against the ceiling for any two ends.
+
+    The entries of the dataset are pairs of a draw and that after an iteration, at least so many,
+    with places in the trace as ``chain`` and ``draw``. Tests are exact, so that no acceptance
+    probability is in error, and every iteration counts as one move that was made.
+    """
+    positions, factorization, plan = positions_of(draws, step), step.target.factorization, step.plan
+    assert plan.elements is not None
+    assert plan.parts is not None
+    each = -(-pairs // len(positions))
+    places = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
+    found = []
+    for number, draw in product(range(len(positions)), places.tolist()):
+        others = factorization.ravel_others(point_of(draws, number, draw))
+        here = np.ascontiguousarray(positions[number, draw], dtype=np.float64)
+        chain.place(here, others)
+        there = chain.advance(1).positions[0]
+        ratio, worst = largest_of_parts(step.target, plan.elements, plan.parts, here, there)
+        term, row = step.target.term_and_row(worst) if worst >= 0 else ("", -1)
+        found.append(
+            {"chain": number, "draw": draw, "position": here, "proposal": there,
+             "bound_ratio": ratio, "bound_term": term, "bound_row": row}
+        )  # fmt: skip
+    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
+    columns |= {"acceptance": np.ones(len(found))}
+    columns |= dict.fromkeys(("acceptance_error", "acceptance_error_mcse"), np.zeros(len(found)))
+    return xr.Dataset(
+        {name: (("pair", "dimension")[: x.ndim], x) for name, x in columns.items()},
+        {"dimension": factorization.coordinate_names},
     )
 
 
