@@ -2,8 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
@@ -17,9 +19,8 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
-from pymc_minibatch_mh.sampling.resume import numbered_on, remember, resumed
 from pymc_minibatch_mh.sampling.starts import starts_of
-from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Draws, Recorded, datatree_of, recorded
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
@@ -168,7 +169,7 @@ def sample(
             begun = _begun(step, settings, initvals, random_seed)
         else:
             given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
-            settings, begun = resumed(step, model, settings, resume, given)
+            settings, begun = _resumed(step, model, settings, resume, given)
         kept = recorded(model, step.target.factorization.unravel(begun[0].position, {}), var_names)
         workers = Workers(settings, begun, keeps_warm_up)
         tell_of_run(step, settings)
@@ -257,7 +258,7 @@ def _tree(
         model,
         step.target.factorization,
         kept,
-        numbered_on(workers.kept.of(chains, draws, settings.thin), before),
+        _numbered_on(workers.kept.of(chains, draws, settings.thin), before),
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_provenance(step)},
         warm_up=tuned,
     )
@@ -266,7 +267,7 @@ def _tree(
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
-    remember(step, [workers.chains[k] for k in chains], tree)
+    _remember(step, [workers.chains[k] for k in chains], tree)
     return tree
 
 
@@ -280,3 +281,73 @@ def _provenance(step: MinibatchStep) -> dict[str, str | float]:
         "step_guarantee": str(step.guarantee),
         "preparation_time": step.seconds,
     }
+
+
+def _remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -> None:
+    """Keep the ends of chains in their step, without bounds, and their digest in the trace."""
+    copies = [chain.copy() for chain in chains]
+    stamp = sha256(b"".join(chain.position.tobytes() for chain in copies)).hexdigest()[:16]
+    step.ended = stamp, [(chain.state, chain.position, chain.rng) for chain in copies]
+    tree["posterior"].attrs["ends"] = stamp
+
+
+def _resumed(
+    step: MinibatchStep,
+    model: pm.Model,
+    settings: RunSettings,
+    trace: Any,
+    given: Mapping[str, Any],
+) -> tuple[RunSettings, list[Chain]]:
+    """Return the chains that go on from the last trace of a step, and settings without warm-up.
+
+    SettingError if the trace is another one, or settings are `given` that begin chains anew.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise SettingError(
+                f"{name}= does not go with resume=, whose chains go on as they are. Leave it out."
+            )
+    _require_last(step, model, trace)
+    chains = []
+    for state, position, rng in step.ended[1]:
+        chain = Chain(step.program, rng, adapting=False)
+        chain.state = state
+        chain.place(position, np.empty(0))
+        # The remembered state stays as it is: chains may go on from it again.
+        chains.append(chain.copy())
+    return replace(settings, chains=len(chains), tune=0), chains
+
+
+def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
+    name = type(step).__name__
+    if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
+        raise SettingError(
+            f"resume={type(trace).__name__} is no trace. Pass the trace that sample(step) returns."
+        )
+    posterior = trace["posterior"]
+    drew = posterior.attrs.get("step", "no step of sample()")
+    if drew != name:
+        raise SettingError(
+            f"resume= is a trace of {drew}, not of this {name}. Pass the step that sampled it."
+        )
+    others = [str(x) for x in posterior.data_vars if x not in model.named_vars]
+    if others:
+        raise SettingError(
+            f"resume= has {others[0]!r}, which is no variable of this model. Pass the step that "
+            "sampled it."
+        )
+    if posterior.attrs.get("ends") != step.ended[0]:
+        raise SettingError(
+            f"resume= is not the last trace of this {name}, and a step remembers where its last "
+            "chains ended only. Pass that trace, or the last draws as initvals=."
+        )
+
+
+def _numbered_on(draws: Draws, before: xr.DataTree | None) -> Draws:
+    """Return draws with the numbers that follow those of the trace before, and its chains."""
+    if before is None:
+        return draws
+    posterior, own = before["posterior"], draws.coords
+    first = int(posterior["draw"].to_numpy()[-1]) + int(posterior.attrs["thin"])
+    chains = posterior["chain"].to_numpy()[own["chain"]]
+    return replace(draws, coords={"chain": chains, "draw": own["draw"] + first})

@@ -1,18 +1,22 @@
 """The trace of chains that were sampled outside of PyMC's loop, as ``pm.sample`` returns it.
 
-Chains keep the unconstrained position and the statistics of each draw. Variables are computed from
-positions afterwards.
+Chains keep the unconstrained position and the statistics of each draw. PyMC evaluates transforms
+and deterministics at every draw while it samples. Here they are computed from positions afterwards:
+written for a block of draws at once and evaluated by NumPy, operation by operation. Nothing is
+compiled, and one call of an operation serves the whole block.
 """
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import xarray as xr
 from arviz_base import dict_to_dataset
 from pymc.backends.arviz import (
@@ -21,12 +25,215 @@ from pymc.backends.arviz import (
     find_observations,
 )
 from pymc.util import get_default_varnames
-from pytensor.graph.basic import Variable
+from pytensor.compile.mode import Mode, optdb
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Clip
+from pytensor.scalar.math import Log1mexp, Softplus
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.op import RNGConsumerOp
+from pytensor.tensor.rewriting.basic import local_view_op
+from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.sampling.evaluation import values_at
+from pymc_minibatch_mh.likelihood.derived import as_read, inlined, plain
+from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
+
+_log = logging.getLogger("pymc")
+
+#: Bytes that a block of draws may take, intermediate results included.
+BLOCK_BYTES = 2**26
+
+
+@node_rewriter([Elemwise])
+def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
+    """Write functions that PyTensor evaluates number by number, in Python, in those of NumPy."""
+    op = node.op.scalar_op
+    x, *ends = node.inputs
+    if isinstance(op, Softplus):
+        written = pt.maximum(x, 0) + pt.log1p(pt.exp(-pt.abs(x)))
+    elif isinstance(op, Log1mexp):
+        written = pt.switch(x < -np.log(2), pt.log1p(-pt.exp(x)), pt.log(-pt.expm1(x)))
+    elif isinstance(op, Clip):
+        written = pt.minimum(pt.maximum(x, ends[0]), ends[1])
+    else:
+        return None
+    return [written.astype(node.outputs[0].dtype)]
+
+
+#: Rewritten for accuracy as what PyMC compiles; NumPy gains nothing from the other rewrites, and
+#: is slow in what fusion makes of them. The last one comes after those for accuracy.
+IN_NUMPY = Mode(
+    linker="py",
+    optimizer=RewriteDatabaseQuery(
+        include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
+    ),
+).register((dfs_rewriter(in_ufuncs), 100))
+#: The same, with all intermediate results left in memory.
+KEEPING = IN_NUMPY.clone(link_kwargs={"allow_gc": False})
+
+_OPENED = dfs_rewriter(inlined, local_view_op)
+_WITHOUT_DIMS = optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"]))
+
+
+class OneByOneError(Exception):
+    """Why a variable cannot be evaluated for many draws at once."""
+
+
+def values_at(
+    model: pm.Model, factorization: Factorization, variables: Sequence[Variable], draws: np.ndarray
+) -> list[np.ndarray]:
+    """Evaluate graphs in the value variables of a model at draws of these, shape (n, d), n >= 1.
+
+    Values, shape (n, *shape of the variable), equal those of ``pm.sample`` to rounding. A loop or a
+    function of the user's own is evaluated draw by draw, by the function that PyMC compiles.
+    """
+    found = dict(_evaluated(factorization.blocks, list(variables), draws))
+    left = [v for v in variables if v not in found]
+    if left:
+        found |= zip(left, _draw_by_draw(model, factorization, left, draws), strict=True)
+    return [found[v] for v in variables]
+
+
+def _evaluated(
+    blocks: Sequence[Block], variables: list[Variable], positions: np.ndarray
+) -> Iterable[tuple[Variable, np.ndarray]]:
+    if not variables:
+        return []
+    try:
+        return zip(variables, BlockFunction(blocks, variables)(positions), strict=True)
+    except Exception as error:
+        # Operations that are written for one draw fail in many ways, some of them only when they
+        # are evaluated. Each variable is then tried alone, to find which of them it is.
+        if len(variables) > 1:
+            return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
+        first_line = str(error).strip().partition("\n")[0].rstrip(".")
+        _log.info(
+            "%r is evaluated draw by draw, which takes longer than for many draws at once: %s.",
+            variables[0].name,
+            first_line or type(error).__name__,
+        )
+        return []
+
+
+class BlockFunction:
+    """Variables as functions of many positions, in which `blocks` are the value variables.
+
+    OneByOneError or NotImplementedError if an operation serves one draw only.
+    """
+
+    def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
+        self._blocks = blocks
+        # `pt.tensor(name)` takes a name such as "a,b" for a dtype.
+        single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in blocks}
+        many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
+        graphs = _in_tensors(variables, single)
+        _require_many_draws(single.values(), graphs)
+        self._one = _function(list(single.values()), graphs, KEEPING)
+        self._many = _function(list(many.values()), vectorize_graph(graphs, many), IN_NUMPY)
+
+    def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
+        """Return the values of each variable; OneByOneError if a draw alone has other values."""
+        n = len(positions)
+        with np.errstate(all="ignore"):
+            count = self._draws_in_block(positions[:1])
+            ends = {i: self._one(*self._pieces(positions[i : i + 1], True)) for i in (0, -1 % n)}
+            out = [np.empty((n, *x.shape), x.dtype) for x in ends[0]]
+            for start in range(0, n, count):
+                stop = min(start + count, n)
+                values = self._many(*self._pieces(positions[start:stop]))
+                for whole, part in zip(out, values, strict=True):
+                    whole[start:stop] = part
+        for place, alone in ends.items():
+            for whole, value in zip(out, alone, strict=True):
+                if not _same(whole[place], value):
+                    raise OneByOneError("PyTensor's form for many draws has other values")
+        return out
+
+    def _draws_in_block(self, position: np.ndarray) -> int:
+        self._one(*self._pieces(position, True))
+        made = (cell[0] for v, cell in self._one.vm.storage_map.items() if v.owner is not None)
+        return max(1, BLOCK_BYTES // max(1, sum(getattr(value, "nbytes", 0) for value in made)))
+
+    def _pieces(self, positions: np.ndarray, alone: bool = False) -> list[np.ndarray]:
+        leading = () if alone else (len(positions),)
+        return [
+            positions[:, b.start : b.stop].reshape((*leading, *b.shape)).astype(b.variable.dtype)
+            for b in self._blocks
+        ]
+
+
+def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]) -> list[Variable]:
+    """Return graphs in tensors instead of value variables, without dims and inner graphs."""
+    graphs = [plain(v) for v in variables]
+    graphs = clone_replace(graphs, as_read(graphs, tensors), rebuild_strict=False)
+    graph = FunctionGraph(outputs=graphs, clone=True, copy_inputs=False)
+    _OPENED.rewrite(graph)
+    _WITHOUT_DIMS.rewrite(graph)
+    return list(graph.outputs)
+
+
+def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> None:
+    """Raise a OneByOneError if an operation between inputs and outputs serves one draw only."""
+    inside = set(inputs)
+    for node in toposort(outputs):
+        if inside.isdisjoint(node.inputs):
+            continue
+        inside.update(node.outputs)
+        op = getattr(node.op, "core_op", node.op)
+        if isinstance(op, HasInnerGraph):
+            raise OneByOneError(f"{op} is a loop or another graph within the graph")
+        if isinstance(op, RNGConsumerOp):
+            raise OneByOneError(f"{op} draws random numbers")
+        own = not type(op).__module__.startswith(("pytensor.", "pymc."))
+        if own or isinstance(op, FromFunctionOp):
+            raise OneByOneError(f"{op} is a function of your own")
+
+
+def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
+    # Without a compiler PyTensor does not turn to one for constants that Python does not evaluate.
+    with pytensor.config.change_flags(cxx=""):
+        return pytensor.function(
+            inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True
+        )
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind != "f":
+        return bool(np.array_equal(one, other))
+    tolerance = np.sqrt(np.finfo(one.dtype).eps)
+    largest = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+    return np.allclose(one, other, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+
+
+def _draw_by_draw(
+    model: pm.Model, factorization: Factorization, variables: list[Variable], draws: np.ndarray
+) -> list[np.ndarray]:
+    evaluate = model.compile_fn(
+        outs=[pytensor.Out(v, borrow=True) for v in variables],
+        inputs=[pytensor.In(block.variable, borrow=True) for block in factorization.blocks],
+        point_fn=False,
+        on_unused_input="ignore",
+        trust_input=True,
+    )
+    out: list[np.ndarray] = []
+    for i, draw in enumerate(draws):
+        values = evaluate(*factorization.cut(draw).values())
+        if not out:
+            out = [np.empty((len(draws), *np.shape(x)), x.dtype) for x in values]
+        for whole, value in zip(out, values, strict=True):
+            whole[i] = value
+    return out
+
 
 _log = logging.getLogger("pymc")
 
