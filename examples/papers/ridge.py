@@ -17,9 +17,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.steps.barker import BarkerMethod, BarkerTest, barker_test
+from pymc_minibatch_mh.steps.barker import (
+    BarkerMethod,
+    BarkerTest,
+    CorrectionTable,
+    barker_test,
+    correction_table,
+)
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.correction import CorrectionTable, correction_table
 
 #: Points that stand for those of the paper: errors with twice as many differ by 2 % at most.
 COARSE = 200

@@ -21,8 +21,7 @@ import argparse
 import numpy as np
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.steps.barker import SKEW_ROOM
-from pymc_minibatch_mh.steps.correction import correction_table
+from pymc_minibatch_mh.steps.barker import SKEW_ROOM, correction_table
 
 #: Share of the variance that batches aim at, and true log ratios.
 AIM = 0.7

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pymc_minibatch_mh.steps import correction
+from pymc_minibatch_mh.steps import barker
 
-TABLE = Path(correction.__file__).with_name("correction.npz")
+TABLE = Path(barker.__file__).with_name("correction.npz")
 
 
 def write(path: Path = TABLE) -> None:
-    tables = [correction.minimax_correction(sigma) for sigma in correction.SHIPPED_SIGMAS]
+    tables = [barker.minimax_correction(sigma) for sigma in barker.SHIPPED_SIGMAS]
     np.savez(
         path,
         sigma=[table.sigma for table in tables],

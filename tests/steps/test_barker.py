@@ -7,7 +7,7 @@ from scipy.special import expit, ndtr
 
 from every import every
 from pymc_minibatch_mh.steps import barker
-from pymc_minibatch_mh.steps.correction import correction_table
+from pymc_minibatch_mh.steps.barker import correction_table
 
 BIG = 10**6
 DEFAULT = barker.barker_test()

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from every import every
-from pymc_minibatch_mh.steps.correction import (
+from pymc_minibatch_mh.steps.barker import (
     SHIPPED_SIGMAS,
     certified_error,
     correction_table,
