@@ -1,21 +1,178 @@
-"""Quadratic lower bounds of all rows: their sum, and the gaps of rows above them."""
+"""Quadratic lower bounds of all rows: their sum, and the gaps of rows above them.
 
-from dataclasses import dataclass
+Two functions have an upper bound that is quadratic in their argument and touches them:
+
+    softplus(v) <= v/2 + log(2 cosh(ξ/2)) + (v² - ξ²) tanh(ξ/2)/(4ξ)       at v = ±ξ
+    log1p(w)    <= log1p(w₀) + (w - w₀)/(1 + w₀)                          at w = w₀
+
+as log cosh is concave in the square of its argument, and log1p is concave. A sum of quadratics and
+of negative multiples of these is bounded from below by putting the bounds in their place. They
+hold wherever they touch: at the same ξ in all rows, or in each row at its own value in the centre,
+with the same slope there.
+
+References
+----------
+Jaakkola, Jordan (2000), "Bayesian parameter estimation via variational methods", Statistics and
+Computing 10, 25-37, doi:10.1023/A:1008932416310.
+Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", UAI,
+doi:10.48550/arXiv.1403.5693.
+"""
+
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows
 from pymc_minibatch_mh.compiled.layout import placed
+from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
 from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
-from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.quadratic_bounds import gap_at_centre, gap_of
+from pymc_minibatch_mh.likelihood.differences import Plain, degree
+from pymc_minibatch_mh.likelihood.exprs import Argument, Expr, ExprGraph
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.target import Target
+
+#: Added to ξ² in the centre: the slope needs ξ > 0, and 1e-4 cannot be told from 0 by its gap.
+SMALLEST = 1e-8
+
+
+def gap_of(function: RowFunction, xi: float) -> RowFunction:
+    """Return a row's log-likelihood less its quadratic lower bound: 0 or more everywhere.
+
+    The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
+    Student-t errors in units of the scale. BoundsError where a row has no such bound.
+    """
+    return replace(function, root=_root(function, _AtXi(function.exprs, xi)))
+
+
+def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
+    """Return the same where every row's bound touches at its own arguments in the centre.
+
+    `centre` are these, shape (rows, m); they become data of the row.
+    """
+    touching = _AtCentre(function.exprs, len(function.columns))
+    columns = [Column(f"centre[{k}]", np.ascontiguousarray(u), 0) for k, u in enumerate(centre.T)]
+    root = _root(function, touching)
+    return replace(function, root=root, columns=(*function.columns, *columns))
+
+
+class _NoLowerBoundError(Exception):
+    """A part of a row without a quadratic lower bound, in words."""
+
+
+class _AtXi:
+    """Bounds that touch at ξ in all rows."""
+
+    def __init__(self, exprs: ExprGraph, xi: float) -> None:
+        self._exprs, self._xi = exprs, xi
+
+    def predictor(self, _: Expr) -> Expr:
+        """Return where |v| touches."""
+        return self._exprs.constant(self._xi)
+
+    def square(self, _: Expr, weight: float | None) -> Expr:
+        """Return where w, the square of the error over ν, touches; the weight is -(ν + 1)/2."""
+        if weight is None or not weight < -0.5:
+            raise _NoLowerBoundError("log1p whose weight is no number below -1/2")
+        return self._exprs.constant(self._xi * self._xi / (-2.0 * weight - 1.0))
+
+
+class _AtCentre:
+    """Bounds that touch where each row lies in the centre, whose arguments are data."""
+
+    def __init__(self, exprs: ExprGraph, first: int) -> None:
+        self._exprs, self._first = exprs, first
+
+    def predictor(self, v: Expr) -> Expr:
+        """Return where |v| touches."""
+        square = self._exprs.node(scalar.sqr, [self._there(v)])
+        raised = self._exprs.node(scalar.add, [square, self._exprs.constant(SMALLEST)])
+        return self._exprs.node(scalar.sqrt, [raised])
+
+    def square(self, w: Expr, _: float | None) -> Expr:
+        """Return where w touches."""
+        return self._there(w)
+
+    def _there(self, expr: Expr) -> Expr:
+        if expr.is_data:
+            return expr
+        if isinstance(expr, Argument):
+            return self._exprs.data(self._first + expr.number, ())
+        return self._exprs.node(expr.op, [self._there(x) for x in expr.inputs])  # type: ignore[attr-defined]
+
+
+def _root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:
+    try:
+        return _gap(function, function.root, touching)
+    except _NoLowerBoundError as reason:
+        raise BoundsError(
+            f"{function.name!r} has no quadratic lower bound, as it goes through {reason}. Use "
+            "bound='derived', whose lower bounds are made of derived ones, or TunaMH()."
+        ) from None
+
+
+def _gap(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr:
+    exprs, plain = function.exprs, Plain(function.exprs)
+    if degree(expr) <= 2:
+        return exprs.zero
+    if is_a(expr, scalar.Add):
+        return plain.add(*(_gap(function, part, touching) for part in expr.inputs))
+    if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
+        condition, *branches = expr.inputs
+        gaps = [_gap(function, x, touching) for x in branches]
+        return exprs.node(scalar.switch, [condition, *gaps])
+    core, factor = scaled_core(exprs, expr)
+    if _is_negative(function, factor):
+        weight = exprs.times(exprs.minus_one, factor)
+        if is_a(core, scalar_math.Softplus) and degree(core.inputs[0]) <= 1:
+            xi = touching.predictor(core.inputs[0])
+            return plain.multiply(weight, _above_softplus(exprs, core, xi))
+        if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2:
+            there = touching.square(core.inputs[0], number(factor))
+            return plain.multiply(weight, _above_log1p(exprs, core, there))
+    raise _NoLowerBoundError(f"{getattr(core, 'op', core)} of the parameters")
+
+
+def _is_negative(function: RowFunction, factor: Expr) -> bool:
+    """Return whether data are nowhere above 0."""
+    return bool((RowData(function, slice(0, function.n_rows)).value(factor) <= 0.0).all())
+
+
+def _above_softplus(exprs: ExprGraph, core: Expr, xi: Expr) -> Expr:
+    (v,), plain = core.inputs, Plain(exprs)
+    half = exprs.node(scalar.mul, [plain.half, xi])
+    four = exprs.node(scalar.mul, [exprs.constant(4.0), xi])
+    slope = exprs.node(scalar.true_div, [exprs.node(scalar.tanh, [half]), four])
+    # log(2 cosh(ξ/2)) = softplus(ξ) - ξ/2
+    top = exprs.node(scalar.sub, [exprs.node(scalar_math.softplus, [xi]), half])
+    square = exprs.node(scalar.mul, [slope, exprs.node(scalar.sqr, [xi])])
+    level = exprs.node(scalar.sub, [top, square])
+    bound = plain.multiply(slope, exprs.node(scalar.sqr, [v]))
+    return _excess(exprs, core, level, plain.multiply(plain.half, v), bound)
+
+
+def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
+    (w,) = core.inputs
+    slope = exprs.node(scalar.reciprocal, [exprs.node(scalar.add, [exprs.one, there])])
+    top = exprs.node(scalar.log1p, [there])
+    level = exprs.node(scalar.sub, [top, exprs.node(scalar.mul, [slope, there])])
+    return _excess(exprs, core, level, Plain(exprs).multiply(slope, w))
+
+
+def _excess(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr:
+    """Return a quadratic bound of a function less the function."""
+    plain = Plain(exprs)
+    less = plain.multiply(exprs.minus_one, core)
+    return plain.add(*quadratic, level, less)
+
 
 #: In place of ξ: the bound of each row touches it where the row lies in the centre.
 AT_CENTRE: Literal["centre"] = "centre"
@@ -28,9 +185,8 @@ ROUNDING = 1e-9
 class LowerBounds:
     """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
 
-    The bounds touch rows at ξ, `touching`, or in the centre (:mod:`likelihood.quadratic_bounds`);
-    `reference` is their sum. The `gaps`, float32, are β times those of each row in the centre,
-    rounded up.
+    The bounds touch rows at ξ, `touching`, or in the centre; `reference` is their sum. The
+    `gaps`, float32, are β times those of each row in the centre, rounded up.
     """
 
     target: Target

@@ -15,7 +15,7 @@ sum, r_i a row's remainder, c_i its bound and m(θ) = M(θ̂, θ),
 
 so that every likelihood with derived bounds has one. Which table gives c_i and m follows from θ
 alone, or B_i would be no function of θ. Logistic and Student-t rows have quadratic lower bounds as
-well (:mod:`likelihood.quadratic_bounds`), whose sum takes the place of β T, with a constant m.
+well (:mod:`reference.lower_bounds`), whose sum takes the place of β T, with a constant m.
 
 An update first updates which rows are bright, then decides on the move of θ, with the log ratio
 

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.kernels.moves import FROM_CENTRE, SHARP
 from pymc_minibatch_mh.kernels.posterior import Posterior
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.quadratic_bounds import gap_at_centre
+from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre
 from pymc_minibatch_mh.steps import firefly
 from pymc_minibatch_mh.steps import firefly as brightness
 
