@@ -11,8 +11,14 @@ from pymc_minibatch_mh.kernels import row_sums as repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.run import proposal_of
-from pymc_minibatch_mh.reference.full_data import chunks_of, on_all_cores, over_rows
-from pymc_minibatch_mh.reference.row_sums import BoundedMove, Spread, SpreadIn
+from pymc_minibatch_mh.reference.full_data import (
+    BoundedMove,
+    Spread,
+    SpreadIn,
+    chunks_of,
+    on_all_cores,
+    over_rows,
+)
 
 #: Rows that are read at a time.
 CHUNK = 65_536

@@ -29,10 +29,10 @@ from pymc_minibatch_mh.plan.violations import (
     tell_of_unverified_bounds,
     typical_moves,
 )
+from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, Touching, lower_bounds
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
-from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas

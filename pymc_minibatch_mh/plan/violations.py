@@ -29,10 +29,9 @@ from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, with_rows
-from pymc_minibatch_mh.reference.full_data import over_rows
+from pymc_minibatch_mh.reference.full_data import BoundedMove, RowSums, Spread, SpreadIn, over_rows
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
-from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, Spread, SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.plan.plan import gaussian_draw
 from pymc_minibatch_mh.plan.violations import typical_moves
-from pymc_minibatch_mh.reference.row_sums import SpreadIn
+from pymc_minibatch_mh.reference.full_data import SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 N = 6_000

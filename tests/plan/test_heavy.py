@@ -20,7 +20,7 @@ from pymc_minibatch_mh.plan.violations import (
     WORTHWHILE,
     heavy_rows,
 )
-from pymc_minibatch_mh.reference.row_sums import BoundedMove
+from pymc_minibatch_mh.reference.full_data import BoundedMove
 from zoo import drawn, logistic
 
 ROWS, GROUPS, MEMBERS = 4_000, 2, 10
