@@ -14,9 +14,9 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 660, "data": 1_990, "functions": 2_070, "likelihood": 6_990, "reparametrize": 1_290,
+    "(top)": 660, "data": 1_990, "functions": 2_070, "likelihood": 6_860, "reparametrize": 1_290,
     "kernels": 4_790, "proposals": 1_270, "compiled": 1_640, "reference": 4_130, "bounds": 2_660,
-    "plan": 1_710, "chain": 1_270, "steps": 4_180, "sampling": 1_290, "diagnostics": 3_370,
+    "plan": 1_810, "chain": 1_270, "steps": 4_180, "sampling": 1_290, "diagnostics": 3_370,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.kernels.elements import (
 )
 from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
 from pymc_minibatch_mh.kernels.parts import Parts
-from pymc_minibatch_mh.plan.efficiency import best_chi
+from pymc_minibatch_mh.plan.method import best_chi
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
 #: Seconds that an iteration takes without rows: for each number of each element, of which there

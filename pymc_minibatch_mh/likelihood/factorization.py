@@ -37,6 +37,7 @@ from pymc_minibatch_mh.likelihood.inputs import (
     joined,
     model_of,
     value_variables,
+    weigh,
 )
 from pymc_minibatch_mh.likelihood.terms import (
     MIN_ROWS,
@@ -45,7 +46,6 @@ from pymc_minibatch_mh.likelihood.terms import (
     require_alone,
     term_of,
 )
-from pymc_minibatch_mh.likelihood.weights import weigh
 
 #: Where values lie in the position, and the values there: graphs, or arrays of shape (n, ...).
 Placed = tuple[np.ndarray, Any]

@@ -28,12 +28,16 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
 )
 from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.inputs import Weights
-from pymc_minibatch_mh.likelihood.weights import weights_of
-from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of_reference, read
+from pymc_minibatch_mh.likelihood.inputs import Weights, weights_of
+from pymc_minibatch_mh.plan.file import (
+    WatchedModel,
+    first_difference,
+    key_of_reference,
+    read,
+    split_digests,
+)
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
     PREPARATION_SEED,

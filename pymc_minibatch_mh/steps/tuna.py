@@ -67,8 +67,7 @@ from pymc_minibatch_mh.kernels.whitened_copy import (
     keep_candidates,
     own_share,
 )
-from pymc_minibatch_mh.plan.efficiency import best_chi
-from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, best_chi
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.reference.heavy import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps import settings as check

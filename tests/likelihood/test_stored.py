@@ -9,8 +9,8 @@ from every import every
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.storage import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.plan.file import split_digests
 from pymc_minibatch_mh.plan.plan import gaussian_draw
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.target import Target
