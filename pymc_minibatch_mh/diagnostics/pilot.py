@@ -9,8 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
+from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
 from pymc_minibatch_mh.diagnostics.explanation import Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import counting, report

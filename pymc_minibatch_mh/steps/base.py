@@ -19,10 +19,9 @@ from pytensor.graph.basic import Variable
 from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.chain import Chain, begin, place_at
+from pymc_minibatch_mh.chain.chain import point_of as position_as_point
 from pymc_minibatch_mh.chain.element_moves import moves_of
-from pymc_minibatch_mh.chain.points import begin, place_at
-from pymc_minibatch_mh.chain.points import point_of as position_as_point
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError

@@ -14,7 +14,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_minibatch_mh.chain.points import Begun
+from pymc_minibatch_mh.chain.chain import Begun
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels import roles as entry

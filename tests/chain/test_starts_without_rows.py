@@ -9,7 +9,7 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
+from pymc_minibatch_mh.chain.chain import perturbed_start, scale_collapses
 from zoo import drawn, sample
 
 ROWS, GROUPS = 3_000, 8
