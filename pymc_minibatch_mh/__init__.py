@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
-    from pymc_minibatch_mh.steps.factorized import FactorizedMH as FactorizedMH
-    from pymc_minibatch_mh.steps.factorized import ScalableSubsamplingMH as ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.firefly import FireflyMH as FireflyMH
     from pymc_minibatch_mh.steps.own_test import OwnTestMH as OwnTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
     from pymc_minibatch_mh.steps.poisson import PoissonMH as PoissonMH
+    from pymc_minibatch_mh.steps.tuna import FactorizedMH as FactorizedMH
+    from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.tuna import TunaMH as TunaMH
 
 #: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
@@ -52,7 +52,7 @@ _ON_FIRST_USE = {
     "BarkerMinibatchMH": "steps.barker",
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
-    "FactorizedMH": "steps.factorized",
+    "FactorizedMH": "steps.tuna",
     "FireflyMH": "steps.firefly",
     "Langevin": "proposals.langevin",
     "Laplace": "proposals.mixture",
@@ -66,7 +66,7 @@ _ON_FIRST_USE = {
     "RandomWalk": "proposals.walk",
     "Ranges": "bounds.user_bounds",
     "Rows": "likelihood.stored",
-    "ScalableSubsamplingMH": "steps.factorized",
+    "ScalableSubsamplingMH": "steps.tuna",
     "TunaMH": "steps.tuna",
     "audit": "diagnostics.audit",
     "explain": "diagnostics.explain",
