@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh.compiled.layout import placed
+from pymc_minibatch_mh.compiled.form_rows import placed
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.likelihood.exprs import Expr, Gather, Monomial, places_of
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction

@@ -26,8 +26,7 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows
-from pymc_minibatch_mh.compiled.layout import placed
+from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, placed
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables

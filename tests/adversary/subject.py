@@ -9,9 +9,8 @@ from pytensor.graph.traversal import toposort
 
 from compiled.fitted import run
 from likelihood.evaluation import pieces
-from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.likelihood.check import rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.derived import in_double

@@ -7,9 +7,8 @@ import numpy as np
 from numba import njit
 
 from families import FAMILIES
-from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.roles import ROWWISE
 from pymc_minibatch_mh.likelihood.factorization import factorize

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh.compiled.layout import Leaves, pieces_of
+from pymc_minibatch_mh.compiled.form_rows import Leaves, pieces_of
 from pymc_minibatch_mh.kernels import forms
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions

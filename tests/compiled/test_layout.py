@@ -10,9 +10,8 @@ from numba import njit
 from compiled.fitted import run
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.layout import Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.scalars import LARGEST_TABLE
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.handle import address_of, function_at

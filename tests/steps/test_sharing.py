@@ -9,8 +9,7 @@ import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.compiled import compiled_model as graph_prior
-from pymc_minibatch_mh.compiled import graphs
-from pymc_minibatch_mh.compiled import layout as layout_module
+from pymc_minibatch_mh.compiled import form_rows, graphs
 from pymc_minibatch_mh.reference.target import Target
 
 N = 3_000
@@ -191,7 +190,7 @@ def test_what_is_computed_from_data_is_kept_once():
         pm.Normal("y", b[0] + b[1] * pm.math.log(pm.Data("x", x)), 1.0, observed=x)
     steps = [TunaMH(model=model), PenaltyMH(model=model)]
     (function,) = steps[0].target.row_functions
-    (array,) = layout_module._computed[function].values()
+    (array,) = form_rows._computed[function].values()
     layouts = [layout for step in steps for layout in step.target.rows._layouts]
     assert all(any(kept is array for kept in layout._kept) for layout in layouts)
     watch = weakref.ref(array)
