@@ -175,13 +175,7 @@ class _RowBounds:
     def _of_rows(self, read: Read, some: np.ndarray, pieces: list[int]) -> tuple[Array, Array]:
         function, start = self._functions[read.term], read.first - int(self._starts[read.term])
         data = RowData(function, start + some)
-        part = read._replace(
-            border=read.border[:, some],
-            elements=read.elements[:, some],
-            weights=read.weights[:, :, some],
-            chosen=read.chosen[:, some],
-            chosen_weights=read.chosen_weights[:, :, some],
-        )
+        part = read.some(some)
         norms, reach, typical = self._sizes(part)
         boxes = self._boxes(function, part, reach)
         bounded = suprema(function, data, boxes, 3, pieces)
@@ -202,8 +196,7 @@ class _RowBounds:
     def _sizes(self, read: Read) -> tuple[Array, Array, Array]:
         """Return ‖v‖ of each argument, how far it can go, and how far it typically does."""
         sizes = np.abs(np.concatenate([read.weights, read.chosen_weights]))
-        part = read._replace(border=read.border[:, :, : len(self._fixed)])
-        directions = self._rows.directions(part, self._fixed, self._response)
+        directions = self._rows.directions(read, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
         own = np.einsum("fmr,fr->mr", sizes, self._sd[np.maximum(self.numbers(read), 0)])
         return (

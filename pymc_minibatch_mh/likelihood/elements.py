@@ -60,8 +60,8 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 #: Factors beyond which every row would have too many pairs of effects.
 MOST_FACTORS = 8
-#: Coefficients of coordinates of which rows choose several, in all rows at most: 800 MB.
-MOST_NUMBERS = 100_000_000
+#: Coordinates of which rows choose several at most: they move at once, by d × d matrices.
+MOST_CHOSEN = 2_000
 #: Into how many factors effects are parted until the prior couples none of the same: as they are,
 #: and those over time, of which each is around the one before, or around the last two.
 _PARTED = (1, 3, 5)
@@ -176,7 +176,7 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
         (factors if len(apart) == 1 else chosen).extend(apart)
     others = sorted(set(range(factorization.size)) - set(taken) - border)
     together = np.unique(_joined(chosen))
-    _require_room(chosen, functions, together.size)
+    _require_few(chosen, together.size)
     whole = np.concatenate([np.array(sorted(border), np.int64), together])
     return Elements(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
 
@@ -196,13 +196,12 @@ def _by_index(
     return list(zip_longest(*lists, fillvalue=()))
 
 
-def _require_room(chosen: Sequence[Factor], functions: Sequence[RowFunction], size: int) -> None:
-    """Raise NotSeparableError where a border of so many coordinates takes too much memory."""
-    numbers = size * sum(function.n_rows * len(function.arguments) for function in functions)
-    if chosen and numbers > MOST_NUMBERS:
+def _require_few(chosen: Sequence[Factor], size: int) -> None:
+    """Raise NotSeparableError where a border of so many coordinates takes too long to move."""
+    if size > MOST_CHOSEN:
         raise NotSeparableError(
-            f"{chosen[0].name!r} is chosen by two indices in one row, and {numbers:,} coefficients "
-            f"of all rows are more than {MOST_NUMBERS:,}"
+            f"{chosen[0].name!r} is chosen by two indices in one row, and {size:,} such effects, "
+            f"which move at once, are more than {MOST_CHOSEN:,}"
         )
 
 

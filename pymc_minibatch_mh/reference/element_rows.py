@@ -3,13 +3,14 @@
 A row reads coefficients x_a of the border, shape (n,), in each of its m arguments, and of each
 factor f one element, times z_fa. The Hessian of all rows is that of the border, a line for every
 element, the elements' diagonal, and *cells*: pairs of elements of two factors that some row reads.
+What rows choose of the border is read as elements are, and put in its place once all is summed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,8 +22,8 @@ from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 
-#: Rows that are read at a time.
-CHUNK = 65_536
+#: Rows that are read at a time, and numbers that are computed of them.
+CHUNK, MOST_NUMBERS = 65_536, 2**26
 
 
 class Read(NamedTuple):
@@ -30,26 +31,41 @@ class Read(NamedTuple):
 
     term: int
     first: int
-    #: Coefficients of the border, shape (m, rows, n); elements, numbered through all factors, -1
-    #: for none, shape (factors, rows); and their coefficients, shape (factors, m, rows).
+    #: Coefficients of the border but for what rows choose, shape (m, rows, n - c); elements,
+    #: numbered through all factors, -1 for none, shape (factors, rows); and their coefficients,
+    #: shape (factors, m, rows).
     border: np.ndarray
     elements: np.ndarray
     weights: np.ndarray
-    #: What a row reads of chosen coordinates of the border, numbered through all that choose, and
-    #: the coefficients, which `border` has as well: (choices, rows) and (choices, m, rows).
+    #: What a row chooses of the last c coordinates of the border, numbered through all that choose
+    #: and in the border, shape (choices, rows) each, and the coefficients, (choices, m, rows).
     chosen: np.ndarray
+    columns: np.ndarray
     chosen_weights: np.ndarray
     #: Numbers of the row function beside its arguments, shape (rows, leaves).
     leaves: np.ndarray
 
+    def some(self, rows: Any) -> "Read":
+        """Return what some of the rows read."""
+        return self._replace(
+            border=self.border[:, rows],
+            elements=self.elements[:, rows],
+            weights=self.weights[:, :, rows],
+            chosen=self.chosen[:, rows],
+            columns=self.columns[:, rows],
+            chosen_weights=self.chosen_weights[:, :, rows],
+            leaves=self.leaves[rows],
+        )
+
     def forms(self, border: np.ndarray, elements: np.ndarray) -> np.ndarray:
         """Return the forms of a border and elements, shape (m, rows)."""
-        return self.border @ border + self.of_elements(elements)
-
-    def of_elements(self, elements: np.ndarray) -> np.ndarray:
-        """Return the part of the elements, shape (m, rows)."""
-        chosen = np.where(self.elements >= 0, elements[self.elements], 0.0)
-        return np.einsum("fmr,fr->mr", self.weights, chosen)
+        found = self.border @ border[: self.border.shape[2]]
+        for own, weights, values in (
+            (self.elements, self.weights, elements),
+            (self.columns, self.chosen_weights, border),
+        ):
+            found = found + np.einsum("fmr,fr->mr", weights, np.where(own >= 0, values[own], 0.0))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +94,15 @@ class ElementRows:
         self, functions: Sequence[RowFunction], compiled: FormRows, elements: Elements
     ) -> None:
         self._functions, self._compiled = functions, compiled
-        self.fixed = elements.border
         self.factors, self._choices = elements.factors, elements.chosen
         self.starts = starts_of(elements.factors)
         self.n_rows = sum(function.n_rows for function in functions)
+        # The last coordinates of the border are those that rows choose.
+        self._border, together = elements.border, elements.chosen_places
+        self._n_fixed = self._border.size - together.size
+        self._columns = self._n_fixed + np.searchsorted(together, elements.choices)
+        #: Elements and chosen coordinates.
+        self._size = int(self.starts[-1]) + together.size
 
     @cached_property
     def chunks(self) -> list[Read]:
@@ -97,40 +118,45 @@ class ElementRows:
     def _read(self, term: int, before: int, start: int, stop: int) -> Read:
         function = self._functions[term]
         data = RowData(function, slice(start, stop))
-        m, n, size = len(function.arguments), self.fixed.size, stop - start
+        m, n, size = len(function.arguments), self._n_fixed, stop - start
         border = np.zeros((m, size, n))
-        columns = np.zeros(self.fixed.max(initial=0) + 1, np.int64)
-        columns[self.fixed] = np.arange(n)
+        columns = {place: k for k, place in enumerate(self._border[:n].tolist())}
         for a, form in enumerate(function.arguments):
             for part in _fixed(form):
-                border[a, :, columns[part.place]] += _weight(part, data)  # type: ignore[index]
+                border[a, :, columns[part.place]] += _weight(part, data)
         elements, weights = _chosen(self.factors, term, data, m)
         chosen, chosen_weights = _chosen(self._choices, term, data, m)
-        places = np.concatenate([[-1], *(factor.places for factor in self._choices)])
-        for own, weight in zip(places[1 + chosen], chosen_weights, strict=True):
-            there = np.flatnonzero(own >= 0)
-            border[:, there, columns[own[there]]] += weight[:, there]
+        there = np.append(self._columns, -1)[chosen]
         leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
         taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
-        read = border, elements, weights, chosen, chosen_weights
+        read = border, elements, weights, chosen, there, chosen_weights
         return Read(term, before + start, *read, taken.astype(np.float64))
+
+    def _groups(self, read: Read) -> tuple[np.ndarray, np.ndarray]:
+        """Return what rows read of each factor and by each choice, numbered through, and weights.
+
+        Chosen coordinates come after the elements; -1 is none, shape (factors and choices, rows).
+        """
+        away = int(self.starts[-1]) - self._n_fixed
+        chosen = np.where(read.columns >= 0, away + read.columns, -1)
+        weights = np.concatenate([read.weights, read.chosen_weights])
+        return np.concatenate([read.elements, chosen]), weights
 
     @cached_property
     def _cells(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """The cell of every pair of factors in each chunk, shape (pairs, rows), and their keys."""
-        size = int(self.starts[-1])
-        pairs = list(combinations(range(len(self.factors)), 2))
-        keys = [
-            np.stack([_key(read.elements[f], read.elements[g], size) for f, g in pairs])
-            for read in self.chunks
-        ]
+        """The cell of every pair of groups in each chunk, shape (pairs, rows), and their keys."""
+        pairs = list(combinations(range(len(self.factors) + len(self._choices)), 2))
+        keys = []
+        for read in self.chunks:
+            own, _ = self._groups(read)
+            keys.append(np.stack([_key(own[f], own[g], self._size) for f, g in pairs]))
         known = np.unique(np.concatenate(keys, axis=1))
         return [np.searchsorted(known, own) for own in keys], known
 
     def sums(self, border: np.ndarray, elements: np.ndarray) -> ElementSums:
         """Return the sums over all rows for values of border and elements."""
         numbers = range(len(self.chunks))
-        several = len(self.factors) > 1
+        several = len(self.factors) + len(self._choices) > 1
         cells = self._cells if several else ([], np.empty(0, np.int64))
 
         def of_chunk(k: int) -> list[np.ndarray]:
@@ -142,24 +168,34 @@ class ElementRows:
             return self._summed(read, found, own, cells[1].size)
 
         parts = on_all_cores(of_chunk, numbers)
-        totals = [sum(x) for x in zip(*parts, strict=True)]
-        value, *sums, shared = totals
-        border, elements, within, between, diagonal = sums
-        matrix = self._matrix(cells[1], shared)
-        return ElementSums(float(value), border, elements, within, between, diagonal, matrix)
+        value, fixed, slopes, within, lines, diagonal, shared = (
+            sum(x) for x in zip(*parts, strict=True)
+        )
+        # Those that rows choose go to the border.
+        n, matrix = int(self.starts[-1]), self._matrix(cells[1], shared)
+        chosen = matrix[n:, n:].toarray() + np.diag(diagonal[n:])
+        return ElementSums(
+            float(value),
+            np.concatenate([fixed, slopes[n:]]),
+            slopes[:n],
+            np.block([[within, lines[n:].T], [lines[n:], chosen]]),
+            np.hstack([lines[:n], matrix[:n, n:].toarray()]),
+            diagonal[:n],
+            sparse.csr_array(matrix[:n, :n]),
+        )
 
     def _summed(
         self, read: Read, found: np.ndarray, cells: np.ndarray, n_cells: int
     ) -> list[np.ndarray]:
-        m, size, z = len(read.border), int(self.starts[-1]), read.weights
+        m, size, (numbers, z) = len(read.border), self._size, self._groups(read)
         slopes = found[1 : 1 + m]
         bends = np.array([[found[second(m, a, b)] for b in range(m)] for a in range(m)])
         weighted = np.einsum("abr,brj->arj", bends, read.border)
         gradient, diagonal = np.zeros((2, size))
-        between = np.zeros((size, self.fixed.size))
+        between = np.zeros((size, self._n_fixed))
         bent = np.einsum("fbr,abr->far", z, bends)
-        for f in range(len(self.factors)):
-            there, own = read.elements[f] >= 0, np.maximum(read.elements[f], 0)
+        for f, number in enumerate(numbers):
+            there, own = number >= 0, np.maximum(number, 0)
             gradient += np.bincount(own, there * (z[f] * slopes).sum(axis=0), size)
             diagonal += np.bincount(own, there * (z[f] * bent[f]).sum(axis=0), size)
             lines = np.einsum("ar,arj->rj", z[f] * there, weighted)
@@ -167,11 +203,10 @@ class ElementRows:
                 (np.ones(own.size), own, np.arange(own.size + 1)), (own.size, size)
             )
             between = between + chosen.T @ lines
-        pairs = combinations(range(len(self.factors)), 2)
         values = np.zeros(n_cells)
-        for number, (f, g) in zip(cells, pairs, strict=False):
-            there = (read.elements[f] >= 0) & (read.elements[g] >= 0)
-            values += np.bincount(number, there * (z[f] * bent[g]).sum(axis=0), n_cells)
+        for cell, (f, g) in zip(cells, combinations(range(len(numbers)), 2), strict=False):
+            there = (numbers[f] >= 0) & (numbers[g] >= 0)
+            values += np.bincount(cell, there * (z[f] * bent[g]).sum(axis=0), n_cells)
         return [
             found[0].sum(),
             np.einsum("ar,arj->j", slopes, read.border),
@@ -183,8 +218,7 @@ class ElementRows:
         ]
 
     def _matrix(self, keys: np.ndarray, values: np.ndarray) -> sparse.csr_array:
-        size = int(self.starts[-1])
-        known = keys >= 0
+        size, known = self._size, keys >= 0
         one, other = np.divmod(keys[known], size)
         half = sparse.coo_array((values[known], (one, other)), shape=(size, size))
         return sparse.csr_array(half + half.T)
@@ -202,27 +236,38 @@ class ElementRows:
         That is ½ Σ f_abc cov_bc, summed by border, of which T is the `factor`, and elements, which
         follow it by a response of shape (L, n) and spread independently beside it.
         """
-        size = int(self.starts[-1])
+        n, lines = int(self.starts[-1]), np.concatenate([response, factor[self._n_fixed :]])
+        spread = np.concatenate([variances, np.zeros(self._size - n)])
 
         def of_chunk(read: Read) -> list[np.ndarray]:
             m = len(read.border)
             count = m * (m + 1) * (m + 2) // 6
             thirds = self._derivatives(self._compiled.thirds(), read, border, elements, count)
-            spread = self.directions(read, factor, response)
-            cov = np.einsum("arj,brj->abr", spread, spread)
-            own = np.where(read.elements >= 0, variances[read.elements], 0.0)
-            cov += np.einsum("far,fbr,fr->abr", read.weights, read.weights, own)
+            numbers, weights = self._groups(read)
+            read = read._replace(elements=numbers, weights=weights)
+            cov = self._covariances(read, factor[: self._n_fixed], lines, spread)
             bent = np.array([_contracted(thirds, cov, a, m) for a in range(m)])
-            found = np.zeros(size)
-            for f in range(len(self.factors)):
-                there = read.elements[f] >= 0
-                values = there * (read.weights[f] * bent).sum(axis=0)
-                found += np.bincount(np.maximum(read.elements[f], 0), values, size)
+            found = np.zeros(self._size)
+            for own, weight in zip(numbers, weights, strict=True):
+                values = (own >= 0) * (weight * bent).sum(axis=0)
+                found += np.bincount(np.maximum(own, 0), values, self._size)
             return [np.einsum("ar,arj->j", bent, read.border), found]
 
-        parts = on_all_cores(of_chunk, self.chunks)
-        total = [sum(x) for x in zip(*parts, strict=True)]
-        return total[0], total[1]
+        fixed, own = (sum(x) for x in zip(*on_all_cores(of_chunk, self.chunks), strict=True))
+        return np.concatenate([fixed, own[n:]]), own[:n]
+
+    def _covariances(
+        self, read: Read, factor: np.ndarray, lines: np.ndarray, spread: np.ndarray
+    ) -> np.ndarray:
+        """Return the covariances of the arguments of rows, shape (m, m, rows)."""
+        found, rows = [], max(1, MOST_NUMBERS // max(1, factor.shape[1]))
+        for first in range(0, read.elements.shape[1], rows):
+            some = read.some(slice(first, first + rows))
+            ways = self.directions(some, factor, lines)
+            own = np.where(some.elements >= 0, spread[some.elements], 0.0)
+            cov = np.einsum("arj,brj->abr", ways, ways)
+            found.append(cov + np.einsum("far,fbr,fr->abr", some.weights, some.weights, own))
+        return np.concatenate(found, axis=2)
 
     @staticmethod
     def directions(read: Read, factor: np.ndarray, response: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import (
     Block,
     Factorization,
@@ -50,15 +51,19 @@ class FromLast(Map):
 
 
 def in_differences(factorization: Factorization) -> Factorization:
-    """Return a model in which data choose effects of sum zero by one coordinate, or itself."""
+    """Return a model in which data choose effects of sum zero by one coordinate, or itself.
+
+    Effects that data do not choose among, as in a product with a matrix, are left as they are.
+    """
     maps = [
         _from_last(block, name) for block, name in factorization.real_blocks if block.adds_up_to_0
     ]
     if not maps:
         return factorization
     found = reparametrized(factorization, maps)
+    moved = set[int]().union(*(one.moved for one in maps))
     try:
-        return found if _n_terms(found) < _n_terms(factorization) else factorization
+        return found if moved & _chosen(found) else factorization
     except BoundsError:
         return factorization
 
@@ -68,7 +73,8 @@ def _from_last(block: Block, name: str) -> FromLast:
     return FromLast(name, places, f"{name} - {name}[..., -1]")
 
 
-def _n_terms(factorization: Factorization) -> int:
-    """Return how many numbers of a row are multiplied by coordinates."""
-    rows = lowered_rows(factorization)
-    return sum(len(form.terms) for row in rows for form in row.arguments.forms)
+def _chosen(factorization: Factorization) -> set[int]:
+    """Return the coordinates that data choose among."""
+    forms = (form for row in lowered_rows(factorization) for form in row.arguments.forms)
+    places = (term.place for form in forms for term in form.terms)
+    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}

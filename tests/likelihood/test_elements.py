@@ -351,9 +351,9 @@ def test_what_is_not_separable_is_refused_by_name(made):
         _ = target.elements
 
 
-def test_a_choice_of_several_takes_memory(monkeypatch):
-    monkeypatch.setattr(elements, "MOST_NUMBERS", N * G - 1)
-    with pytest.raises(NotSeparableError, match=f"^'team' .* {N * G:,} coefficients of all rows"):
+def test_so_many_choices_move_with_all_others(monkeypatch):
+    monkeypatch.setattr(elements, "MOST_CHOSEN", G - 1)
+    with pytest.raises(NotSeparableError, match=rf"^'team' .* {G} such effects,.* more than {G - 1}"):
         _ = target_of(made_of(difference)).elements
 
 
