@@ -1,14 +1,22 @@
+"""Rows that Dask computes: what is taken, and passes that the workers of a cluster make."""
+
 import dask
 import dask.array as da
 import numpy as np
+import pymc as pm
 import pytest
 from dask.callbacks import Callback
+from distributed import Client, LocalCluster, get_task_stream
 
 from data.stored_rows import arrays, chunked
 from every import every
+from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
+from pymc_minibatch_mh.data.storage import Part
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.plan import violations
+from pymc_minibatch_mh.reference import full_data as parallel
+from pymc_minibatch_mh.reference import target
 
 
 def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned():
@@ -79,3 +87,197 @@ def test_stamps_tell_other_contents():
     before = DaskStorage(chunked()).stamp
     assert DaskStorage(chunked()).stamp == before
     assert DaskStorage(chunked(t=da.from_array(arrays()["t"] + 1))).stamp != before
+
+
+N = 30_000
+RNG = np.random.default_rng(4)
+ARRAYS = {
+    "X": RNG.standard_normal((N, 3)).astype(np.float32),
+    "y": RNG.poisson(2.0, N),
+    "g": RNG.integers(0, 5, N),
+}
+CHUNKS = {"X": (7_000, 2), "y": 4_096, "g": 11_000}
+
+
+def model_of(rows):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=3)
+        level = pm.Normal("level", shape=5)
+        mu = rows.data("X") @ beta + level[rows.data("g")]
+        pm.Poisson("y", mu=pm.math.exp(mu), observed=rows.data("y"))
+    return model
+
+
+def on_dask(**changed):
+    arrays = ARRAYS | changed
+    return Rows.from_dask(**{name: da.from_array(x, CHUNKS[name]) for name, x in arrays.items()})
+
+
+@pytest.fixture(scope="module")
+def client():
+    settings = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    # Several of these may run beside each other.
+    with LocalCluster(dashboard_address=":0", **settings) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    """The rows that are read by this process, whatever they are read for."""
+    read, found = DaskStorage.read, []
+
+    def counted(self, names, rows):
+        values = read(self, names, rows)
+        found.append(len(next(iter(values.values()))))
+        return values
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DaskStorage, "read", counted)
+        yield found
+
+
+def built(rows):
+    return TunaMH(model=model_of(rows), rng=3)
+
+
+@pytest.fixture(scope="module")
+def steps(client, sizes):
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("reference.full_data", "bounds.block_tables"):
+            patch.setattr(f"pymc_minibatch_mh.{room}.BLOCK_ROWS", 8_192)
+        yield built(on_dask()), built(Rows(**ARRAYS))
+
+
+def test_sums_and_bounds_are_those_of_this_process(steps):
+    ours, theirs = steps
+    assert ours.target.source.has_workers
+    assert not theirs.target.source.has_workers
+    for one, other in zip(ours.reference, theirs.reference, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-8)
+    np.testing.assert_allclose(ours.tables.headers, theirs.tables.headers)
+    # Bounds are those of another centre, by rounding.
+    np.testing.assert_allclose(ours.tables.largest, theirs.tables.largest, rtol=1e-6)
+    np.testing.assert_allclose(ours.tables.sums, theirs.tables.sums, rtol=1e-6)
+
+
+@every(
+    ("cuts", "whole", "ends"),
+    [
+        ((), 1, [0, 40, 80, 100]),
+        ((30, 60), 1, [0, 30, 60, 100]),
+        ((30, 60), 8, [0, 24, 56, 96, 100]),
+        ((3, 10, 20, 97), 1, [0, 10, 20, 60, 100]),
+    ],
+)
+def test_chunks_begin_where_blocks_of_a_cluster_do(monkeypatch, cuts, whole, ends):
+    monkeypatch.setattr(parallel, "LEAST", 10)
+    chunks = parallel.chunks_of(100, 40, cuts=cuts, whole=whole)
+    assert [chunk.start for chunk in chunks] == ends[:-1]
+    assert [chunk.stop for chunk in chunks] == ends[1:]
+
+
+def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
+    sizes.clear()
+    monkeypatch.setattr(target, "CHECK_ROWS", 100)
+    monkeypatch.setattr(violations, "CHANGES", 100)
+    step = built(on_dask())
+    assert sum(sizes) < N / 5
+    sizes.clear()
+    step.target.full_data.likelihood(step.reference.centre, hessian=True)
+    assert not sizes
+
+
+def test_rows_that_fail_on_a_worker_are_named(client):
+    def broken(block, block_id=None):
+        if block_id[0] == 2:
+            raise OSError("no such bucket")
+        return block
+
+    y = da.from_array(ARRAYS["y"], 10_000).map_blocks(broken, dtype=np.int64)
+    storage = DaskStorage({"y": y})
+    rows = Rows.of(storage)
+    with pm.Model() as model:
+        pm.Poisson("y", mu=pm.Exponential("rate", 1.0), observed=rows.data("y"))
+    with pytest.raises(SourceError, match=r"rows .* \(chunks . to 2 of 'y'\).*no such bucket"):
+        TunaMH(model=model)
+
+
+def test_rows_of_another_type_than_dask_says_are_refused(client):
+    y = da.from_array(ARRAYS["y"], 10_000).map_blocks(lambda b: b.astype("f4"), dtype="i8")
+    with pm.Model() as model:
+        rows = Rows.from_dask(y=y)
+        pm.Poisson("y", mu=pm.Exponential("rate", 1.0), observed=rows.data("y"))
+    with pytest.raises(SourceError, match="'y' was computed as float32"):
+        TunaMH(model=model)
+
+
+class Shared:
+    """What all parts share."""
+
+
+def sum_of(shared, arrays):
+    """Return the sum of some outcomes."""
+    assert isinstance(shared, Shared)
+    return arrays["y"].sum()
+
+
+def rows_of(name):
+    """Return what returns the rows of an array."""
+    return lambda shared, arrays: arrays[name]
+
+
+class Missing(Shared):
+    """What needs a package that workers have not."""
+
+    def __reduce__(self):
+        return __import__, ("no_such_package",)
+
+
+def test_a_package_that_workers_lack_is_named(client):
+    parts = [Part(slice(0, 10), sum_of)]
+    message = "rows 0 to 9 .*No module named 'no_such_package'. Workers need the packages"
+    with pytest.raises(SourceError, match=message):
+        list(on_dask().storage.computed(["y"], parts, Missing()))
+
+
+def test_results_come_in_the_order_of_the_rows(client):
+    parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
+    found = list(on_dask().storage.computed(["y"], parts, Shared()))
+    assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
+
+
+class Counted(Shared):
+    """What counts how often it is loaded."""
+
+    loads = 0
+
+    def __setstate__(self, state):
+        type(self).loads += 1
+
+
+def test_what_parts_share_is_loaded_once(client):
+    shared, parts = Counted(), [Part(slice(k, k + 10), sum_of) for k in range(20)]
+    shared.kept = "as there is no state otherwise"
+    for _ in range(3):
+        list(on_dask().storage.computed(["y"], parts, shared))
+    assert Counted.loads == 1
+
+
+@every("name", ["X", "y", "g"])
+def test_whole_chunks_are_those_of_other_cuts(client, name):
+    storage = on_dask().storage
+    ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]
+    cut = [*map(slice, ends[:-1], ends[1:]), slice(0, ends[1] - 1), slice(0, ends[2])]
+    parts = [Part(rows, rows_of(name)) for rows in cut]
+    for part, found in zip(parts, storage.computed([name], parts, Shared()), strict=True):
+        np.testing.assert_array_equal(found, ARRAYS[name][part.rows])
+
+
+def test_a_whole_chunk_is_taken_as_it_is(client):
+    y = client.persist(da.from_array(ARRAYS["y"], CHUNKS["y"]))
+    storage = DaskStorage({"y": y})
+    parts = [Part(slice(0, CHUNKS["y"]), sum_of)]
+    list(storage.computed(["y"], parts, shared := Shared()))
+    with get_task_stream(client) as stream:
+        list(storage.computed(["y"], parts, shared))
+    assert len(stream.data) == 1

@@ -1,18 +1,25 @@
-"""A model on stored rows is read as the model on the same arrays in memory."""
+"""A model on stored rows is read as the model on the same arrays in memory.
+
+So are several likelihoods of the same rows, and their weights.
+"""
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from pytensor.compile.mode import Mode
 
 from every import every
+from likelihood.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.storage import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.plan.file import split_digests
 from pymc_minibatch_mh.plan.plan import gaussian_draw
+from pymc_minibatch_mh.plan.violations import typical_moves
 from pymc_minibatch_mh.reference import full_data
+from pymc_minibatch_mh.reference.full_data import SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
@@ -23,6 +30,10 @@ ARRAYS = {
     "offset": RNG.random(N),
     "y": RNG.poisson(1.5, N).astype(np.uint8),
     "grade": RNG.integers(0, 3, N).astype(np.int8),
+}
+ARRAYS |= {
+    "t": ARRAYS["X"] @ [0.3, -0.2] + RNG.standard_t(4, N),
+    "w": RNG.integers(0, 3, N).astype(np.float32),
 }
 
 
@@ -62,33 +73,64 @@ def ordered(data):
     return model
 
 
-def target_of(model):
-    return Target(factorize(model, model.value_vars), 2, 1.0, None)
+def counts_and_times(data):
+    """Declare counts and times with the same slopes, and intercepts of groups."""
+    with pm.Model() as model:
+        beta, a = pm.Normal("beta", shape=2), pm.Normal("a", shape=GROUPS)
+        eta = data("X") @ beta + a[data("g")]
+        pm.Poisson("y", pm.math.exp(eta), observed=data("y"))
+        sigma = pm.HalfNormal("sigma")
+        pm.StudentT("t", nu=4, mu=data("X") @ beta, sigma=sigma, observed=data("t"))
+    return model
+
+
+def target_of(model, weights=None):
+    return Target(factorize(model, model.value_vars, weights=weights), 2, 1.0, None)
+
+
+#: Models, each with the likelihoods that have weights.
+READ = [
+    *((build, ()) for build in (poisson, normal, categorical, ordered, counts_and_times)),
+    *((build, ("y",)) for build in (poisson, counts_and_times)),
+]
 
 
 @pytest.fixture(
-    scope="module", params=[poisson, normal, categorical, ordered], ids=lambda build: build.__name__
+    scope="module",
+    params=READ,
+    ids=lambda case: " ".join([case[0].__name__, *("weighted" for _ in case[1])]),
 )
 def pair(request):
     """The same model on stored rows and in memory, and where it is evaluated."""
-    stored, held = request.param(Rows(**ARRAYS).data), request.param(ARRAYS.get)
-    found = target_of(stored), target_of(held)
+    build, weighted = request.param
+    rows = Rows(**ARRAYS)
+    stored, held = build(rows.data), build(ARRAYS.get)
+    ours, theirs = (dict.fromkeys(weighted, w) for w in (rows.data("w"), ARRAYS["w"]))
+    found = target_of(stored, ours or None), target_of(held, theirs or None)
     return stored, *found, np.linspace(-0.3, 0.4, found[0].factorization.size)
 
 
 def test_passes_find_the_same(pair):
+    """A row is the sum of the likelihoods of that row."""
     _, stored, held, place = pair
     ours, theirs = (t.full_data.likelihood(place, hessian=True) for t in (stored, held))
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(ours.hessian, theirs.hessian, rtol=1e-11, atol=1e-9)
-    np.testing.assert_array_equal(stored.full_data.values(place), held.full_data.values(place))
+    assert stored.source.n_rows == N
+    first, *others = held.full_data.values(place).reshape(-1, N)
+    rtol = 1e-12 if others else 0.0
+    np.testing.assert_allclose(stored.full_data.values(place), sum(others, first), rtol=rtol)
 
 
 def test_chosen_rows_are_those_of_their_numbers(pair):
     _, stored, held, place = pair
     rows = np.array([8_999, 17, 17, 4_096, 0])
-    ours, theirs = (t.full_data.likelihood(place, hessian=False, rows=rows) for t in (stored, held))
+    apart = np.concatenate([rows + start for start in held.source.term_starts[:-1]])
+    ours, theirs = (
+        t.full_data.likelihood(place, hessian=False, rows=chosen)
+        for t, chosen in ((stored, rows), (held, apart))
+    )
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
 
 
@@ -237,3 +279,81 @@ def test_an_array_that_could_have_masked_entries_and_has_none_is_taken():
 def test_what_numpy_cannot_see_without_a_copy_is_refused():
     with pytest.raises(SettingError, match="is of type float64, which NumPy cannot see without"):
         Rows(X=np.float64(2.0))
+
+
+# Several likelihoods, and weights.
+
+
+def test_several_likelihoods_of_a_row_are_added():
+    model = counts_and_times(Rows(**ARRAYS).data)
+    parts = factorize(model, model.value_vars)
+    (term,) = parts.terms
+    assert {column.name for column, _ in term.batches} == {"X", "g", "y", "t"}
+    assert len(term.batches) == 4
+    density = logp_of_rows(parts)
+    held = counts_and_times(ARRAYS.get)
+    point = {"beta": np.array([0.2, 0.1]), "a": np.zeros(GROUPS), "sigma_log__": np.array(0.3)}
+    expected = at_points(held, held.logp(vars=held.observed_RVs, jacobian=False), [point])[0]
+    # Without the rewrites that save digits.
+    assert density(point) == pytest.approx(expected, rel=1e-9)
+
+
+def logp_of_rows(parts):
+    """Return the summed log-likelihood of all rows as a function of a point."""
+    (term,) = parts.terms
+    batches = [batch for _, batch in term.batches]
+    read = [np.asarray(column.read(slice(0, N))).astype(b.type.dtype) for column, b in term.batches]
+    inputs = [parts.position, *batches, term.length]
+    mode = Mode(linker="py", optimizer="fast_compile")
+    function = pytensor.function(inputs, term.logp.sum(), mode=mode, on_unused_input="ignore")
+    return lambda point: float(function(parts.ravel(point), *read, N))
+
+
+def test_a_row_changes_by_no_more_than_its_bound():
+    step = TunaMH(model=counts_and_times(Rows(**ARRAYS).data))
+    target, tables, reference = step.target, step.tables, step.reference
+    assert [term.name for term in target.factorization.terms] == ["y and t"]
+    rows, ratios = np.arange(N), []
+    for move in typical_moves(target, reference, tables, np.random.default_rng(3)):
+        asked = SpreadIn(move, 0, np.empty(0, np.int64), n_top=1)
+        ratios.append(step.chain.plan.held.of_rows(rows, asked).ratio)
+    assert 0.01 < max(ratios) <= 1.0
+
+
+@every(
+    ("weights", "message"),
+    [
+        (lambda rows: ARRAYS["w"], "are given for 'y', whose data are of Rows.*not of the same"),
+        (lambda rows: Rows(w=ARRAYS["w"]).data("w"), "are not of the same Rows"),
+        (lambda rows: rows.data("t"), r"are -[\d.]+ in row \d+\. Give finite numbers"),
+        (lambda rows: rows.data("X"), r"of type float32 and shape \(9000, 2\)"),
+        (lambda rows: rows.data("none"), "are all 0"),
+    ],
+)
+def test_weights_that_are_none_are_refused(weights, message):
+    rows = Rows(**ARRAYS, none=np.zeros(N))
+    model = poisson(rows.data)
+    with pytest.raises(SettingError, match=message):
+        factorize(model, model.value_vars, weights=weights(rows))
+
+
+def test_stored_weights_of_rows_in_memory_are_refused():
+    model = poisson(ARRAYS.get)
+    with pytest.raises(SettingError, match=r"'y' are 'w' of Rows\(...\), and its data are not"):
+        factorize(model, model.value_vars, weights=Rows(**ARRAYS).data("w"))
+
+
+def test_a_weight_in_a_file_is_named_with_it(tmp_path):
+    wrong = ARRAYS["w"].copy()
+    wrong[4_321] = np.nan
+    np.save(tmp_path / "w.npy", wrong)
+    rows = Rows(**{**ARRAYS, "w": np.load(tmp_path / "w.npy", mmap_mode="r")})
+    model = poisson(rows.data)
+    with pytest.raises(SettingError, match=r"nan in row 4321 \(row 4,321 of .*w\.npy\)\. Give"):
+        factorize(model, model.value_vars, weights=rows.data("w"))
+
+
+def test_one_of_two_likelihoods_is_not_subsampled_alone():
+    model = counts_and_times(Rows(**ARRAYS).data)
+    with pytest.raises(UnsupportedModelError, match=r"'t' uses .*, data of Rows.* Name it in"):
+        factorize(model, model.value_vars, observed=["y"])

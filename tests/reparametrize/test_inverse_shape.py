@@ -1,21 +1,27 @@
-"""Positions in reciprocals of shapes: which shapes have some, the map, and the density."""
+"""Reciprocals of shapes: which shapes have some, the map, the density and its limits."""
 
 import pickle
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pymc as pm
 import pytest
+from pytensor.scalar import basic as scalar
 from pytensor.scalar import exp
+from scipy import stats
 
+from bounds.certified import Rows, derivatives, evaluate
 from every import every
 from pymc_minibatch_mh.likelihood.factorization import factorize, reparametrized
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
 from pymc_minibatch_mh.reparametrize.occurrences import Factor
 from reparametrize.mapped import check_the_map
-from shapes import gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
+from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}
 
@@ -95,3 +101,137 @@ def test_rows_that_are_not_smooth_stay_in_logarithms():
     shapes = shapes_of(own(model))
     assert shapes
     assert all(in_inverse_shape(own(model), name, 1) is None for name in shapes)
+
+
+powers = every("power", [1, 2])
+KAPPAS = [3.0, 0.4, 1e-2, 1e-5, 1e-9, 1e-13, 0.0]
+COEFFICIENTS = np.array([0.9, 0.25])
+
+
+@cache
+def function_of(parts):
+    (function,) = row_functions(parts)
+    return function
+
+
+def rows_at(parts, position):
+    """Return the log-likelihoods of all rows at a position."""
+    function = function_of(parts)
+    rows = Rows(function, np.arange(function.n_rows), parts.size)
+    found, _ = evaluate(function, rows.data, rows.arguments(position))
+    return np.broadcast_to(found, function.n_rows)
+
+
+def counts_and_means(model):
+    y = model["y"].owner and model.rvs_to_values[model["y"]].data
+    x = np.random.default_rng(1).standard_normal(y.size)
+    return y, np.exp(COEFFICIENTS[0] + COEFFICIENTS[1] * x)
+
+
+@powers
+@every("kappa", KAPPAS)
+def test_counts_have_their_density(kappa, power):
+    model = negative_binomial()
+    y, mu = counts_and_means(model)
+    position = np.array([kappa ** (1.0 / power), *COEFFICIENTS])
+    found = rows_at(reciprocal(model, power), position)
+    if kappa > 1e-4:
+        alpha = 1.0 / kappa
+        expected = stats.nbinom.logpmf(y, alpha, alpha / (alpha + mu))
+    else:
+        # To first order in kappa.
+        expected = stats.poisson.logpmf(y, mu) + 0.5 * kappa * ((y - mu) ** 2 - y)
+    assert found == pytest.approx(expected, rel=1e-7 if kappa else 1e-13)
+
+
+@powers
+@every("kappa", KAPPAS)
+def test_noise_has_its_density(kappa, power):
+    model = student()
+    parts = reciprocal(model, power)
+    y = model.rvs_to_values[model["y"]].data
+    x = np.random.default_rng(2).standard_normal(y.size)
+    mu, sigma = COEFFICIENTS[0] + COEFFICIENTS[1] * x, 1.3
+    position = np.array([*COEFFICIENTS, np.log(sigma), kappa ** (1.0 / power)])
+    found = rows_at(parts, position)
+    nu = 1.0 / kappa if kappa else np.inf
+    expected = stats.t.logpdf(y, nu, mu, sigma) if kappa > 1e-4 else stats.norm.logpdf(y, mu, sigma)
+    assert found == pytest.approx(expected, rel=1e-10 if kappa > 1e-4 else 1e-3 if kappa else 1e-13)
+
+
+@powers
+@every("placed", list(PLACED))
+def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
+    prior, shape_of, words = PLACED[placed]
+    counts, noise = negative_binomial(prior=prior), student(prior=prior)
+    in_counts, in_noise = reciprocal(counts, power), reciprocal(noise, power)
+    (known,) = in_counts.maps
+    assert known.words == words[power - 1]
+    (y, mu), t = counts_and_means(counts), noise.rvs_to_values[noise["y"]].data
+    level = COEFFICIENTS[0] + COEFFICIENTS[1] * np.random.default_rng(2).standard_normal(t.size)
+    for kappa in (3.0, 0.4, 1e-2, 1e-5, 1e-14):
+        shape, root = shape_of(kappa), kappa ** (1.0 / power)
+        found = rows_at(in_counts, np.array([root, *COEFFICIENTS]))
+        finite = stats.nbinom.logpmf(y, shape, shape / (shape + mu))
+        expected = finite if shape < 1e9 else stats.poisson.logpmf(y, mu)
+        assert found == pytest.approx(expected, rel=1e-7), kappa
+        position = np.array([*COEFFICIENTS, np.log(1.3), root])
+        expected = stats.t.logpdf(t, shape if shape < 1e9 else np.inf, level, 1.3)
+        assert rows_at(in_noise, position) == pytest.approx(expected, rel=1e-9), kappa
+
+
+def test_a_precision_is_read_as_the_scale_that_it_is_made_of():
+    prior, _, _ = PLACED["shift by one"]
+    at = np.array([*COEFFICIENTS, np.log(1.3), 0.0])
+    by_scale, by_precision = (reciprocal(student(prior=prior, by=by)) for by in ("sigma", "lam"))
+    assert np.array_equal(rows_at(by_scale, at), rows_at(by_precision, at))
+
+
+@powers
+def test_every_group_has_a_shape_of_its_own(power):
+    model = shapes_of_groups()
+    parts = reciprocal(model, power)
+    y = model.rvs_to_values[model["y"]].data
+    group = np.random.default_rng(3).integers(0, 3, y.size)
+    kappas = np.array([0.5, 0.0, 0.02])
+    found = rows_at(parts, np.array([np.log(2.5), *kappas ** (1.0 / power)]))
+    alpha = 1.0 / np.maximum(kappas, 1e-12)[group]
+    finite = stats.nbinom.logpmf(y, alpha, alpha / (alpha + 2.5))
+    expected = np.where(kappas[group] > 0.0, finite, stats.poisson.logpmf(y, 2.5))
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_third_derivatives_at_zero_are_those_of_the_sum():
+    model = negative_binomial()
+    y, mu = counts_and_means(model)
+    parts = reciprocal(model)
+    (function,) = row_functions(parts)
+    rows = Rows(function, np.arange(function.n_rows), parts.size)
+    at = rows.arguments(np.array([0.0, *COEFFICIENTS]))
+    place = next(k for k, form in enumerate(function.arguments) if form.is_global)
+    found = derivatives(function, rows.data, at, 3)
+    expected = {
+        1: 0.5 * y * (y - 1.0) - y * mu + 0.5 * mu**2,
+        2: -y * (y - 1.0) * (2.0 * y - 1.0) / 6.0 + y * mu**2 - 2.0 / 3.0 * mu**3,
+        3: 0.5 * (y * (y - 1.0)) ** 2 - 2.0 * y * mu**3 + 1.5 * mu**4,
+    }
+    for order, values in expected.items():
+        assert found[(place,) * order] == pytest.approx(values, rel=1e-9, abs=1e-8)
+
+
+@powers
+@every("make", [negative_binomial, student, shapes_of_groups])
+def test_nothing_is_left_that_is_infinite(make, power):
+    (function,) = row_functions(reciprocal(make(), power))
+    assert not any(is_a(expr, scalar.Log, scalar.Reciprocal) for expr in reachable(function.root))
+
+
+def test_a_shape_may_be_written_as_an_exponential():
+    y = np.random.default_rng(6).poisson(3.0, 40)
+    with pm.Model() as model:
+        size = pm.Normal("size", 1.0, 2.0)
+        pm.NegativeBinomial("y", mu=3.0, alpha=pm.math.exp(size), observed=y)
+    assert shapes_of(own(model)) == ["size"]
+    there = reciprocal(model, 2)
+    assert there.maps[0].words == "1/√exp(size)"
+    assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

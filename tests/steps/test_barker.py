@@ -1,13 +1,24 @@
+"""Barker's test: its correction, what it accepts, how many rows it reads, and skewed batches."""
+
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
+from benchmarks.skew import AIM, LAWS
 from every import every
 from pymc_minibatch_mh.steps import barker
-from pymc_minibatch_mh.steps.barker import correction_table
+from pymc_minibatch_mh.steps.barker import (
+    SHIPPED_SIGMAS,
+    certified_error,
+    correction_table,
+    minimax_correction,
+)
+from steps import shipped_tables
 
 BIG = 10**6
 DEFAULT = barker.barker_test()
@@ -131,3 +142,146 @@ def test_edgeworth_error_covers_skewed_batches():
     ]
     error = barker.error_estimate(1.0, 1.0, 50, 10**9, DEFAULT)
     assert abs(np.mean(accepted) - 0.5) < error < 0.02
+
+
+LARGEST_ERRORS = {0.9: 8e-10, 1.0: 6e-8, 1.1: 1.45e-6, 1.2: 1.7e-5, 1.3: 1.15e-4}
+
+
+def distance(table, points):
+    cdf = ndtr((points[:, None] - table.atoms) / table.sigma) @ table.masses
+    return np.abs(cdf - expit(points)).max()
+
+
+@every("sigma", SHIPPED_SIGMAS)
+def test_shipped_table_is_a_symmetric_law(sigma):
+    table = correction_table(sigma)
+    assert table.sigma == sigma
+    assert table.masses.min() > 0.0
+    assert table.masses.sum() == pytest.approx(1.0, abs=1e-14)
+    np.testing.assert_array_equal(table.atoms, -table.atoms[::-1])
+    np.testing.assert_array_equal(table.masses, table.masses[::-1])
+    assert np.all(np.diff(table.atoms) > 0.0)
+    assert table.error < LARGEST_ERRORS[sigma]
+
+
+@every("sigma", [*SHIPPED_SIGMAS, 0.6, 1.5])
+def test_certified_error_bounds_the_distance_and_is_tight(sigma):
+    table = correction_table(sigma)
+    rng = np.random.default_rng(7)
+    seen = distance(table, np.concatenate([rng.uniform(-60, 60, 9000), np.linspace(-9, 9, 9001)]))
+    assert seen <= table.error
+    assert table.error < 1.05 * seen + 1e-12
+
+
+@every("sigma", SHIPPED_SIGMAS)
+def test_shipped_table_is_what_the_linear_programme_gives(sigma):
+    rebuilt = minimax_correction(sigma)
+    assert rebuilt.error == pytest.approx(correction_table(sigma).error, rel=1e-2, abs=1e-10)
+
+
+def test_written_tables_are_read_back(tmp_path):
+    path = tmp_path / "correction.npz"
+    shipped_tables.write(path)
+    with np.load(path, allow_pickle=False) as stored:
+        assert stored["sigma"].tolist() == list(SHIPPED_SIGMAS)
+        assert stored["count"].sum() == stored["atoms"].size == stored["masses"].size
+
+
+def test_certificate_sees_a_mass_that_is_off():
+    table = correction_table(1.0)
+    masses = table.masses.copy()
+    centre = masses.size // 2
+    masses[centre] += 2e-6
+    masses[[0, -1]] -= 1e-6
+    assert certified_error(1.0, table.atoms, masses) > 5e-7
+
+
+def test_certificate_of_a_normal_alone():
+    alone = certified_error(1.7, np.zeros(1), np.ones(1))
+    points = np.linspace(0, 20, 200_001)
+    assert alone == pytest.approx(np.abs(ndtr(points / 1.7) - expit(points)).max(), abs=1e-6)
+
+
+def test_tables_are_cached_and_read_only():
+    table = correction_table(0.8)
+    assert correction_table(0.8) is table
+    assert not table.masses.flags.writeable
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        table.sigma = 1.0
+
+
+HUGE = 10_000_000
+SIGMA, ROWS, BATCHES = 1.2, 300, 20_000
+
+
+@njit
+def accepted(log_ratios, variances, skewnesses, n, settings, out):
+    for k in range(out.size):
+        out[k] = barker.decide_batch(
+            log_ratios[k], variances[k], skewnesses[k], n, HUGE, 0.5, settings
+        )[1]
+
+
+def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):
+    settings, out = barker.barker_test(SIGMA, **given), np.empty(len(log_ratios))
+    accepted(log_ratios, variances, skewnesses, n, settings, out)
+    return out
+
+
+def batches():
+    """Return noises of log ratios, their estimated variances, and skewnesses."""
+    x = LAWS["exponential"](np.random.default_rng(1), (BATCHES, ROWS))
+    scale = np.sqrt(AIM * SIGMA**2 * ROWS)
+    mean, spread = x.mean(axis=1), x.std(axis=1)
+    skewness = ((x - mean[:, None]) ** 3).mean(axis=1) / spread**3
+    return scale * mean, scale**2 * x.var(axis=1, ddof=1) / ROWS, skewness
+
+
+def errors(**given):
+    """Return the largest error of the mean probability of accepting over log ratios."""
+    noise, variance, skewness = batches()
+    target = AIM * SIGMA**2
+    # Control variates of known mean 0 leave little Monte Carlo error.
+    design = np.vstack([np.ones(BATCHES), noise, noise**2 - target, variance - target]).T
+    off = []
+    for ratio in (-2.0, -1.0, 0.0, 1.0, 2.0):
+        p = probabilities(ratio + noise, variance, skewness, **given)
+        (mean, *_), *_ = np.linalg.lstsq(design, p, rcond=None)
+        off.append(mean - expit(ratio))
+    return np.abs(off).max()
+
+
+def test_the_correction_lowers_the_error_of_skewed_batches():
+    plain, corrected = errors(), errors(skew_correction=True)
+    assert plain > 0.003
+    assert corrected < 0.5 * plain
+
+
+def test_the_correction_is_the_third_derivative_times_the_skewness():
+    ratio, variance, skewness, step = np.linspace(-3.0, 3.0, 25), 0.6, 1.7, 0.02
+    n = 500
+
+    def at(places, **given):
+        ones = np.ones(places.size)
+        return probabilities(places, variance * ones, skewness * ones, n, **given)
+
+    bend = at(ratio + 2 * step) - 2 * at(ratio + step) + 2 * at(ratio - step) - at(ratio - 2 * step)
+    bend /= 2.0 * step**3
+    f = n / HUGE
+    factor = (2.0 - f) * skewness * variance**1.5 / (6.0 * np.sqrt(n * (1.0 - f)))
+    shift = at(ratio, skew_correction=True) - at(ratio)
+    np.testing.assert_allclose(shift, factor * bend, atol=2e-5)
+    assert np.abs(shift).max() > 1e-3
+
+
+@every(("variance", "skewness"), [(0.86 * SIGMA**2, 2.0), (2.0, 2.0), (0.5, np.nan), (0.5, 0.0)])
+def test_nothing_is_corrected_where_it_cannot_be(variance, skewness):
+    arguments = [np.array([value]) for value in (0.3, variance, skewness)]
+    assert probabilities(*arguments) == probabilities(*arguments, skew_correction=True)
+
+
+def test_a_probability_stays_one():
+    ones = np.ones(21)
+    p = probabilities(np.linspace(-20.0, 20.0, 21), ones, 40.0 * ones, 5, skew_correction=True)
+    assert p.min() >= 0.0
+    assert p.max() <= 1.0

@@ -1,12 +1,20 @@
-"""What a method promises is declared by it, and everything that tells of it says the same."""
+"""What a method declares: everything that tells of it says the same, and its draws follow."""
+
+import inspect
+import pkgutil
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 from claims.sentences import section_of
+from every import every
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
+from pymc_minibatch_mh import steps as methods
 from pymc_minibatch_mh.diagnostics import recommend as nuts
-from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.kernels.bound_tables import draw_rows
+from pymc_minibatch_mh.kernels.draw import draw_alias
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -125,3 +133,28 @@ def test_a_method_that_declares_no_guarantee_cannot_be_built():
 
     with pytest.raises(TypeError, match="guarantee"):
         Undeclared(penalty.penalty_test())
+
+
+MODULES = [
+    import_module(f"{methods.__name__}.{found.name}")
+    for found in pkgutil.iter_modules(methods.__path__)
+]
+CLASSES = [
+    each
+    for module in MODULES
+    for _, each in inspect.getmembers(module, inspect.isclass)
+    if issubclass(each, Method) and each.__module__ == module.__name__
+]
+
+
+@every("method", CLASSES, ids=lambda method: method.__name__)
+def test_who_draws_rows_by_their_bounds_says_so(method):
+    # Compiled code does not check places in arrays: those of other methods are empty.
+    used = vars(inspect.getmodule(method)).values()
+    assert method.draws_by_bounds == any(
+        each is draw for each in used for draw in (draw_alias, draw_rows)
+    )
+
+
+def test_some_do_and_some_do_not():
+    assert {method.draws_by_bounds for method in CLASSES} == {True, False}

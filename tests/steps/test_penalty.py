@@ -1,3 +1,5 @@
+"""PenaltyMH: its balance, its batches, and the step that a forecast compares with."""
+
 import math
 
 import numpy as np
@@ -6,8 +8,10 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import ndtr
 from scipy.stats import chi2
 
+from conformance.harness import same_state
 from every import every
 from pymc_minibatch_mh.steps import penalty
+from pymc_minibatch_mh.steps.penalty import penalty_beside
 
 BIG = 10**6
 DEFAULT = penalty.penalty_test()
@@ -90,3 +94,14 @@ def test_skewness_term_covers_skewed_batches():
         for sign in (1.0, -1.0):
             found = np.exp(np.minimum(0.0, exact + sign * mean - charge)).mean()
             assert abs(found - known) < estimate < 0.1
+
+
+def test_states_belong_to_the_step_that_they_were_taken_of(prepared):
+    step, penalty = prepared("poisson", "TunaMH"), prepared("poisson", "PenaltyMH")
+    assert step.key["method"] == "TunaMH"
+    beside = penalty_beside(step, np.random.default_rng(1))
+    assert beside.key == penalty.key
+    assert step.key["method"] == "TunaMH"
+    state = beside.sampling_state
+    penalty.sampling_state = state
+    same_state(penalty.sampling_state, state)

@@ -7,9 +7,11 @@ import pytest
 
 import pymc_minibatch_mh
 import zoo
+from every import every
 from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
 from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
+from pymc_minibatch_mh.steps import poisson as levels
 from zoo import drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -147,3 +149,30 @@ def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
 def test_a_function_that_returns_no_ranges_is_refused(bounded):
     with pytest.raises(SettingError, match=r"^ranges= is a function that returned a list"):
         PoissonMH(model=bounded, ranges=lambda centre: [0.0])
+
+
+RNG = np.random.default_rng(7)
+
+
+@every("lam", [0.3, 5.0, 400.0])
+def test_thinning_leaves_the_published_intensity(lam):
+    widths = RNG.exponential(size=50)
+    total = widths.sum()
+    for width, share in zip(widths, RNG.random(50), strict=True):
+        # Of R = λ + L rows on average, this one is drawn with probability M_i/L.
+        kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
+        assert kept == pytest.approx(lam * width / total + share * width, rel=1e-13)
+
+
+@every(
+    ("total", "n_rows", "lam"),
+    [
+        (20.0, 100_000, 400.0),
+        (300.0, 100_000, 24_700.0),
+        (20_000.0, 100_000, 20_000.0),
+        (0.5, 100_000, 0.25),
+        (0.0, 100_000, 1.0),
+    ],
+)
+def test_an_automatic_lam_is_the_square_of_the_ranges_or_reads_a_quarter(total, n_rows, lam):
+    assert levels.automatic_lam(total, n_rows) == lam
