@@ -16,13 +16,15 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.roles import EVALUATE
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from tiers import fast
 
 KINDS = len(LIKELIHOODS)
-#: Seeds of the fast tests, of different likelihoods, and of the slow ones.
-LINKED, BARE = range(1, KINDS, 12), range(2, KINDS, 12)
-#: In the last, an exponent moves by a step of which rounding leaves nothing.
-GROWN = (*range(4), 212)
 MORE = 8
+SLOW = range(KINDS, MORE * KINDS)
+#: Seeds of different likelihoods in the fast tests, and of others in the slow ones.
+LINKED, BARE = (fast([*some, *SLOW], some) for some in (range(1, KINDS, 12), range(2, KINDS, 12)))
+#: In the last of the fast tests, an exponent moves by a step of which rounding leaves nothing.
+GROWN = fast(range(60 * MORE), (*range(4), 212))
 #: Logarithm of the smallest probability that is a number.
 UNDERFLOW = np.log(5e-324)
 #: In PyMC's own density of a mixture, a component whose parameters are outside their domain in
@@ -129,27 +131,6 @@ def test_nothing_outside_the_domain_of_a_likelihood_has_density(seed):
         assert_nothing_outside_the_domain_has_density(Subject(model), seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(KINDS, MORE * KINDS))
-def test_rows_of_more_likelihoods_are_those_of_pymc(seed):
-    _, model = random_likelihood(seed)
-    assert_rows_are_those_of_pymc(Subject(model), seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", sorted({*range(60 * MORE)} - {*GROWN}))
-def test_rows_of_more_expressions_are_those_of_pymc(seed):
-    assert_rows_are_those_of_pymc(Subject(random_expression(seed)), seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(KINDS, MORE * KINDS))
-def test_nothing_outside_the_domain_of_more_likelihoods_has_density(seed):
-    name, model = random_likelihood(seed, bare=True)
-    if name not in MIXTURES:
-        assert_nothing_outside_the_domain_has_density(Subject(model), seed)
-
-
 @njit
 def _evaluated(address, here, there, centre, rows, ends, context, changes, scales):
     function_at(address, EVALUATE)(here, there, centre, rows, ends, context, changes, scales)
@@ -182,8 +163,15 @@ def leaving(name):
     return subject, inside, outside
 
 
-def assert_both_paths_leave_the_domain_together(name, *, orders):
-    """Compare rows by their forms and as graphs in moves into and out of the domain."""
+LEFT = ["normal", "student", "gamma", "poisson", "binomial", "beta", "uniform", "ordered"]
+
+
+@pytest.mark.parametrize(
+    ("name", "orders"),
+    fast([("bernoulli", (0,)), *((name, (0, 1, 2)) for name in LEFT)], [("bernoulli", (0,))]),
+)
+def test_rows_by_forms_and_as_graphs_leave_the_domain_together(name, orders):
+    """In moves into and out of the domain."""
     subject, inside, outside = leaving(name)
     form = Formed(subject)
     graph = GraphRows(subject.parts, form.source)
@@ -198,18 +186,6 @@ def assert_both_paths_leave_the_domain_together(name, *, orders):
             assert np.isfinite(moves[0]).all() == known.all()
             if known.all():
                 np.testing.assert_allclose(*moves, rtol=1e-6, atol=1e-7)
-
-
-def test_rows_by_forms_and_as_graphs_leave_the_domain_together():
-    assert_both_paths_leave_the_domain_together("bernoulli", orders=(0,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["normal", "student", "gamma", "poisson", "binomial", "beta", "uniform", "ordered"]
-)
-def test_more_rows_leave_the_domain_together(name):
-    assert_both_paths_leave_the_domain_together(name, orders=(0, 1, 2))
 
 
 def test_mutant_that_reads_the_rows_of_others_is_caught():

@@ -109,15 +109,9 @@ def assert_odd(name, rows):
         assert_rows_are(row_functions(parts), known)
 
 
+@every("rows", fast([7, 2, 1], [7]))
 @every("name", ODD)
-def test_an_odd_form_is_read_rightly_or_refused(name):
-    assert_odd(name, 7)
-
-
-@pytest.mark.slow
-@every("rows", [2, 1])
-@every("name", ODD)
-def test_an_odd_form_of_few_rows_is_read_rightly_or_refused(name, rows):
+def test_an_odd_form_is_read_rightly_or_refused(name, rows):
     assert_odd(name, rows)
 
 
