@@ -5,7 +5,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from exactness import confidence, firefly, kernels, poisson_levels, test_firefly
+from exactness import confidence, firefly, kernels, poisson_levels, test_firefly, wide
 from exactness import test_poisson_levels as in_levels
 from exactness.compiled import by_counts, by_looks, chance, grouped, matrix_by_counts
 from exactness.enumeration import transition_matrix
@@ -63,6 +63,7 @@ BY_BOUNDS = (
     | {name: partial(levels, name) for name in in_levels.RULES}
     | {f"firefly, q={q}": partial(bright_rows, q) for q in test_firefly.QS}
     | {f"confidence by {name}": partial(looks, name) for name in confidence.SETTINGS}
+    | {f"wide, {name}": partial(wide.loop, name) for name in wide.RULES}
 )
 ON_BATCHES = (
     {name: partial(batches, name) for name in kernels.RULES}
@@ -86,6 +87,11 @@ def test_the_loop_steps_as_enumerated(name):
 def another(run, enumerated):
     """The loop of one Poisson test, and the law of another."""
     return poisson(run)[0], poisson(enumerated)[1]
+
+
+def another_factor():
+    """The loop with one factor of ceilings, and the law with another."""
+    return wide.loop("best")[0], wide.loop("best, factor 2.5")[1]
 
 
 def changed(change, case):
@@ -141,6 +147,7 @@ WRONG_BY_BOUNDS = {
     "rows of both terms taken for the first": partial(changed, of_one_term, BEST),
     "metric of another table": partial(changed, of_another_metric, BEST),
     "another lam": partial(levels, "small lam", "large lam"),
+    "another factor": another_factor,
 } | {
     name: partial(bright_rows, 0.4, **test_firefly.MUTANTS[name])
     for name in ("rows darken without q", "table of the pair", "bounds left out of the ratio")

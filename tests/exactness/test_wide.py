@@ -7,11 +7,10 @@ import pytest
 
 import wide as copies
 from exactness import law, wide
-from exactness.compiled import BY_BOUNDS, chance
+from exactness.compiled import BY_BOUNDS
 from exactness.enumeration import total_variation
 from exactness.poisson import transition_matrix
 from pymc_minibatch_mh.kernels import roles as entry
-from statistical.budget import LEVEL
 
 UPDATES = 60_000
 
@@ -77,20 +76,6 @@ def test_mutant_is_not_exact(name):
     mutant = wide.rule("best", **MUTANTS[name])
     found = [total_variation(transition_matrix(c, mutant), c.target()) for c in wide.chains()]
     assert max(found) > 1e-4
-
-
-@BY_BOUNDS
-@pytest.mark.parametrize("name", wide.RULES)
-def test_the_loop_steps_as_enumerated(name):
-    loop, matrix = wide.loop(name)
-    assert chance(loop.transitions(UPDATES, seed=41), matrix) > LEVEL
-
-
-@BY_BOUNDS
-def test_another_factor_is_told():
-    loop, _ = wide.loop("best")
-    _, matrix = wide.loop("best, factor 2.5")
-    assert chance(loop.transitions(UPDATES, seed=41), matrix) < 1e-6
 
 
 @BY_BOUNDS
