@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bounds.certified import fit
+from data.elsewhere import Recording
 from every import every
 from pymc_minibatch_mh.bounds import block_tables as blocks
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
@@ -26,18 +27,6 @@ C = np.array([3, 0, 1, 3, 0, 0, 0, 0, 2, 2, 1, 0, 5, 1, 2], dtype=np.float32)
 LENGTH = 4
 #: What draws find as the largest c_i: exact for one block, and far above it for another.
 LARGEST = np.array([3.0, 0.0, 6.0, 5.0])
-
-
-class Recording(ArrayStorage):
-    """Arrays that keep which rows they were asked for."""
-
-    def __init__(self, arrays):
-        super().__init__(arrays)
-        self.asked = []
-
-    def read(self, names, rows):
-        self.asked.append(rows)
-        return super().read(names, rows)
 
 
 class Own:
@@ -147,7 +136,7 @@ def test_what_is_drawn_comes_with_its_own_data_and_bound():
     np.testing.assert_array_equal(c.values, C[drawn.rows])
     np.testing.assert_array_equal(pairs.values, np.column_stack([drawn.rows, -drawn.rows]))
     assert pairs.values.dtype == np.int16
-    for rows in tables.bounds.storage.asked:
+    for _, rows in tables.bounds.storage.asked:
         assert (np.diff(rows) >= 0).all()
 
 
@@ -188,7 +177,7 @@ def test_rows_that_uneven_bounds_would_try_again_and_again_are_bounded_once():
     )
     np.testing.assert_array_equal(drawn.c, C[drawn.rows])
     np.testing.assert_array_equal(drawn.columns[1].values[:, 1], -drawn.rows)
-    assert [str(rows) for rows in tables.bounds.storage.asked] == ["slice(0, 15, None)"]
+    assert [str(rows) for _, rows in tables.bounds.storage.asked] == ["slice(0, 15, None)"]
 
 
 def test_rows_without_a_bounds_worth_are_not_drawn_by_a_share_that_rounds_up():
@@ -202,7 +191,7 @@ def test_rows_without_a_bounds_worth_are_not_drawn_by_a_share_that_rounds_up():
 def test_all_rows_are_bounded_where_more_would_be_tried(count, all_bounded):
     tables = toy(most_at_once=len(C))
     tables.draw(0, np.random.default_rng(2), count)
-    assert [isinstance(rows, slice) for rows in tables.bounds.storage.asked] == [all_bounded]
+    assert [isinstance(rows, slice) for _, rows in tables.bounds.storage.asked] == [all_bounded]
 
 
 @every("most_at_once", [0, 15])

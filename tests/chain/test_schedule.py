@@ -18,6 +18,7 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.looks import unit_noise
 from statistical.budget import FAR
+from zoo import drawn, sample
 
 HOT = ((0, 16.0), (130, 4.0), (200, 1.0))
 #: An end of each stage that is no end of a window of 50 draws.
@@ -85,13 +86,9 @@ def test_bounds_and_noise_are_those_of_the_temperature():
 def test_draws_are_those_of_pymc_and_say_their_temperature(method):
     model = given()
     step = built(method)
-    settings = {"tune": TUNE, "chains": 2, "discard_tuned_samples": False}
-    quiet = {"compute_convergence_checks": False, "progressbar": False}
     start = [{"mean": 0.2}, {"mean": 0.4}]
-    seed = {"random_seed": 8, "initvals": start}
-    with model:
-        usual = pm.sample(60, step=step, cores=1, **seed, **settings, **quiet)
-    own = mh.sample(step, 60, **seed, **settings, **quiet)
+    settings = {"random_seed": 8, "initvals": start, "discard_tuned_samples": False}
+    usual, own = (draw(model, step, 60, TUNE, **settings) for draw in (sample, drawn))
     same_draws(usual, own)
     before = own.warmup_sample_stats["temperature"].to_numpy()
     np.testing.assert_array_equal(before, usual.warmup_sample_stats["temperature"].to_numpy())
@@ -110,10 +107,7 @@ def test_a_stage_samples_the_posterior_at_its_temperature(method):
     model = given()
     hot = 0.25
     step = method(model=model, temperature=[(0, hot), (4_000, 1.0)])
-    trace = mh.sample(
-        step, 4_000, tune=4_500, chains=2, random_seed=5, discard_tuned_samples=False,
-        compute_convergence_checks=False, progressbar=False,
-    )  # fmt: skip
+    trace = drawn(model, step, 4_000, 4_500, random_seed=5, discard_tuned_samples=False)
     y = model.rvs_to_values[model["y"]].data
     warm = trace.warmup_posterior["mean"].to_numpy()[:, 500:4_000]
     for draws, k in ((warm, hot), (trace.posterior["mean"].to_numpy(), 1.0)):

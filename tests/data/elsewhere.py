@@ -1,4 +1,4 @@
-"""A storage that computes with its rows in another process, or as if it did."""
+"""Storages that compute with their rows as another process does, or note what is read."""
 
 import pickle
 
@@ -34,3 +34,16 @@ class Elsewhere(ArrayStorage):
             read = super().read(names, rows)
             # Nothing of it is where it lies here.
             yield compute(shared, {name: np.array(values) for name, values in read.items()})
+
+
+class Recording(ArrayStorage):
+    """Arrays that note the names and the rows that they were asked for."""
+
+    def __init__(self, arrays):
+        super().__init__(arrays)
+        self.asked = []
+
+    def read(self, names, rows):
+        names = list(names)
+        self.asked.append((names, rows))
+        return super().read(names, rows)

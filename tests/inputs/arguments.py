@@ -66,27 +66,18 @@ bounds.gives(
 )
 bounds.gives("Bounds(c, metric) that a row exceeds", given(np.full(N, 1e-12), distance))
 
-for value in (0.0, math.nan, "wide"):
-    proposals.gives(f"RandomWalk(scale={value!r})", lambda g, value=value: RandomWalk(scale=value))
+proposals.argument(RandomWalk, "scale", 0.0, math.nan, "wide")
 proposals.gives("RandomWalk(covariance=-np.eye(2))", lambda g: RandomWalk(covariance=-np.eye(2)))
-proposals.gives("RandomWalk(covariance=[1.0, 2.0])", lambda g: RandomWalk(covariance=[1.0, 2.0]))
-proposals.gives("RandomWalk(covariance='posterior')", lambda g: RandomWalk(covariance="posterior"))
-proposals.gives(
-    "RandomWalk(covariance=[[1, 0.5], [0, 1]])", lambda g: RandomWalk(covariance=[[1, 0.5], [0, 1]])
-)
+proposals.argument(RandomWalk, "covariance", [1.0, 2.0], "posterior", [[1, 0.5], [0, 1]])
 proposals.gives(
     "RandomWalk(covariance=np.eye(7)) of a model with two coordinates",
     lambda g: g.build("TunaMH", proposal=RandomWalk(covariance=np.eye(7)), prepared=g.file),
 )
-proposals.gives("RandomWalk(adapt=None)", lambda g: RandomWalk(adapt=None))
+proposals.argument(RandomWalk, "adapt", None)
 proposals.gives("Laplace(1.0)", lambda g: Laplace(1.0))
-for value in (0.5, ("a",), None, (0.0, math.nan)):
-    proposals.gives(f"Mixture(rho={value!r})", lambda g, value=value: Mixture(rho=value))
-for value in (1.5, -0.1, math.nan, "half"):
-    proposals.gives(
-        f"Mixture(walk_weight={value!r})", lambda g, value=value: Mixture(walk_weight=value)
-    )
-proposals.gives("Mixture(scale=-1.0)", lambda g: Mixture(scale=-1.0))
+proposals.argument(Mixture, "rho", 0.5, ("a",), None, (0.0, math.nan))
+proposals.argument(Mixture, "walk_weight", 1.5, -0.1, math.nan, "half")
+proposals.argument(Mixture, "scale", -1.0)
 
 starts.gives("overdispersed_initvals('step', 4)", lambda g: overdispersed_initvals("step", 4))
 for value in (0, 2.5):

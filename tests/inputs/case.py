@@ -59,6 +59,13 @@ class Section:
 
         return register if call is None else register(call)
 
+    def argument(self, call: Callable, name: str, *values: object) -> None:
+        """Register values of an argument of a function or a class, given one by one."""
+        for value in values:
+            self.gives(
+                f"{call.__name__}({name}={value!r})", lambda _, value=value: call(**{name: value})
+            )
+
     def settings(self, method: str, **given: object) -> None:
         """Register settings of a step, given together."""
         written = ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -21,6 +21,7 @@ from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import JITTERS
 from pymc_minibatch_mh.reference.target import Target
 from tiers import fast
+from zoo import sample
 
 N = 3_000
 
@@ -195,13 +196,10 @@ def test_a_laplace_prior_gets_a_centre_and_a_scale(rng, scale):
 def test_a_lasso_of_many_coefficients_is_sampled(rng):
     X = rng.standard_normal((N, 6))
     y = (rng.random(N) < expit(X @ [1.0, 0.5, 0.0, 0.0, 0.0, 0.0])).astype(int)
-    with pm.Model():
+    with pm.Model() as model:
         b = pm.Laplace("b", 0.0, 0.01, shape=6)
         pm.Bernoulli("y", logit_p=X @ b, observed=y)
-        trace = pm.sample(
-            300, tune=300, chains=1, cores=1, step=TunaMH(), random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    trace = sample(model, TunaMH(model=model), 300, 300, chains=1, random_seed=1)
     assert trace.sample_stats["accept"].mean() > 0.2
 
 

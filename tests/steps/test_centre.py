@@ -68,10 +68,7 @@ def test_bounds_are_those_of_the_distance_that_was_asked_for(model):
 
 def test_chains_start_at_the_centre(model):
     step = TunaMH(model=model, centre="start", initial_point=POINT, proposal=WALK)
-    trace = mb.sample(
-        step, 1, tune=0, chains=2, random_seed=1, progressbar=False,
-        compute_convergence_checks=False,
-    )  # fmt: skip
+    trace = drawn(model, step, 1, 0, random_seed=1)
     assert np.abs(trace["posterior"]["beta"] - START).max() < 0.5
 
 

@@ -18,9 +18,9 @@ from pymc_minibatch_mh import (
     log_likelihood,
     overdispersed_initvals,
 )
-from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.settings import DEFAULTS
+from zoo import drawn
 
 ROWS, GROUPS = 4_000, 6
 
@@ -52,17 +52,14 @@ def step_of(spelling, method=TunaMH):
     return method(model=hierarchy(spelling), rng=5)
 
 
-def drawn(spelling, method=TunaMH):
-    with hierarchy(spelling):
-        return sample_in_blocks(
-            step_of(spelling, method), 300, tune=300, chains=1, random_seed=4, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+def sampled(spelling, method=TunaMH):
+    step = step_of(spelling, method)
+    return drawn(hierarchy(spelling), step, 300, 300, chains=1, random_seed=4)
 
 
 @pytest.mark.parametrize("method", [TunaMH, BarkerMinibatchMH])
 def test_both_spellings_give_the_same_draws(method):
-    centred, other = (drawn(spelling, method) for spelling in ("centred", "non-centred"))
+    centred, other = (sampled(spelling, method) for spelling in ("centred", "non-centred"))
     for name in ("mu", "tau", "b", "effect"):
         one, two = centred.posterior[name].values, other.posterior[name].values
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10, err_msg=name)
@@ -70,7 +67,7 @@ def test_both_spellings_give_the_same_draws(method):
 
 
 def test_draws_hold_the_models_own_variables():
-    posterior = drawn("non-centred").posterior
+    posterior = sampled("non-centred").posterior
     mu, tau, z = (posterior[name].values for name in ("mu", "tau", "z"))
     built = mu[..., None] + tau[..., None] * z
     np.testing.assert_allclose(posterior["effect"].values, built, rtol=1e-12)
@@ -132,7 +129,7 @@ def test_explain_names_the_coordinates():
 
 
 def test_what_comes_after_sampling_sees_the_models_own_variables():
-    model, step, trace = hierarchy("non-centred"), step_of("non-centred"), drawn("non-centred")
+    model, step, trace = hierarchy("non-centred"), step_of("non-centred"), sampled("non-centred")
     with model:
         found = audit(trace, step, random_seed=1)
         assert "fail" not in found["verdict"].to_numpy()

@@ -11,6 +11,7 @@ from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.compiled import compiled_model as graph_prior
 from pymc_minibatch_mh.compiled import form_rows, graphs
 from pymc_minibatch_mh.reference.target import Target
+from zoo import sample
 
 N = 3_000
 
@@ -41,12 +42,7 @@ def expansions(monkeypatch):
 
 
 def draws_of(model, step):
-    with model:
-        trace = pm.sample(
-            50, tune=50, chains=1, step=step, random_seed=3, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    return trace.posterior["b"].values
+    return sample(model, step, 50, 50, chains=1, random_seed=3).posterior["b"].values
 
 
 def test_a_second_step_is_the_first_one_over_again(expansions):

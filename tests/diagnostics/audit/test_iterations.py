@@ -5,20 +5,17 @@ from functools import cache
 import numpy as np
 
 from grouped import slopes
-from pymc_minibatch_mh import TunaMH, audit, sample
+from pymc_minibatch_mh import TunaMH, audit
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.chain.chain import Chain, Draws
+from zoo import drawn
 
 
 @cache
 def sampled():
-    with slopes() as model:
-        step = TunaMH(blocks=True, rng=1)
-        trace = sample(
-            step, 2_000, tune=500, chains=2, cores=1, random_seed=2, progressbar=False,
-            compute_convergence_checks=False, quiet=True,
-        )  # fmt: skip
-    return model, step, trace
+    model = slopes()
+    step = TunaMH(model=model, blocks=True, rng=1)
+    return model, step, drawn(model, step, 2_000, 500, cores=1, random_seed=2, quiet=True)
 
 
 def verdicts(trace):
