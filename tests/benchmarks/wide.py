@@ -18,13 +18,16 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit
 
+from benchmarks import tables
 from flights import late_flights
-from papers.data import sevens_and_nines, stored
+from papers.data import sevens_and_nines
 from pymc_minibatch_mh import Rows, TunaMH, sample
 from pymc_minibatch_mh.bounds import bounds_pass
 
 #: Updates of warm-up.
 TUNE = 1_500
+#: Rows of Covertype.
+COVERTYPE = 581_012
 #: family, N, d
 MODELS = [
     *(("logistic", 100_000, d) for d in (31, 50, 75, 100, 150)),
@@ -68,17 +71,8 @@ def model_of(family, n, d, held=lambda **arrays: arrays.values()):
 
 def covertype():
     """Return whether a forest is of lodgepole pine, by ten measures, its area and its soil."""
-    found = stored("covtype.npz")
-    measures = (found["X"] - found["X"].mean(axis=0)) / found["X"].std(axis=0)
-    # The commonest area and soil are what others are compared with.
-    kinds = [found[name] == k for name in ("wilderness", "soil") for k in commonest(found[name])]
-    return np.column_stack([measures, *kinds]), found["cover_type"] == 2
-
-
-def commonest(codes):
-    """Return the codes that there are, the commonest left out."""
-    names, counts = np.unique(codes, return_counts=True)
-    return names[np.argsort(-counts)[1:]]
+    x, pine = tables.covertype(COVERTYPE)
+    return x[:, 1:], pine
 
 
 def digits():
@@ -134,17 +128,7 @@ def run(name, made, options):
         narrow, bounds_pass.NARROW = bounds_pass.NARROW, np.inf
         measure(f"{name}, without a copy", made(), options)
         bounds_pass.NARROW = narrow
-    model = made()
-    measure(name, model, options)
-    if options.nutpie:
-        began = time.perf_counter()
-        with model:
-            trace = pm.sample(
-                500, tune=500, chains=1, cores=1, nuts_sampler="nutpie", progressbar=False
-            )
-        seconds = time.perf_counter() - began
-        ess = float(min(az.ess(trace)[key].min() for key in trace.posterior.data_vars))
-        print(f"{name}, nutpie: {seconds:.0f} s with warm-up, ESS/s {ess / seconds:,.1f}")
+    measure(name, made(), options)
 
 
 def main():
@@ -156,7 +140,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=6.0, help="of draws, about")
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--stored", action="store_true")
-    parser.add_argument("--nutpie", action="store_true")
     options = parser.parse_args()
     if len(options.model) == 1:
         (table,) = options.model
