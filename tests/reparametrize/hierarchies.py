@@ -1,18 +1,20 @@
-"""Small hierarchies in the spellings that people use, each with what rows are linear in."""
+"""Small hierarchies in the spellings that people use, each with what rows are linear in.
+
+Some are those whose posteriors are held against NUTS, with few rows.
+"""
 
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
+
+from statistical import hierarchies
 
 N, G = 40, 5
 RNG = np.random.default_rng(23)
 g = RNG.integers(0, G, N)
 h = RNG.integers(0, 3, N)
-#: Rows of every group of g lie in one group of regions.
-REGION = np.array([0, 1, 1, 0, 1])
 x, w = RNG.normal(size=(2, N))
 X = RNG.normal(size=(N, 6))
 y = RNG.normal(size=N)
@@ -56,16 +58,6 @@ def student_rows():
     return built
 
 
-def crossed():
-    with pm.Model() as built:
-        mu, tau, _ = _level()
-        z = pm.Normal("z", shape=G)
-        v = pm.Normal("v", shape=3)
-        spread = pm.HalfNormal("spread")
-        _bernoulli(mu + tau * z[g] + spread * v[h])
-    return built
-
-
 def uniform_scale():
     with pm.Model() as built:
         spread = pm.Uniform("spread", 0.0, 10.0)
@@ -81,17 +73,6 @@ def shared_scale():
     return built
 
 
-def nested():
-    with pm.Model() as built:
-        mu, tau, b = _level()
-        upper = pm.HalfNormal("upper")
-        v = pm.Normal("v", shape=2)
-        z = pm.Normal("z", shape=G)
-        region = mu + upper * v
-        _bernoulli((region[REGION] + tau * z)[g] + b * x)
-    return built
-
-
 def slopes():
     with pm.Model() as built:
         mu = pm.Normal("mu", shape=2)
@@ -102,65 +83,12 @@ def slopes():
     return built
 
 
-def correlated(rows_first=False):
-    def model():
-        with pm.Model() as built:
-            mu = pm.Normal("mu", shape=2)
-            chol, _, _ = pm.LKJCholeskyCov(
-                "chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2)
-            )
-            z = pm.Normal("z", shape=(G, 2) if rows_first else (2, G))
-            effect = z @ chol.T if rows_first else (chol @ z).T
-            effect = pm.Deterministic("effect", mu + effect)
-            _bernoulli(effect[g, 0] + effect[g, 1] * x)
-        return built
-
-    return model
-
-
-def ridge():
-    with pm.Model() as built:
-        tau, sigma = pm.HalfCauchy("tau", 1.0), pm.HalfNormal("sigma")
-        z = pm.Normal("z", shape=6)
-        pm.Normal("y", X @ (tau * z), sigma, observed=y)
-    return built
-
-
 def horseshoe():
     with pm.Model() as built:
         tau, sigma = pm.HalfCauchy("tau", 1.0), pm.HalfNormal("sigma")
         lam = pm.HalfCauchy("lam", 1.0, shape=6)
         z = pm.Normal("z", shape=6)
         pm.Normal("y", X @ (z * lam * tau), sigma, observed=y)
-    return built
-
-
-def gaussian_process(covariance=pm.gp.cov.ExpQuad):
-    with pm.Model() as built:
-        eta, ell = pm.Exponential("eta", 1.0), pm.InverseGamma("ell", 2.0, 1.0)
-        gp = pm.gp.HSGP(m=[5], L=[3.0], cov_func=eta**2 * covariance(1, ls=ell))
-        phi, psd = gp.prior_linearized(x[:, None])
-        z = pm.Normal("z", shape=5)
-        _bernoulli(phi @ (z * pt.sqrt(psd)))
-    return built
-
-
-def two_likelihoods():
-    with pm.Model() as built:
-        mu, tau, b = _level()
-        z = pm.Normal("z", shape=G)
-        effect = mu + tau * z
-        _bernoulli(effect[g] + b * x)
-        pm.Normal("other", effect[g], 2.0, observed=y)
-    return built
-
-
-def precision():
-    with pm.Model() as built:
-        mu, b = pm.Normal("mu"), pm.Normal("b")
-        kappa = pm.Gamma("kappa", 2.0, 1.0)
-        z = pm.Normal("z", shape=G)
-        _bernoulli(mu + z[g] / pt.sqrt(kappa) + b * x)
     return built
 
 
@@ -221,21 +149,26 @@ SPELLINGS = {
     "times data": Spelling(_spelled(lambda mu, tau, z: tau * z[g] * w), ("tau × z",)),
     "a potential": Spelling(with_potential, LEVEL),
     "student rows": Spelling(student_rows, LEVEL),
-    "crossed": Spelling(crossed, ("tau × z", "spread × v")),
+    "crossed": Spelling(partial(hierarchies.crossed, N), ("tau × z", "spread × v")),
     "shared scale": Spelling(shared_scale, ("tau × z", "tau × v")),
     "uniform scale": Spelling(uniform_scale, ("spread × z",)),
-    "nested": Spelling(nested, ("upper × v", "tau × z")),
+    "nested": Spelling(partial(hierarchies.nested, N), ("upper × v", "tau × z")),
     "slopes": Spelling(slopes, ("mu + tau × z", "mu + tau × z")),
-    "correlated": Spelling(correlated(), ("mu + f(chol) × z",)),
-    "correlated, groups first": Spelling(correlated(True), ("mu + f(chol) × z",)),
-    "ridge": Spelling(ridge, ("tau × z",)),
-    "horseshoe": Spelling(horseshoe, ("f(tau, lam) × z",) * 6),
-    "Gaussian process": Spelling(gaussian_process, ("f(eta, ell) × z",) * 5),
-    "Matérn process": Spelling(
-        partial(gaussian_process, pm.gp.cov.Matern52), ("f(eta, ell) × z",) * 5
+    "correlated": Spelling(partial(hierarchies.correlated, N), ("mu + f(chol) × z",)),
+    "correlated, groups last": Spelling(
+        partial(hierarchies.correlated, N, last=True), ("mu + f(chol) × across",)
     ),
-    "two likelihoods": Spelling(two_likelihoods, LEVEL),
-    "precision": Spelling(precision, ("mu + kappa × z",)),
+    "ridge": Spelling(partial(hierarchies.ridge, N), ("tau × z",)),
+    "horseshoe": Spelling(horseshoe, ("f(tau, lam) × z",) * 6),
+    "Gaussian process": Spelling(
+        partial(hierarchies.gaussian_process, N, 5), ("f(eta, ell) × z",) * 5
+    ),
+    "Matérn process": Spelling(
+        partial(hierarchies.gaussian_process, N, 5, covariance=pm.gp.cov.Matern52),
+        ("f(eta, ell) × z",) * 5,
+    ),
+    "two likelihoods": Spelling(partial(hierarchies.two_likelihoods, N, N), LEVEL),
+    "precision": Spelling(partial(hierarchies.precision, N), ("mu + kappa × z",)),
     "home and away": Spelling(home_and_away, ("tau × z",)),
     "location scaled too": Spelling(
         _spelled(lambda mu, tau, z: tau * (mu + z[g])), ("tau × mu", "tau × z")

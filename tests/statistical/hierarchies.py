@@ -145,14 +145,14 @@ def ridge(rows=3_000, columns=12, *, centred=False):
     return model
 
 
-def gaussian_process(rows=4_000, functions=10, *, centred=False):
+def gaussian_process(rows=4_000, functions=10, *, centred=False, covariance=pm.gp.cov.ExpQuad):
     """A smooth curve in a basis of its own."""
     rng = np.random.default_rng(309)
     x = rng.uniform(-1.0, 1.0, rows)
     y = (rng.random(rows) < expit(1.2 * np.sin(3.0 * x))).astype(int)
     with pm.Model() as model:
         eta, ell = pm.Exponential("eta", 1.0), pm.InverseGamma("ell", 5.0, 3.0)
-        cov = eta**2 * pm.gp.cov.ExpQuad(1, ls=ell)
+        cov = eta**2 * covariance(1, ls=ell)
         phi, psd = pm.gp.HSGP(m=[functions], L=[2.0], cov_func=cov).prior_linearized(x[:, None])
         weights = _effects("z", 0.0, pt.sqrt(psd), functions, centred=centred)
         pm.Bernoulli("y", logit_p=phi @ weights, observed=y)
