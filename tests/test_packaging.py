@@ -1,5 +1,3 @@
-"""What the README and the metadata say is what is there."""
-
 import os
 import re
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from installs import sampled_from_a_wheel
 from pymc_minibatch_mh.kernels.roles import STATS
 
 ROOT = Path(__file__).parents[1]
@@ -96,3 +95,12 @@ def test_documented_statistics_are_the_recorded_ones():
     rows = re.findall(r"^\| (`.+) \| (\w+) \|", read("docs/stats.md"), flags=re.MULTILINE)
     documented = {name: dtype for names, dtype in rows for name in re.findall(r"`(\w+)`", names)}
     assert documented == {name: np.dtype(dtype).name for name, (dtype, *_) in STATS.items()}
+
+
+VERSION = "{}.{}".format(*sys.version_info)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resolution", ["highest", "lowest-direct"])
+def test_a_wheel_samples_in_an_environment_of_its_own(resolution):
+    assert "site-packages" in sampled_from_a_wheel(VERSION, resolution)

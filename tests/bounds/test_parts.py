@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from numba import njit
 
 from grouped import FAST, MODELS, step_of
+from kernels.test_parts import candidates, shares_of_rows
 from pymc_minibatch_mh.kernels import parts as kernels
-from pymc_minibatch_mh.kernels.draw import AHEAD, generator_addresses, generator_at
+from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.row_sums import differences_of
@@ -74,21 +74,6 @@ def test_no_row_changes_by_more_than_its_ceiling(name):
     assert max(ratios) > 0.05
 
 
-@njit
-def _shares_of_rows(parts, ends, rates, limit, out):
-    for row in range(len(out)):
-        out[row] = kernels.share_of_candidates(parts, ends, rates, limit, row)
-
-
-@njit
-def _candidates(parts, rates, addresses, out):
-    rng = generator_at(addresses[0], addresses[1], addresses[2], addresses[3])
-    chances = np.empty(AHEAD)
-    for k in range(0, out.size, AHEAD):
-        some = out[k : k + AHEAD]
-        kernels.draw_candidates(parts, rates, rng, some, chances)
-
-
 def _rates(step, move):
     """Return the rates of a move, their total, and the share and the ceiling of each row."""
     parts = step.plan.parts.parts
@@ -96,7 +81,7 @@ def _rates(step, move):
     limit = kernels.find_rates(parts, move.ends, rates, outside)
     assert outside[0] == 0
     kept = np.empty((step.plan.n_rows, 2))
-    _shares_of_rows(parts, move.ends, rates, limit, kept)
+    shares_of_rows(parts, move.ends, rates, limit, kept)
     return rates, limit, kept
 
 
@@ -126,7 +111,7 @@ def test_candidates_come_as_often_as_their_rates_say(name):
     rates, limit, kept = _rates(step, move)
     parts, drawn = step.plan.parts.parts, np.empty(400_000, np.int64)
     rng = np.random.default_rng(4)
-    _candidates(parts, rates, generator_addresses(rng), drawn)
+    candidates(parts, rates, generator_addresses(rng), drawn)
     expected = drawn.size * kept[:, 1] / kept[:, 0] / limit
     counts = np.bincount(drawn, minlength=expected.size)
     enough = expected > 5.0

@@ -75,13 +75,6 @@ def test_scales_of_a_hierarchy_move_without_rows(prepared, method):
     assert np.unique(positions[:, tau]).size == len(positions)
 
 
-def test_both_loops_make_them(teams):
-    trace = sample(model_behind(teams), teams, 30, 60, chains=1, random_seed=2)
-    blocks = mh.sample(teams, 30, tune=60, chains=1, random_seed=2, progressbar=False)
-    for found in (trace, blocks):
-        assert (found.sample_stats["n_prior"] >= 4).all()
-
-
 def test_how_many_moves_is_chosen(teams):
     own = teams.program
     names = teams.target.factorization.coordinate_names

@@ -1,18 +1,14 @@
 """Compiling expressions of cells to functions of floats."""
 
 import gc
-import json
-import os
-import subprocess
-import sys
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytensor
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from another_process import printed
 from compiled.fitted import rows_of, run
 from every import every
 from pymc_minibatch_mh.compiled import scalars
@@ -21,7 +17,6 @@ from pymc_minibatch_mh.functions.changes import sizes
 from pymc_minibatch_mh.likelihood.differences import remainder_difference
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 
-TESTS = Path(__file__).parents[2]
 #: Families whose expressions are long, or hold what is written in several ways.
 FAMILIES = ("normal_mixture", "student_free")
 
@@ -168,14 +163,6 @@ def test_expressions_are_the_same_in_every_process():
         "import json; from compiled.test_scalars import *; "
         "print(json.dumps({name: names_on_disk(name) for name in FAMILIES}))"
     )
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONHASHSEED": "4242", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    there = json.loads(result.stdout.splitlines()[-1])
+    there = printed("-c", code, PYTHONHASHSEED="4242")
     assert there == {name: names_on_disk(name) for name in FAMILIES}
     assert None not in there["normal_mixture"]

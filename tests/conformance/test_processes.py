@@ -1,21 +1,15 @@
 """The same seed gives the same draws in every process, whatever Python's hashes are."""
 
-import json
-import os
-import subprocess
-import sys
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from another_process import printed
 from conformance.harness import run
 from families import FAMILIES
 from steps.test_prepared import keys
 from zoo import METHODS
-
-TESTS = Path(__file__).parents[1]
 
 
 def digests(families, methods):
@@ -35,22 +29,13 @@ def digests(families, methods):
 
 def in_another_process(families, methods, folder):
     script = (
-        "import json, warnings; warnings.simplefilter('ignore');"
-        "from conformance.test_processes import digests; from steps.test_prepared import keys;"
+        "import json; from conformance.test_processes import digests;"
+        "from steps.test_prepared import keys;"
         f"print(json.dumps([digests({families!r}, {methods!r}), keys()]))"
     )
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "2",
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
-        # Nothing that another process has compiled.
-        "PYTENSOR_FLAGS": f"base_compiledir={folder}",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    # Nothing that another process has compiled.
+    flags = f"base_compiledir={folder}"
+    return printed("-c", script, PYTHONHASHSEED="2", PYTENSOR_FLAGS=flags)
 
 
 @pytest.mark.parametrize(

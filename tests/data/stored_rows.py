@@ -40,10 +40,11 @@ def arrays(n_rows=N):
     }
 
 
-def npy(folder):
-    for name, values in arrays().items():
-        np.save(folder / f"{name}.npy", values)
-    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in arrays()}).storage
+def in_npy(folder, values):
+    """Return rows of arrays that are written to a file each."""
+    for name, array in values.items():
+        np.save(folder / f"{name}.npy", array)
+    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in values})
 
 
 #: Chunks, and shards, of the arrays: X in two columns of chunks, small chunks, shards.
@@ -116,7 +117,7 @@ def dasks(scheduler):
 #: Kind of a storage -> one in a folder.
 STORAGES = {
     "memory": lambda folder: ArrayStorage(arrays()),
-    "files": npy,
+    "files": lambda folder: in_npy(folder, arrays()).storage,
     "large chunks": zarrs,
     "small chunks": lambda folder: zarrs(folder, SMALL),
     "shards": lambda folder: zarrs(folder, SHARDED, SHARDS),

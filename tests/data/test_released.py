@@ -13,6 +13,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 
+from data.stored_rows import in_npy
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from tiers import fast
@@ -31,10 +32,8 @@ def in_memory(folder):
     return Rows(**ARRAYS)
 
 
-def in_npy(folder):
-    for name, array in ARRAYS.items():
-        np.save(folder / f"{name}.npy", array)
-    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in ARRAYS})
+def in_files(folder):
+    return in_npy(folder, ARRAYS)
 
 
 def in_parquet(folder):
@@ -76,12 +75,12 @@ def threads_ended():
 
 
 #: One storage of either kind, memory and files, with a method of either kind.
-KEPT = [(in_memory, TunaMH), (in_npy, PenaltyMH)]
+KEPT = [(in_memory, TunaMH), (in_files, PenaltyMH)]
 
 
 @pytest.mark.parametrize(
     ("stored", "method"),
-    fast([(in_memory, TunaMH), (in_npy, PenaltyMH), (in_parquet, TunaMH)], KEPT),
+    fast([(in_memory, TunaMH), (in_files, PenaltyMH), (in_parquet, TunaMH)], KEPT),
 )
 def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path, threads_ended):
     storages = []
@@ -92,7 +91,7 @@ def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path, t
         model.initial_point()
         for _ in range(steps):
             sample(model, method(model=model), 20, 20, chains=1)
-        assert stored is not in_npy or files_open(tmp_path)
+        assert stored is not in_files or files_open(tmp_path)
         del rows, model
         threads_ended()
         assert not files_open(tmp_path)
@@ -100,7 +99,7 @@ def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path, t
 
 
 def test_every_copy_of_a_model_holds_its_rows_and_none_for_good(tmp_path):
-    rows = in_npy(tmp_path)
+    rows = in_files(tmp_path)
     model = model_of(rows)
     pickled = cloudpickle.loads(cloudpickle.dumps(model))
     copies = [deepcopy(model), pm.do(model, {"b": 1.0}), pickled]

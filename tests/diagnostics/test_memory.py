@@ -1,14 +1,13 @@
 """What a trace holds of the data, and what memory is needed at ten million rows."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
 import pytest
 
+from another_process import printed
 from pymc_minibatch_mh import PenaltyMH
 from zoo import sample
 
@@ -39,13 +38,7 @@ def test_no_group_of_a_trace_but_those_of_the_data_grows_with_them():
 
 @pytest.mark.slow
 def test_ten_million_rows_need_a_few_numbers_a_row():
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", SCRIPT, str(MANY)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    figures = json.loads(run.stdout)
+    figures = printed(SCRIPT, MANY)
     number_a_row = 8 * MANY / 2**20
     assert figures["log_likelihood"]["mib"] < 3 * number_a_row
     assert figures["posterior_predictive"]["mib"] < 3 * number_a_row

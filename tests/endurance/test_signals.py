@@ -1,12 +1,10 @@
 """Interrupted and killed processes: no hang, no orphan, and the draws so far."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from another_process import printed
 from endurance.signals import CORES, DRAWS, TUNE
 from recording import record
 
@@ -22,10 +20,7 @@ FINALISERS = ("__del__", "__call__", "_releaseLock", "on_disposal")
 
 
 def rounds_of(kind, rounds):
-    command = [sys.executable, str(SCRIPT), kind, str(rounds), str(SEED)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)
-    assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
+    results = printed(SCRIPT, kind, rounds, SEED, timeout=HANGS)
     assert len(results) == rounds
     return results
 

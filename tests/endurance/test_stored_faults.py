@@ -13,6 +13,7 @@ import zarr
 from pymc.sampling.parallel import ParallelSamplingError
 from scipy.special import expit
 
+from data.stored_rows import in_npy
 from pymc_minibatch_mh import Rows, TunaMH, sample
 from pymc_minibatch_mh.data.storage import ArrayStorage
 from pymc_minibatch_mh.errors import SourceError
@@ -29,9 +30,7 @@ Y = (RNG.random(N) < expit(0.7 * X)).astype(np.int8)
 
 
 def from_npy(folder):
-    np.save(folder / "x.npy", X)
-    np.save(folder / "y.npy", Y)
-    return Rows.from_npy(x=folder / "x.npy", y=folder / "y.npy"), folder / "x.npy"
+    return in_npy(folder, {"x": X, "y": Y}), folder / "x.npy"
 
 
 def from_zarr(folder):

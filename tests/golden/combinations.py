@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pymc as pm
 import zarr
 
+from data.stored_rows import in_npy
 from families import FAMILIES
 from grouped import MODELS as GROUPED
 from own_move import student
@@ -73,13 +74,6 @@ def on_rows(folder: Path, *, store: Callable[[Path, Arrays], Rows]) -> pm.Model:
         a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
         pm.Bernoulli("y", logit_p=a + b * rows.data("x"), observed=rows.data("y"))
     return model
-
-
-def npy(folder: Path, arrays: Arrays) -> Rows:
-    """Store each array in a file of NumPy's."""
-    for name, values in arrays.items():
-        np.save(folder / f"{name}.npy", values)
-    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in arrays})
 
 
 def chunks(folder: Path, arrays: Arrays) -> Rows:
@@ -221,8 +215,8 @@ COMBINATIONS = {
     "weighted": _way("poisson", "TunaMH", weights=np.linspace(0.0, 2.0, ROWS), thin=3),
     # Rows.
     "rows in memory": _way(partial(on_rows, store=arrays), "TunaMH", taylor_order=1),
-    "rows in files": _way(partial(on_rows, store=npy), "TunaMH", taylor_order=1, pymc=True),
-    "rows in files, batches": _way(partial(on_rows, store=npy), "BarkerMinibatchMH"),
+    "rows in files": _way(partial(on_rows, store=in_npy), "TunaMH", taylor_order=1, pymc=True),
+    "rows in files, batches": _way(partial(on_rows, store=in_npy), "BarkerMinibatchMH"),
     "rows in chunks": _way(partial(on_rows, store=chunks), "FactorizedMH"),
     "rows in a table": _way(partial(on_rows, store=table), "PenaltyMH", taylor_order=1),
     "rows of a cluster": _way(partial(on_rows, store=blocks), "ScalableSubsamplingMH"),

@@ -1,8 +1,15 @@
+"""Moments of changes, sums over vectors, and scans, against NumPy."""
+
 import numpy as np
 import pytest
 from scipy.stats import skew
 
-from pymc_minibatch_mh.kernels.looks import add_moments, merge_moments, skewness
+from exactness.compiled import posterior_of
+from exactness.toys import rows_of
+from pymc_minibatch_mh.kernels.looks import add_moments, merge_moments, scan_rows, skewness
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.posterior import BLOCK
+from pymc_minibatch_mh.kernels.vectors import sum_of_logs
 
 
 def moments(values):
@@ -49,3 +56,23 @@ def test_skewness_of_equal_or_of_two_values_is_zero():
 def test_a_value_that_is_not_finite_is_not_averaged_away():
     _, mean, *_ = add_moments(0, 0.0, 0.0, 0.0, np.array([1.0, -np.inf, 2.0]), 3)
     assert not np.isfinite(mean)
+
+
+@pytest.mark.parametrize("size", [1.0, 60.0, 300.0])
+def test_sum_of_logs_is_that_of_single_ones(size):
+    values = 10.0 ** np.random.default_rng(1).uniform(-size, size, 101)
+    for start, stop in ((0, 101), (3, 12), (5, 5)):
+        exact = np.log(values[start:stop]).sum()
+        np.testing.assert_allclose(sum_of_logs(values, start, stop), exact, rtol=1e-13, atol=1e-12)
+
+
+CHANGES = np.random.default_rng(8).normal(0.3, 1.0, 2 * BLOCK + 57)
+
+
+def test_all_rows_are_read_in_blocks():
+    posterior = posterior_of(rows_of(CHANGES, second=900), 1.0)
+    move = move_between(posterior.reference, np.array([0.1]), np.array([0.6]))
+    mean, variance, largest = scan_rows(posterior, move)
+    assert mean == pytest.approx(CHANGES.mean(), rel=1e-12)
+    assert variance == pytest.approx(CHANGES.var(), rel=1e-12)
+    assert largest == pytest.approx(np.abs(CHANGES).max(), rel=1e-14)

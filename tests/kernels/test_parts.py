@@ -58,13 +58,13 @@ def test_ceilings_are_those_of_the_formula(signed):
 
 
 @njit
-def _kept(parts, ends, rates, limit, out):
+def shares_of_rows(parts, ends, rates, limit, out):
     for row in range(len(out)):
         out[row] = kernels.share_of_candidates(parts, ends, rates, limit, row)
 
 
 @njit
-def _drawn(parts, rates, addresses, out):
+def candidates(parts, rates, addresses, out):
     rng = generator_at(addresses[0], addresses[1], addresses[2], addresses[3])
     chances = np.empty(AHEAD)
     for k in range(0, out.size, AHEAD):
@@ -114,7 +114,7 @@ def test_rates_add_up_and_lie_above_all_ceilings(move):
     parts, ends = made(signed=False), MOVES[move]
     rates, _, limit = found_rates(parts, ends)
     kept = np.empty((N, 2))
-    _kept(parts, ends, rates, limit, kept)
+    shares_of_rows(parts, ends, rates, limit, kept)
     assert (kept[:, 0] <= 1.0).all()
     own = kept[:, 1] / kept[:, 0]
     assert own.sum() == pytest.approx(limit, rel=1e-6)
@@ -126,9 +126,9 @@ def test_rows_come_as_often_as_their_rates_say(move):
     parts, drawn, ends = made(signed=False), np.empty(200_000, np.int64), MOVES[move]
     rates, _, limit = found_rates(parts, ends)
     rng = np.random.default_rng(1)
-    _drawn(parts, rates, generator_addresses(rng), drawn)
+    candidates(parts, rates, generator_addresses(rng), drawn)
     kept = np.empty((N, 2))
-    _kept(parts, ends, rates, limit, kept)
+    shares_of_rows(parts, ends, rates, limit, kept)
     expected = drawn.size * kept[:, 1] / kept[:, 0] / limit
     counts = np.bincount(drawn, minlength=N)
     assert (np.abs(counts - expected) < 5.0 * np.sqrt(expected)).all()
