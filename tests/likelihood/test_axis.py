@@ -228,18 +228,6 @@ def test_an_operation_without_a_rule_is_refused():
 # Each mutant lets rows of another observation through.
 
 
-def test_mutant_that_takes_every_slice_for_whole_is_caught(monkeypatch):
-    monkeypatch.setattr(axis, "is_full", lambda entry: True)
-    with pytest.raises(AssertionError):
-        assert_rows(MIXED["reversed"]())
-
-
-def test_mutant_that_takes_every_index_for_row_numbers_is_caught(monkeypatch):
-    monkeypatch.setattr(axis, "_are_row_numbers", lambda index, axis: index.ndim == 1)
-    with pytest.raises(AssertionError):
-        assert_rows(KEPT_APART["row numbers by constants, permuted"]())
-
-
 @every("case", ["cumulative", "softmax over rows", "sorted"])
 def test_mutant_that_looks_through_an_operation_is_caught(monkeypatch, case):
     graph = MIXED[case]()

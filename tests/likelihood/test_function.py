@@ -13,8 +13,7 @@ from forms.reading import parts_of
 from likelihood.evaluation import positions, split_of
 from likelihood.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import choice, lower
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph, Gather
+from pymc_minibatch_mh.likelihood import lower
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from tiers import fast
 
@@ -415,40 +414,3 @@ def test_the_same_model_gives_the_same_forms():
     assert [[(t.factor, t.place) for t in f.terms] for f in first.arguments] == [
         [(t.factor, t.place) for t in f.terms] for f in second.arguments
     ]
-
-
-# Each mutant is a plausible mistake that the comparison with the model must notice.
-
-
-#: Name -> what is replaced where, by what, and the model that notices.
-MUTANTS = {
-    "the next coordinate is gathered": (
-        choice,
-        "Gather",
-        lambda first, *rest: Gather(first + 1, *rest),
-        "groups_beside_predictors",
-    ),
-    "the stride is forgotten": (
-        choice,
-        "Gather",
-        lambda first, step, *rest: Gather(0, 1, *rest),
-        "every_other_coefficient",
-    ),
-    "the reference has an effect": (
-        choice, "multiply", lambda exprs, *x: x[-1], "a_reference_group_counted_from_the_end",
-    ),
-    "small types are multiplied": (
-        ExprGraph, "_in_reals", lambda self, exprs: exprs, "products_that_would_overflow",
-    ),
-    "offsets are dropped": (
-        ExprGraph, "plus", lambda self, exprs: self.zero, "groups_beside_predictors",
-    ),
-}  # fmt: skip
-
-
-@every("name", MUTANTS)
-def test_mutant_is_caught(name, monkeypatch):
-    *change, model = MUTANTS[name]
-    monkeypatch.setattr(*change)
-    with pytest.raises(AssertionError), np.errstate(over="ignore"):
-        assert_put_together_again(built(MODELS[model]))

@@ -14,7 +14,7 @@ import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers all rules
 from every import every
 from likelihood.evaluation import function_of
 from likelihood.expressions import operations, value_of
-from pymc_minibatch_mh.likelihood import choice, linalg, lower
+from pymc_minibatch_mh.likelihood import linalg, lower
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph, LoweringError
 
 RNG = np.random.default_rng(31)
@@ -189,48 +189,6 @@ def test_what_is_no_expression_is_refused(name):
         taken_apart(REFUSED[name]())
 
 
-# Each mutant is a plausible mistake; the graph that is named must notice it.
-
-
-#: Name -> what is replaced where, by what, and the case that notices.
-MUTANTS = {
-    "indices are counted from the end in the wrong place": (
-        choice,
-        "_is_chosen",
-        lambda exprs, index, k, count: exprs.node(
-            pt.eq.scalar_op, (index, exprs.constant(np.int64(k)))
-        ),
-        "choice among columns",
-    ),
-    "factors of coordinates are forgotten": (
-        choice, "multiply", lambda exprs, *x: x[-1], "choice of sums"),
-    "offsets are forgotten": (
-        choice, "add", lambda exprs, first, *rest: first, "choice with offsets"),
-    "only the first kind is chosen from": (
-        choice,
-        "_pick_by_kind",
-        lambda exprs, choices, index, kinds: choices[kinds[0][0]],
-        "choice of two kinds",
-    ),
-    "factors are paired in any order": (
-        choice, "_in_order", lambda expr: expr.inputs[::-1], "choice of choices"),
-    "cumulated products are sums": (choice, "multiply", choice.add, "cumulated"),
-    "numbers of a range are whole": (
-        lower,
-        "_known",
-        lambda op, exprs: [int(expr.value) for expr in exprs],
-        "fractions at even distances",
-    ),
-}  # fmt: skip
-
-
-@every("name", MUTANTS)
-def test_mutant_is_caught(name, monkeypatch):
-    *change, graph = MUTANTS[name]
-    monkeypatch.setattr(*change)
-    assert not is_right(GRAPHS[graph]())
-
-
 #: Symmetric and positive definite, and one that is neither.
 KNOWN = np.array([[2.0, 0.3, -0.4], [0.3, 1.5, 0.2], [-0.4, 0.2, 1.1]])
 SKEW = np.array([[0.0, 1.3, -0.4], [0.3, 1.5, 0.2], [-0.7, 0.5, 0.0]])
@@ -382,49 +340,3 @@ def test_scales_of_a_diagonal_covariance_cancel():
     scales = pt.exp(theta[3:])
     white = triangular(pt.linalg.cholesky(pt.diag(scales)), rows * theta[:3], lower=True)
     assert operations_of((white**2) * scales) == {"Sqr"}
-
-
-# Each mutant is a plausible mistake; the graph that is named must notice it.
-
-
-substituted, columns = linalg._substituted, linalg._columns
-
-
-def other_triangle(matrix, b, exprs, *, lower, unit=False):
-    return substituted(matrix, b, exprs, lower=not lower, unit=unit)
-
-
-def full_diagonal(matrix, b, exprs, *, lower, unit=False):
-    return substituted(matrix, b, exprs, lower=lower)
-
-
-def half_of_the_solution(factor, b, exprs):
-    return substituted(factor, b, exprs, lower=True)
-
-
-#: Name -> what is replaced, by what, and the graph that notices.
-MUTANTS_OF_MATRICES = {
-    "the other triangle is read": ("_substituted", other_triangle, "upper"),
-    "a unit diagonal is overlooked": ("_substituted", full_diagonal, "unit diagonal"),
-    "any matrix is a factor": (
-        "_is_factor",
-        lambda matrix: matrix.shape[0] == matrix.shape[1],
-        "factor of a negative one's product",
-    ),
-    "columns in reverse": (
-        "_columns",
-        lambda op, b, solve: columns(op, b[::-1], solve),
-        "rows on their side",
-    ),
-    "half of the solution": ("_solved_by", half_of_the_solution, "from a factor"),
-    "a pivot of zero": ("number", lambda expr: None, "solved, the first pivot zero"),
-    "roots are forgotten": ("root", lambda exprs, x: x, "factor"),
-}
-
-
-@every("name", MUTANTS_OF_MATRICES)
-def test_mutant_of_matrices_is_caught(name, monkeypatch):
-    *change, graph = MUTANTS_OF_MATRICES[name]
-    assert is_right(MATRICES[graph]())
-    monkeypatch.setattr(linalg, *change)
-    assert not is_right(MATRICES[graph]())

@@ -3,7 +3,6 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import pytest
 
 from every import every
 from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
@@ -12,7 +11,6 @@ from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import add_derivatives, moments_of_move
-from pymc_minibatch_mh.likelihood import batch
 from pymc_minibatch_mh.likelihood.function import row_functions
 from tiers import fast
 
@@ -103,12 +101,6 @@ def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
             rows = rows_of_batch(parts, term, position, np.zeros(n, dtype=int))
             assert rows.shape == (n,)
             np.testing.assert_allclose(rows, np.repeat(whole, n), rtol=1e-10)
-
-
-def test_mutant_that_keeps_a_length_of_one_is_caught(monkeypatch):
-    monkeypatch.setattr(batch, "_along", lambda rows, axis, length: rows)
-    with pytest.raises(AssertionError):
-        test_one_row_is_read_as_often_as_a_batch_holds_it.__wrapped__("custom density")
 
 
 # Compiled, beside a term of many rows and alone.

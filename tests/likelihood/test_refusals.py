@@ -13,7 +13,6 @@ from pytensor.conditional.op import ifelse
 from every import every
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood import axis, batch
 from pymc_minibatch_mh.likelihood.factorization import factorize
 
 N = 12
@@ -218,21 +217,3 @@ def test_names_that_only_look_imputed_are_accepted():
         pm.Normal("y_observed", pm.Normal("a_unobserved"), observed=y)
 
     assert [term.name for term in split_of(built(named)).terms] == ["y_observed"]
-
-
-# Without one safeguard each, the package accepts what it refuses above.
-
-
-@every(
-    ("safeguard", "where", "without", "name"),
-    [
-        ("is_full", axis, lambda entry: True, "reversed_predictor"),
-        ("_refuse_sums_over_rows", batch, lambda walk: None, "centred_predictor"),
-        ("_kept_rows", batch, lambda shared: [], "kernel_between_rows"),
-        ("_same_data", batch, lambda v, data: v is None, "predictor_of_the_first_row"),
-    ],
-)
-def test_mutant_without_a_safeguard_is_caught(monkeypatch, safeguard, where, without, name):
-    monkeypatch.setattr(where, safeguard, without)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_message_names_variable_cause_and_fix.__wrapped__(name)

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 from pytensor.scalar import basic as scalar
-from pytensor.scalar import math as scalar_math
 from scipy.special import expit
 
 from every import every
 from likelihood.expressions import Builder, Formula, Formulas, operations, value_of
-from pymc_minibatch_mh.functions.log_any import log_any
-from pymc_minibatch_mh.functions.log_erfc import log_erfc
-from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
+from pymc_minibatch_mh.likelihood import simplify
 from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, ExprGraph, LoweringError
 
 RNG = np.random.default_rng(23)
@@ -230,16 +227,13 @@ UNDEFINED = {
 }
 
 
-def is_identity(name):
-    simplified, plain = values(IDENTITIES[name][0])
-    known = np.isfinite(plain)
-    return known.mean() > 0.4 and np.allclose(simplified[known], plain[known], rtol=1e-9)
-
-
 @every("name", IDENTITIES)
 def test_an_identity_keeps_the_value_and_leaves_what_it_should(name):
-    assert is_identity(name)
     expression, left = IDENTITIES[name]
+    simplified, plain = values(expression)
+    known = np.isfinite(plain)
+    assert known.mean() > 0.4
+    np.testing.assert_allclose(simplified[known], plain[known], rtol=1e-9, atol=1e-8)
     assert operations(both(expression)[0]) == {*left.split()}
 
 
@@ -324,162 +318,6 @@ def test_equal_products_are_one_cell():
     x = exprs.data(0, ())
     assert f.mul(a, x, b) is f.mul(f.mul(b, a), x) is f.mul(f.mul(x, b), a)
     assert f.mul(1.0, f.mul(a, b, b)) is f.mul(a, b, b)
-
-
-# Each mutant is a plausible mistake; the identity that is named must notice it.
-
-
-def negated(plain):
-    def difference(exprs, left, right):
-        known = plain(exprs, left, right)
-        return None if known is None else arithmetic.negative(exprs, known)
-
-    return difference
-
-
-def completed_without_factors(plain):
-    def completed(exprs, parts):
-        kept = plain(exprs, parts)
-        return [exprs.one] if len(kept) < len(parts) else kept
-
-    return completed
-
-
-def log_of_absolute_values(exprs, x):
-    return arithmetic.add(exprs, *(simplify.logarithm(exprs, part) for part in x.inputs))
-
-
-def log1p_of_itself(exprs, x):
-    core, _ = patterns.scaled_core(exprs, x)
-    if isinstance(core.op, scalar_math.Sigmoid):
-        inner = arithmetic.negative(exprs, core.inputs[0])
-        return arithmetic.negative(exprs, arithmetic.softplus(exprs, inner))
-    return exprs.node(scalar.log1p, (x,))
-
-
-def log_without_square(exprs, x):
-    core, _ = patterns.scaled_core(exprs, x)
-    if type(core.op).__name__ != "Erfcx":
-        return simplify.logarithm(exprs, x)
-    return arithmetic.add(exprs, exprs.node(log_erfc, core.inputs), exprs.constant(np.log(0.5)))
-
-
-RULES = simplify._RULES
-#: Name -> what is replaced where, by what, and the case that notices.
-MUTANTS = {
-    "reciprocal without sign": (
-        arithmetic,
-        "reciprocal",
-        lambda exprs, x: arithmetic.exp(exprs, x.inputs[0]),
-        "a quotient of exponentials",
-    ),
-    "softplus with the wrong sign": (
-        arithmetic, "_cancelled", negated(arithmetic._cancelled), "softplus cancels"),
-    "factors of a probability dropped": (
-        arithmetic,
-        "_completed",
-        completed_without_factors(arithmetic._completed),
-        "probabilities complete each other",
-    ),
-    "gamma ratio swapped": (
-        arithmetic, "_gamma_ratio", negated(arithmetic._gamma_ratio), "a ratio of gamma functions"),
-    "factors that are equal removed together": (
-        arithmetic,
-        "without",
-        lambda factors, one: [x for x in factors if x is not one],
-        "what cancels with a repeated logarithm",
-    ),
-    "repeated factors dropped": (
-        arithmetic,
-        "_squares",
-        lambda exprs, factors: list(dict.fromkeys(factors)),
-        "a repeated factor",
-    ),
-    "root not halved": (
-        RULES,
-        scalar.Sqrt,
-        lambda exprs, x: arithmetic.exp(exprs, x.inputs[0]),
-        "a root of an exponential",
-    ),
-    "log1p of the probability itself": (
-        RULES, scalar.Log1p, log1p_of_itself, "log1p of the rest of a probability"),
-    "difference as a sum": (RULES, scalar.Sub, arithmetic.add, "a sum is affine"),
-    "numbers of like terms not added": (
-        arithmetic, "sum_of", lambda numbers: numbers[0], "terms add up"),
-    "scaled tail taken for the tail": (
-        RULES, scalar.Log, log_without_square, "both tails of a normal distribution function"),
-    "other tail taken for the tail": (
-        RULES,
-        scalar.Log,
-        log_without_square,
-        "both tails of what a normal distribution function leaves",
-    ),
-    "forms taken for one unseen": (
-        simplify, "subtract", lambda exprs, *_: exprs.zero, "forms that differ stay a choice"),
-    "a complement that is none": (
-        RULES,
-        scalar_math.Log1mexp,
-        lambda exprs, x: x,
-        "the complement of a logistic probability",
-    ),
-    "a normal complement that is none": (
-        RULES, scalar_math.Log1mexp, lambda exprs, x: x, "the complement of a normal probability"),
-    "a size forgotten": (
-        RULES,
-        scalar_math.Log1mexp,
-        lambda exprs, x: exprs.node(log_any, patterns.scaled_core(exprs, x)[0].inputs),
-        "the complement of no event",
-    ),
-    "a gap of any sign": (
-        simplify, "is_positive", lambda expr: True, "shares of unknown order are compared"),
-    "anything is a probability": (
-        simplify, "is_probability", lambda expr: True, "what may be above one is compared"),
-    "the upper share not mirrored": (
-        simplify, "negative", lambda exprs, x: x, "a share between two cutpoints"),
-    "one condition for all": (
-        arithmetic,
-        "_logic",
-        lambda exprs, op, operands: operands[-1],
-        "conditions that decide nothing",
-    ),
-    "one event for several": (
-        RULES,
-        scalar_math.GammaIncC,
-        lambda exprs, shape, x: arithmetic.exp(exprs, arithmetic.negative(exprs, x)),
-        "waiting for two events",
-    ),
-    "the largest for the second largest": (
-        RULES,
-        scalar_math.BetaInc,
-        lambda exprs, a, b, x: simplify.power(exprs, x, a),
-        "the second largest of several uniform numbers",
-    ),
-    "a softplus forgotten": (
-        arithmetic,
-        "_with_softplus_raised",
-        lambda exprs, factors: factors[:1],
-        "an exponential times a softplus",
-    ),
-    "products in small types": (ExprGraph, "_in_reals", lambda self, exprs: exprs, "small types"),
-    "anything but a number is finite": (
-        arithmetic, "is_positive", lambda expr: True, "equality of a product with data"),
-}  # fmt: skip
-
-
-@every("name", MUTANTS)
-def test_mutant_is_caught(name, monkeypatch):
-    *change, identity = MUTANTS[name]
-    assert is_identity(identity)
-    (monkeypatch.setitem if change[0] is RULES else monkeypatch.setattr)(*change)
-    assert not is_identity(identity)
-
-
-def test_mutant_that_takes_products_apart_regardless_of_sign_is_caught(monkeypatch):
-    monkeypatch.setattr(simplify, "_log_of_product", log_of_absolute_values)
-    simplified, plain = values(UNDEFINED["a product of two of unknown sign"])
-    both_negative = (POSITION[0] < 0.0) & (POSITION[1] < 0.0)
-    assert np.isnan(simplified[both_negative]).all()
-    assert np.isfinite(plain[both_negative]).all()
 
 
 def test_numbers_and_affine_cells_stay_what_they_are():

@@ -6,7 +6,6 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood import terms
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.terms import (
     chosen_terms,
@@ -92,12 +91,6 @@ def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
     model = panel()
     with pytest.raises(SettingError, match=message):
         read(model, observed, dims)
-
-
-def test_mutant_that_takes_the_first_axis_is_noticed(monkeypatch):
-    monkeypatch.setattr(terms, "_own_dims", lambda model, name, dims: [0])
-    with pytest.raises(AssertionError):
-        test_a_term_has_the_rows_of_its_axis.__wrapped__(PERSONS)
 
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")

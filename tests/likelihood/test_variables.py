@@ -10,7 +10,6 @@ from pymc.initial_point import make_initial_point_fn
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.likelihood import factorization as entry
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
 from pymc_minibatch_mh.likelihood.factorization import factorize, support
 
@@ -134,11 +133,3 @@ def way_back(declare):
 @every("name", DECLARED)
 def test_pymc_starts_where_it_is_told_to(name):
     np.testing.assert_allclose(*way_back(DECLARED[name]), rtol=1e-12, atol=1e-14)
-
-
-def test_value_variables_in_the_place_of_free_ones_are_noticed(monkeypatch):
-    monkeypatch.setattr(
-        entry, "natural", lambda model, values: {model.values_to_rvs[v].name: v for v in values}
-    )
-    position, found = way_back(DECLARED["log odds"])
-    assert not np.allclose(position, found)

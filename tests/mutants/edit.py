@@ -124,6 +124,9 @@ def applied(target, changes):
             for name, value in list(vars(holder).items()):
                 if id(value) in made:
                     patch.setattr(holder, name, made[id(value)])
+                elif name.isupper() and isinstance(value, dict):
+                    for key in [key for key, rule in value.items() if id(rule) in made]:
+                        patch.setitem(value, key, made[id(value[key])])
         stack.enter_context(_tests_anew())
         yield
 

@@ -9,7 +9,6 @@ from scipy.stats import ks_2samp
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from every import every
 from pymc_minibatch_mh import posterior_predictive
-from pymc_minibatch_mh.diagnostics.chosen_rows import BatchFunction
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast
@@ -131,15 +130,6 @@ def test_rows_follow_their_own_draw():
     # Rows, and draws of one row, do not share their noise.
     assert np.abs(np.corrcoef(noise.T) - np.eye(len(CHOSEN))).max() < 0.08
     assert np.abs((noise[1:] * noise[:-1]).mean(axis=0)).max() < 0.08 * 0.3**2
-
-
-def test_parameters_of_another_row_are_noticed(monkeypatch):
-    batch = BatchFunction.batch
-    monkeypatch.setattr(BatchFunction, "batch", lambda self, rows: batch(self, rows // 2))
-    model = built(normal)
-    trace = draws_of(model)
-    wrong = posterior_predictive(trace, CHOSEN, model=model, random_seed=84)
-    assert smallest_p_value(wrong.to_numpy(), of_pymc(model, trace)) < LEVEL
 
 
 @pytest.mark.parametrize("seeded", [int, np.random.default_rng])
