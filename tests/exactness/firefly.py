@@ -183,7 +183,6 @@ class Rule:
     """The shipped functions and the loop around them; a mutant replaces one of them."""
 
     q: float
-    log_odds: Callable = brightness.log_odds
     chance: Callable = brightness.chance_to_be_bright
     log_ratio: Callable = firefly.log_ratio_of_move
     place: Callable = place
@@ -206,7 +205,7 @@ def _both_ends(chain, rule, i, j):
         table, m = rule.place(chain, state, other)
         if table < 0:
             return None
-        odds = [rule.log_odds(x) for x in rule.excess(chain, state, table, m)]
+        odds = [brightness.log_odds(x) for x in rule.excess(chain, state, table, m)]
         ends.append((chain.tables().headers[table, 2] * m, np.array(odds)))
     return ends
 

@@ -40,8 +40,6 @@ class Rule:
     """The shipped functions and what they are handed; a mutant replaces one of them."""
 
     settings: levels.LevelsTest
-    keep: Callable = levels.keep_probability
-    growth: Callable = levels.log_growth
     shares: Callable = shares
     ranges: Callable = ranges
 
@@ -57,9 +55,11 @@ def acceptance(chain, rule, cheap, i, j):
     products, weights = np.zeros(1), np.ones(1)
     here, there = (np.clip(rule.shares(chain, k), 0.0, 1.0) for k in (i, j))
     for width, share, new in zip(widths, here, there, strict=True):
-        kept = (lam + total) * width / total * rule.keep(share, lam / total)
+        kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
         counts, masses = counts_of(kept)
-        products = np.add.outer(products, counts * rule.growth(share, new, lam / total)).ravel()
+        products = np.add.outer(
+            products, counts * levels.log_growth(share, new, lam / total)
+        ).ravel()
         weights = np.multiply.outer(weights, masses).ravel()
         matters = weights >= NEGLIGIBLE
         products, weights = products[matters], weights[matters]

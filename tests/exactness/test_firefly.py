@@ -139,15 +139,11 @@ def test_the_odds_of_a_row_far_above_its_bound_and_on_it():
         assert chances == [0.0, 1.0]
 
 
-# Mutants: of the odds and the chances ...
+# Mutants: of the chances ...
 
 
 def darkened_without_q(odds, q, kind):
     return brightness.chance_to_be_bright(odds, 1.0 if kind == brightness.BRIGHT else q, kind)
-
-
-def likelihood_in_place_of_its_excess(excess):
-    return max(excess, -745.0)
 
 
 # ... of the bound ...
@@ -178,10 +174,6 @@ def bounds_left_out(cheap, sizes, odds):
     return firefly.log_ratio_of_move(cheap, (0.0, 0.0), odds)
 
 
-def odds_of_the_proposal_alone(cheap, sizes, odds):
-    return firefly.log_ratio_of_move(cheap, sizes, (0.0, odds[1]))
-
-
 # ... and of the update of brightness.
 
 
@@ -199,12 +191,10 @@ def lit_and_darkened_in_turn(rule, odds, before):
 
 MUTANTS = {
     "rows darken without q": {"chance": darkened_without_q},
-    "the excess in place of its odds": {"log_odds": likelihood_in_place_of_its_excess},
     "table of the pair": {"place": table_of_the_pair},
     "remainder at the centre left out": {"excess": remainder_at_the_centre_left_out},
     "remainder without temperature": {"excess": remainder_without_temperature},
     "bounds left out of the ratio": {"log_ratio": bounds_left_out},
-    "odds of the proposal alone": {"log_ratio": odds_of_the_proposal_alone},
     "lit and darkened in turn": {"law": lit_and_darkened_in_turn},
     "dark after a move that all rows decide": {"after_all_rows": 0},
     "bright after a move that all rows decide": {"after_all_rows": 7},

@@ -153,21 +153,7 @@ def all_rows_on_the_way_out(move, chain, i, j, _):
     return {"by_all_rows": chain.outside[j]}
 
 
-# ... of the thinning and its sum over counts ...
-
-
-def sign_inverted(change, bound, size, settings):
-    keep, log_ratio = poisson.thin(change, bound, size, settings)
-    return keep, -log_ratio
-
-
-def of_two_forms(keep_form, ratio_form):
-    def thin(change, bound, size, settings):
-        chi = settings.chi
-        keep, _ = poisson.thin(change, bound, size, poisson.poisson_test(keep_form, chi))
-        return keep, poisson.thin(change, bound, size, poisson.poisson_test(ratio_form, chi))[1]
-
-    return {"thin": thin}
+# ... of the sum over counts ...
 
 
 def all_rows_after_a_violation(rule, move):
@@ -182,16 +168,8 @@ def all_rows_after_a_violation(rule, move):
 # ... and of the decision.
 
 
-def second_stage_inverted(cheap, log_product, delayed):
-    return accept(cheap, -log_product, delayed)
-
-
 def everything_in_the_second_stage(cheap, log_product, delayed):
     return accept(cheap, cheap + log_product, delayed)
-
-
-def rate_without_chi(size, settings):
-    return size
 
 
 #: name -> (shipped rule, what is replaced)
@@ -209,17 +187,9 @@ MUTANTS = {
     "ratio of the wrong component": ("best", moving(ratio_of_the_wrong_component)),
     "all rows upwards": ("best", moving(all_rows_upwards)),
     "all rows on the way out": ("best", moving(all_rows_on_the_way_out)),
-    "log ratio inverted": ("best", {"thin": sign_inverted}),
-    "best's thinning, paper's ratio": ("best", of_two_forms("best", "paper")),
-    "paper's thinning, best's ratio": ("best", of_two_forms("paper", "best")),
-    "rows of chi not drawn": ("best", {"rate": rate_without_chi}),
     "all rows after a violation": (
         "best",
         scaled_bounds(0.5) | {"log_products": all_rows_after_a_violation},
-    ),
-    "second stage inverted": (
-        "best, delayed",
-        {"accept": second_stage_inverted, "accept_by_all_rows": second_stage_inverted},
     ),
     "full ratio in the second stage of all rows": (
         "best, delayed",

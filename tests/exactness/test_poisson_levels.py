@@ -94,13 +94,6 @@ MUTANTS = {
             shares(chain, 0) + (shares(chain, k) - shares(chain, 0)) / chain.inverse_temperature
         )
     },
-    "without lam in the ratio": {
-        "growth": lambda share, new, _: np.log(max(new, 1e-9) / max(share, 1e-9))
-    },
-    "every row kept": {"keep": lambda share, raised: 1.0},
-    "kept by what is left of the range": {
-        "keep": lambda share, raised: levels.keep_probability(1.0 - share, raised)
-    },
 }
 
 

@@ -1,13 +1,8 @@
-import importlib.util
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numba import njit
 
 from kernels.chain import line
-from pymc_minibatch_mh.kernels import moves as shipped
 from pymc_minibatch_mh.kernels.moves import (
     DIRECTIONAL,
     JOINT,
@@ -145,7 +140,6 @@ class ManyArguments(OneArgument):
         return 1.001 * (tensor @ powers).max(axis=1) * correlation ** (0.5 * power)
 
 
-@cache
 def climb(family, seed, d, order, kind):
     """Return the largest ratio of change to bound, climbing from random moves and rows."""
     rng = np.random.default_rng(seed)
@@ -170,7 +164,7 @@ def climb(family, seed, d, order, kind):
         a, b, rows.state = (
             np.where(better[:, None], new, old) for new, old in ((x, a), (y, b), (row, rows.state))
         )
-    return best, a, b, rows
+    return best.max()
 
 
 def rounding(a, b, order):
@@ -181,15 +175,13 @@ def rounding(a, b, order):
 @every_kind
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 def test_no_row_of_one_argument_changes_by_more(order, kind, d):
-    best, *_ = climb(OneArgument, d, d, order, kind)
-    assert best.max() <= 1.0
+    assert climb(OneArgument, d, d, order, kind) <= 1.0
 
 
 @pytest.mark.parametrize(("order", "kind"), [case for case in KINDS if case != (2, SHARP)])
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_no_row_of_two_arguments_changes_by_more(order, kind, d):
-    best, *_ = climb(ManyArguments, 10 + d, d, order, kind)
-    assert best.max() <= 1.0
+    assert climb(ManyArguments, 10 + d, d, order, kind) <= 1.0
 
 
 @every_kind
@@ -255,13 +247,12 @@ def test_short_steps_are_bounded_relative_to_their_length(order, kind):
         assert (slope <= size * (1.0 + 50.0 * length)).all()
 
 
-def test_the_sharper_factor_of_directions_does_not_hold_for_joint_lengths(tmp_path):
+def test_the_sharper_factor_of_directions_does_not_hold_for_joint_lengths():
     # f(u) = u_1² u_2 / 2, moved along the second of two orthogonal arguments.
     a, b = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1]])
     change, joint = 0.05, 2.0 / 3.0**0.5
     assert change <= 3.0 * sizes(a, b, 2, DIRECTIONAL)
     assert change <= joint * sizes(a, b, 2, JOINT)
-    assert change > joint * mutated(tmp_path, "kind == DIRECTIONAL)", "True)")(a, b, 2, JOINT)
 
 
 @pytest.mark.parametrize(("difference", "bound"), [(np.nan, 1.0), (np.nan, 0.0), (0.1, 0.0)])
@@ -274,52 +265,3 @@ def test_a_change_without_a_bound_exceeds_every_bound(difference, bound):
 def test_no_move_has_no_size(order, kind):
     assert size_of_move(Products(0.0, 0.0, 0.0, 0.0, 0.0), order, kind) == 0.0
     assert size_of_move(Products(4.0, 4.0, 0.0, 0.0, 0.0), order, kind) == 0.0
-
-
-def mutated(tmp_path, old, new):
-    """Return `sizes` of a plain version of the module in which one thing is changed."""
-    source = Path(shipped.__file__).read_text()
-    assert source.count(old) >= 1
-    source = source.replace(old, new).replace(
-        "from pymc_minibatch_mh._jit import compiled",
-        "def compiled(*_, **options):\n    return lambda f: f\n",
-    )
-    path = tmp_path / "changed.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location("changed", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def decide_batch(a, b, order, kind):
-        return np.array([
-            module.size_of_move(module.Products(*row), order, kind) for row in products_of(a, b)
-        ])  # fmt: skip
-
-    return decide_batch
-
-
-MUTANTS = [
-    ("return size * _ROUNDING", "return 0.9 * size * _ROUNDING", 2, SHARP, OneArgument),
-    ("return size * _ROUNDING", "return 0.9 * size * _ROUNDING", 1, SHARP, OneArgument),
-    ("np.sqrt(dots.step) * _ROUNDING", "0.99 * np.sqrt(dots.step)", 0, SHARP, OneArgument),
-    ("sum_of_both * np.sqrt(sum_of_both)", "sum_of_both**1.2", 2, DIRECTIONAL, OneArgument),
-    ("0.5 * (1.0 + w)", "0.5 * (0.9 + w)", 1, DIRECTIONAL, OneArgument),
-    ("largest * _MISSED / 6.0", "largest * _MISSED / 6.6", 2, SHARP, OneArgument),
-    ("if kind == SHARP and order == 2", "if kind == SHARP", 1, SHARP, OneArgument),
-    ("np.sqrt(dots.there)) / 6.0", "np.sqrt(dots.there)) / 7.0", 2, JOINT, OneArgument),
-    ("else 0.5 * square", "else 0.4 * square", 2, DIRECTIONAL, OneArgument),
-    ("0.5 * value if k == 0 or k == PANELS else value", "value / 2", 2, DIRECTIONAL, OneArgument),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "order", "kind", "family"), MUTANTS)
-def test_wrong_sizes_are_found(old, new, order, kind, family, tmp_path):
-    decide_batch, found = mutated(tmp_path, old, new), []
-    for d in (1, 2, 3):
-        best, a, b, rows = climb(family, d, d, order, kind)
-        worst = np.argsort(np.where(np.abs(a).max(axis=1) < 1e3, best, 0.0))[-300:]
-        bound = rows.weights(rows.state, kind == JOINT) * np.ones(MOVES)
-        change = rows.change(a, b, rows.state) - rounding(a, b, order)
-        size = decide_batch(a[worst], b[worst], order, kind)
-        found.append((change[worst] / (bound[worst] * size)).max())
-    assert max(found) > 1.0

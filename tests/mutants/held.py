@@ -20,7 +20,6 @@ HELD = [
     Held("bounds × 0.75, × 0.5", "exactness, in all forms", f"{EXACTNESS}[bounds x 0.75]"),
     Held("β missing from bounds", "exactness when tempered",
          f"{EXACTNESS}[bounds without temperature]"),
-    Held("second stage inverted", "delayed acceptance", f"{EXACTNESS}[second stage inverted]"),
     Held("the full Δ in stage 2", "delayed acceptance",
          f"{EXACTNESS}[full ratio in the second stage of all rows]"),
     Held("all rows after a violation", "a rule that looks at drawn rows",
@@ -55,7 +54,5 @@ HELD = [
          "conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed"),
     Held("sums over rows not looked for", "refusal of centred responses",
          "forms/test_forms.py::test_mutant_without_the_look_for_sums_is_caught"),
-    Held("M too small in ten ways", "sizes of moves",
-         "kernels/test_moves.py::test_wrong_sizes_are_found"),
 ]
 # fmt: on
