@@ -52,7 +52,5 @@ HELD = [
          "conformance/test_state.py::test_adaptation_left_on_is_noticed"),
     Held("a chain that takes over from another", "independent chains of one step",
          "conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed"),
-    Held("sums over rows not looked for", "refusal of centred responses",
-         "forms/test_forms.py::test_mutant_without_the_look_for_sums_is_caught"),
 ]
 # fmt: on

@@ -14,7 +14,7 @@ import zoo
 from altered import with_tables
 from pymc_minibatch_mh import RandomWalk, TunaMH, audit, sample
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
-from pymc_minibatch_mh.sampling import driver, workers
+from pymc_minibatch_mh.sampling import workers
 from pymc_minibatch_mh.sampling import workers as bars
 from zoo import METHODS
 
@@ -85,19 +85,6 @@ def test_a_default_start_far_off_is_left_as_in_pymcs_loop(model_of, prepared):
     expected = by_pymc(model, step)
     # What PyMC compiles of a transform may round in another way.
     assert differences(driven(step, initvals={}), expected, rtol=1e-14) == []
-
-
-def test_chains_that_share_a_generator_are_noticed(model_of, prepared, monkeypatch):
-    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
-    expected = by_pymc(model, step, initvals=starts(step))
-    first, chain = [], driver.Chain
-
-    def shared(program, rng, adapting):
-        first.append(rng)
-        return chain(program, first[0], adapting)
-
-    monkeypatch.setattr(driver, "Chain", shared)
-    assert differences(driven(step, initvals=starts(step), cores=1), expected)
 
 
 def test_blocks_of_any_length_draw_the_same(prepared, monkeypatch):
