@@ -225,7 +225,10 @@ def target_of(model):
 
 @cache
 def expanded(name):
-    """Return the target of one of these models, and the expansions that a step would have."""
+    """Return the target of one of these models, and the expansions that a step has."""
+    if name in MODELS:
+        step = step_of(name)
+        return step.target, step.plan.elements
     model = SUMMED[name]()
     target = target_of(model)
     return target, find_grouped(target, target.factorization.ravel(model.initial_point()))

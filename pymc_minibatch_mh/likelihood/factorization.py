@@ -131,11 +131,13 @@ def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
     return pt.concatenate(entries)[order]
 
 
-def _changed(x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]]) -> np.ndarray:
+def _changed(
+    x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]], overwritten: bool = False
+) -> np.ndarray:
     """Return an array of shape (..., d) after changes, by as many lines as a cache holds."""
     if not changes:
         return x
-    found, size = x.copy(), x.shape[-1]
+    found, size = np.ascontiguousarray(x) if overwritten else x.copy(), x.shape[-1]
     lines, few = found.reshape(-1, size), max(1, _CACHED // size)
     for change in changes:
         for first in range(0, len(lines), few):
@@ -276,9 +278,12 @@ class Factorization:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
         return _changed(values, [one.mapped for one in self.maps])
 
-    def values(self, positions: np.ndarray) -> np.ndarray:
-        """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        return _changed(positions, [one.own for one in reversed(self.maps)])
+    def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
+        """Return the ravelled value variables at positions, of the same shape (..., d).
+
+        They can lie where the positions are: a copy of all draws may take gigabytes.
+        """
+        return _changed(positions, [one.own for one in reversed(self.maps)], overwritten)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""

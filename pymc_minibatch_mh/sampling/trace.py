@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -33,7 +33,7 @@ from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Clip
 from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.tensor.elemwise import Elemwise
@@ -130,9 +130,11 @@ class BlockFunction:
     """
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
-        self._blocks = blocks
+        read = set(ancestors(list(variables)))
+        # Pieces of many draws are copied: those that no variable depends on are left out.
+        self._blocks = [b for b in blocks if b.variable in read]
         # `pt.tensor(name)` takes a name such as "a,b" for a dtype.
-        single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in blocks}
+        single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in self._blocks}
         many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
         graphs = _in_tensors(variables, single)
         _require_many_draws(single.values(), graphs)
@@ -310,7 +312,7 @@ class Draws:
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
     #: Numbers of the chains and of the draws that interrupts and thinning have left.
-    coords: Mapping[Literal["chain", "draw"], np.ndarray]
+    coords: Mapping[str, np.ndarray]
 
 
 def datatree_of(
@@ -322,7 +324,7 @@ def datatree_of(
     *,
     warm_up: Draws | None = None,
 ) -> xr.DataTree:
-    """Return the tree that ``pm.sample`` returns for the same draws.
+    """Return the tree that ``pm.sample`` returns for the same draws, whose positions it overwrites.
 
     Large deterministics have a group of their own, ``posterior_thinned``, of evenly spaced draws
     after warm-up: at most 100 of each chain (400 draws tell a mean to a twentieth of a standard
@@ -331,8 +333,11 @@ def datatree_of(
     factorization = _in_variables_of(model, factorization)
     parts = {"warmup_": warm_up, "": draws}
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
+    values = {k: factorization.values(x.positions, overwritten=True) for k, x in phases.items()}
     groups = {
-        f"{prefix}posterior": _posterior(model, factorization, kept.variables, part, attrs)
+        f"{prefix}posterior": _posterior(
+            model, factorization, kept.variables, values[prefix], part.coords, attrs
+        )
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
@@ -342,7 +347,7 @@ def datatree_of(
     if constants := find_constants(model):
         groups["constant_data"] = _dataset(model, constants, {})
     if kept.large:
-        groups[THINNED] = _thinned(model, factorization, kept, draws, attrs)
+        groups[THINNED] = _thinned(model, factorization, kept, values[""], draws.coords, attrs)
     return xr.DataTree.from_dict(groups)
 
 
@@ -381,10 +386,10 @@ def _posterior(
     model: pm.Model,
     factorization: Factorization,
     variables: tuple[Variable, ...],
-    draws: Draws,
+    values: np.ndarray,
+    coords: Mapping[str, np.ndarray],
     attrs: Mapping[str, str | float],
 ) -> xr.Dataset:
-    values = factorization.values(draws.positions)
     by_name = factorization.cut(values)
     found = {block.variable: by_name[block.name] for block in factorization.blocks}
     others = [v for v in variables if v not in found]
@@ -393,27 +398,28 @@ def _posterior(
         found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
     arrays = {str(v.name): found[v] for v in variables}
     names = get_default_varnames(list(arrays), include_transformed=False)
-    return _dataset(model, {name: arrays[name] for name in names}, draws.coords, attrs)
+    return _dataset(model, {name: arrays[name] for name in names}, coords, attrs)
 
 
 def _thinned(
     model: pm.Model,
     factorization: Factorization,
     kept: Recorded,
-    draws: Draws,
+    values: np.ndarray,
+    coords: Mapping[str, np.ndarray],
     attrs: Mapping[str, str | float],
 ) -> xr.Dataset:
-    n_chains, n_draws = draws.positions.shape[:2]
+    n_chains, n_draws = values.shape[:2]
     size = sum(one.bytes_per_draw for one, _ in kept.large)
     most = min(LARGE_DRAWS, LARGE_BYTES // (n_chains * size))
     every = slice(None, None, ceil(n_draws / max(1, most)))
-    coords = {**draws.coords, "draw": draws.coords["draw"][every]}
-    few = Draws(draws.positions[:, every], {}, coords)
+    few = values[:, every]
     _log.info(
         "%s: kept of %d of %d draws of each chain, in the group %r of the trace.",
         ", ".join(repr(one.name) for one, _ in kept.large),
-        few.positions.shape[1],
+        few.shape[1],
         n_draws,
         THINNED,
     )
-    return _posterior(model, factorization, tuple(v for _, v in kept.large), few, attrs)
+    coords = {**coords, "draw": coords["draw"][every]}
+    return _posterior(model, factorization, tuple(v for _, v in kept.large), few, coords, attrs)

@@ -12,6 +12,9 @@ from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.row_sums import differences_of
 from tiers import fast
 
+# On the worker that expands the same models.
+pytestmark = pytest.mark.xdist_group("elements")
+
 #: How large moves are, in posterior standard deviations.
 SIZES = (0.01, 0.3, 1.0, 2.5)
 

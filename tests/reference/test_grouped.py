@@ -7,11 +7,15 @@ from scipy import sparse
 from scipy.special import expit
 
 from every import every as every_case
-from grouped import MODELS, SUMMED, expanded, target_of
+from grouped import FAST, MODELS, SUMMED, expanded, target_of
 from pymc_minibatch_mh.reference import element_rows, grouped
 from pymc_minibatch_mh.reference.grouped import Arrow, find_grouped
+from tiers import fast
 
-every = every_case("name", MODELS)
+# On the worker that bounds the rows of the same models.
+pytestmark = pytest.mark.xdist_group("elements")
+
+every = every_case("name", fast(MODELS, FAST))
 
 
 def _near(found, seed=1, scale=1.0):
@@ -22,7 +26,7 @@ def _dense(target, position):
     return target.full_data.likelihood(position, hessian=True)
 
 
-@every_case("name", SUMMED)
+@every_case("name", fast(SUMMED, FAST))
 def test_sums_are_those_of_all_rows(name, monkeypatch):
     """Rows are read a few hundred at a time, so that several parts are added."""
     monkeypatch.setattr(element_rows, "CHUNK", 300)
@@ -150,7 +154,7 @@ def test_directions_are_those_that_factors_fight_about():
     assert np.allclose(found.rows_hessian.toarray(), bent, atol=1e-8 * np.abs(bent).max())
 
 
-@every_case("name", SUMMED)
+@every_case("name", fast(SUMMED, FAST))
 def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
     target, found = expanded(name)
@@ -213,7 +217,7 @@ SCALES = {
 }
 
 
-@every_case("name", SCALES)
+@every_case("name", fast(SCALES, FAST))
 def test_each_scale_belongs_to_the_factor_that_it_is_one_of(name):
     target, found = expanded(name)
     names = target.factorization.coordinate_names
@@ -272,7 +276,8 @@ def many_groups(likelihood, centred):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "centred"), [("normal", True), ("normal", False), ("bernoulli", True)]
+    ("likelihood", "centred"),
+    fast([("normal", True), ("normal", False), ("bernoulli", True)], [("bernoulli", True)]),
 )
 def test_centre_is_near_the_mean_of_nuts(likelihood, centred):
     model = many_groups(likelihood, centred)

@@ -77,6 +77,9 @@ def test_many_draws_are_mapped_as_each_by_itself(monkeypatch, spelling):
     for change in (parts.values, parts.positions):
         alone = [[change(one) for one in chain] for chain in positions]
         np.testing.assert_array_equal(change(positions), alone)
+    values = parts.values(positions)
+    np.testing.assert_array_equal(parts.values(positions, overwritten=True), values)
+    np.testing.assert_array_equal(positions, values)
 
 
 def test_a_centred_spelling_stays_as_it_is():

@@ -290,6 +290,16 @@ def test_a_block_holds_what_memory_allows(monkeypatch):
     assert function._draws_in_block(np.zeros((1, factorization.size))) == 1
 
 
+def test_values_that_no_variable_depends_on_are_not_read():
+    with pm.Model() as model:
+        scale, _ = pm.HalfNormal("scale"), pm.Normal("many", shape=1_000)
+        pm.Normal("y", 0.0, scale, observed=np.zeros(10))
+    factorization = Walk(model=model).factorization
+    (one,) = [v for v in model.unobserved_value_vars if v.name == "scale"]
+    function = trace.BlockFunction(factorization.blocks, [one])
+    assert [piece.shape for piece in function._pieces(np.zeros((3, factorization.size)))] == [(3,)]
+
+
 def test_far_out_values_are_as_accurate_as_those_of_pymc():
     b, values = values_of(models.computed(), {"stable", "softplus"}, scale=300.0)
     np.testing.assert_allclose(values["softplus"], np.logaddexp(0.0, b[:, :2]), rtol=1e-14)
