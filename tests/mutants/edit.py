@@ -122,8 +122,11 @@ def applied(target, changes):
             made[id(caller.value)] = _made(caller, caller.tree(), made)
         for holder in _holders():
             for name, value in list(vars(holder).items()):
-                if id(value) in made:
-                    patch.setattr(holder, name, made[id(value)])
+                # As the loop of draws, which is an attribute of proposals.
+                static = isinstance(value, staticmethod)
+                new = made.get(id(value.__func__ if static else value))
+                if new is not None:
+                    patch.setattr(holder, name, staticmethod(new) if static else new)
                 elif name.isupper() and isinstance(value, dict):
                     for key in [key for key, rule in value.items() if id(rule) in made]:
                         patch.setitem(value, key, made[id(value[key])])
