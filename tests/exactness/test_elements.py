@@ -14,6 +14,7 @@ from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sampl
 from pymc_minibatch_mh.bounds import parts
 from pymc_minibatch_mh.reference import grouped
 from statistical.budget import VERY_FAR
+from tiers import fast
 
 GROUPS, ROWS = 4, 6
 #: With fewer, rare excursions of effects make standard errors of second moments too small.
@@ -101,7 +102,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", fast(METHODS, ("TunaMH", "paper, delayed", "heavy tails")))
 def test_posterior_of_a_few_groups(name):
     method, settings, spelling = METHODS[name]
     with groups(spelling):
