@@ -38,7 +38,7 @@ from numba import types
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import AHEAD, generator_at
-from pymc_minibatch_mh.kernels.handle import address_in, function_at, record_at
+from pymc_minibatch_mh.kernels.handle import address_in, function_at, lent
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.parts import (
     Ends,
@@ -58,6 +58,7 @@ from pymc_minibatch_mh.kernels.slices import Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch, sum_of_logs
 
 
+@lent
 class Geometry(NamedTuple):
     """Coordinates (w, e), and expansions in them; L elements of F factors, a border of n."""
 
@@ -111,12 +112,14 @@ class Geometry(NamedTuple):
     read: np.ndarray
 
 
+@lent
 class Kinds(NamedTuple):
     """κ of each kind of move: the border, each factor's elements, each scale, directions."""
 
     kappa: np.ndarray
 
 
+@lent
 class Scratch(NamedTuple):
     """Memory of an iteration; nothing in it outlives one."""
 
@@ -289,37 +292,34 @@ def _find_coordinates(geometry, centre, position, found):
 
 
 @compiled()
-def _write_elements(handle, e, f, position):
+def _write_elements(own, e, f, position):
     """Write the elements of a factor for given R w and e."""
-    own = record_at(handle)
     for g in elements_of(own.parts, f):
         place = own.geometry.places[g]
         position[place] = own.posterior.reference.centre[place] + own.scratch.moved[g] + e[g]
 
 
 @compiled(inlined=True)
-def _densities(handle, f, position, out):
+def _densities(own, f, position, out):
     """Write the prior's log-density of each element of a factor to its part of `out`, (L,)."""
-    own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     address, context = own.geometry.densities[f], own.posterior.space.context
     function_at(address, ELEMENTS)(position, context, out[low:high])
 
 
 @compiled()
-def _expand_prior(handle, f, e, position, slopes, precisions):
+def _expand_prior(own, f, e, position, slopes, precisions):
     """Write slope and precision of the prior of each element of a factor, at some e.
 
     They are differences over a standard deviation either way; where there are none, as at the end
     of a support, 0 and those of the centre. The elements of `position` become those of these e.
     """
-    own = record_at(handle)
     found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
     for k in (0, 2, 1):
         for g in elements_of(own.parts, f):
             place = own.geometry.places[g]
             position[place] = centre[place] + found.moved[g] + e[g] + (k - 1) * sd[g]
-        _densities(handle, f, position, found.at[k])
+        _densities(own, f, position, found.at[k])
     for g in elements_of(own.parts, f):
         back, middle, forth = found.at[0, g], found.at[1, g], found.at[2, g]
         slopes[g] = (forth - back) / (2.0 * sd[g])
@@ -329,9 +329,8 @@ def _expand_prior(handle, f, e, position, slopes, precisions):
 
 
 @compiled()
-def _find_slopes(handle, f):
+def _find_slopes(own, f):
     """Write the slope of the rows' expansion along each element of a factor, but for its own e."""
-    own = record_at(handle)
     low, high = own.parts.first[f], own.parts.first[f + 1]
     geometry, found = own.geometry, own.scratch
     copy_to(found.slope[low:high], geometry.slopes[low:high])
@@ -344,9 +343,8 @@ def _find_slopes(handle, f):
 
 
 @compiled()
-def _condition(handle, f, prior_slopes, prior_precisions):
+def _condition(own, f, prior_slopes, prior_precisions):
     """Write the conditional means and precisions of elements, given the rows' slopes."""
-    own = record_at(handle)
     found, geometry = own.scratch, own.geometry
     beta = own.posterior.reference.inverse_temperature
     for g in elements_of(own.parts, f):
@@ -358,26 +356,22 @@ def _condition(handle, f, prior_slopes, prior_precisions):
 
 
 @compiled()
-def _condition_here(handle, f):
+def _condition_here(own, f):
     """Write the same at the position of the chain, of which `move.new` is a copy."""
-    own = record_at(handle)
     found = own.scratch
     if not found.expanded[0]:
-        _expand_prior(
-            handle, f, found.zeros, own.move.new, found.prior_slope, found.prior_precision
-        )
+        _expand_prior(own, f, found.zeros, own.move.new, found.prior_slope, found.prior_precision)
         found.expanded[0] = 1
-    _condition(handle, f, found.prior_slope, found.prior_precision)
+    _condition(own, f, found.prior_slope, found.prior_precision)
 
 
 @compiled()
-def _add_evidence(handle, kind, f, rows, in_full, log_ratio, counts):
+def _add_evidence(own, kind, f, rows, in_full, log_ratio, counts):
     """Add what rows say to the log ratios of their decisions.
 
     Rows that are read in full add their changes; others were kept by their ceilings, and are
     thinned.
     """
-    own = record_at(handle)
     rng, ends = _generator(own.generator), _ends(own.scratch)
     beta, raised, tally = (
         own.posterior.reference.inverse_temperature,
@@ -410,9 +404,8 @@ def _add_evidence(handle, kind, f, rows, in_full, log_ratio, counts):
 
 
 @compiled()
-def _rows_outside(handle):
+def _rows_outside(own):
     """Return the rows of elements beyond their radii, each once."""
-    own = record_at(handle)
     parts, outside, most = own.parts, own.scratch.outside, 0
     ends = _ends(own.scratch)
     for k in range(1, outside[0] + 1):
@@ -428,9 +421,8 @@ def _rows_outside(handle):
 
 
 @compiled()
-def _keep_candidates(handle, kappa, limit):
+def _keep_candidates(own, kappa, limit):
     """Return the candidates that are kept by their ceilings, with repetition."""
-    own = record_at(handle)
     rng, ends = _generator(own.generator), _ends(own.scratch)
     parts, rates, total, count = own.parts, own.scratch.rates, rng.poisson(kappa * limit), 0
     kept, rows, chances = np.empty(total, np.int64), np.empty(AHEAD, np.int64), np.empty(AHEAD)
@@ -449,37 +441,36 @@ def _keep_candidates(handle, kappa, limit):
 
 
 @compiled()
-def _add_evidence_of_all(handle, kind, f, log_ratio, counts):
+def _add_evidence_of_all(own, kind, f, log_ratio, counts):
     """Read all rows in full."""
-    total = record_at(handle).parts.border.size
+    total = own.parts.border.size
     for first in range(0, total, BLOCK):
         rows = np.arange(first, min(first + BLOCK, total))
-        _add_evidence(handle, kind, f, rows, True, log_ratio, counts)
+        _add_evidence(own, kind, f, rows, True, log_ratio, counts)
     counts[entry.FULL_PASS] += 1.0
     counts[entry.N_OBS] += total
 
 
 @compiled()
-def test_rows(handle, kind, f, log_ratio, counts):
+def test_rows(own, kind, f, log_ratio, counts):
     """Add to each decision's log ratio what rows say; return whether the chain goes on.
 
     The move is `own.move`; decisions are those of a factor's elements, or at f = -1 a single one.
     """
-    own = record_at(handle)
     parts, kappa, outside = own.parts, own.kinds.kappa[kind], own.scratch.outside
     ends = _ends(own.scratch)
     limit = find_rates(parts, ends, own.scratch.rates, outside)
     counts[entry.N_LOOKS] += 1.0
     beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
     if beyond or not kappa * limit <= min(own.test.max_rate, _MOST_CANDIDATES):
-        _add_evidence_of_all(handle, kind, f, log_ratio, counts)
+        _add_evidence_of_all(own, kind, f, log_ratio, counts)
         return 1
     if outside[0]:
-        rows = _rows_outside(handle)
-        _add_evidence(handle, kind, f, rows, True, log_ratio, counts)
+        rows = _rows_outside(own)
+        _add_evidence(own, kind, f, rows, True, log_ratio, counts)
         counts[entry.N_OBS] += rows.size
         counts[entry.N_GROUPS_IN_FULL] += outside[0]
-    kept = _keep_candidates(handle, kappa, limit)
+    kept = _keep_candidates(own, kappa, limit)
     counts[entry.N_CANDIDATES] += kappa * limit
     counts[entry.N_OBS] += kept.size
     tally = own.tallies[kind]
@@ -487,7 +478,7 @@ def test_rows(handle, kind, f, log_ratio, counts):
     tally[KEPT] += kept.size
     tally[SIZE] += kept.size / kappa
     if kept.size:
-        _add_evidence(handle, kind, f, kept, False, log_ratio, counts)
+        _add_evidence(own, kind, f, kept, False, log_ratio, counts)
     return 1 if counts[entry.BOUND_RATIO] <= 1.0 or own.test.tolerates else 0
 
 
@@ -547,13 +538,12 @@ def _solve(factor, right):
 
 
 @compiled()
-def _border_slopes(handle, position, slopes, matrix):
+def _border_slopes(own, position, slopes, matrix):
     """Write the slope in w of rows and prior at w = 0, and the precision of w given all e.
 
     Of `position` the border and the elements are overwritten. Returned is nothing that depends on
     the border's own place.
     """
-    own = record_at(handle)
     geometry, found = own.geometry, own.scratch
     n, beta = geometry.border.size, own.posterior.reference.inverse_temperature
     for j in range(n):
@@ -564,10 +554,10 @@ def _border_slopes(handle, position, slopes, matrix):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
     for f in range(geometry.densities.size):
-        _write_elements(handle, found.e, f, position)
+        _write_elements(own, found.e, f, position)
     for f in range(geometry.densities.size):
         low, high = own.parts.first[f], own.parts.first[f + 1]
-        _expand_prior(handle, f, found.e, position, found.mean, found.precision)
+        _expand_prior(own, f, found.e, position, found.mean, found.precision)
         total = 0.0
         for g in elements_of(own.parts, f):
             total += found.precision[g]
@@ -584,12 +574,11 @@ def _border_slopes(handle, position, slopes, matrix):
 
 
 @compiled()
-def _propose_border(handle, rng, slopes, matrix):
+def _propose_border(own, rng, slopes, matrix):
     """Propose w' from its conditional normal, autoregressively, or a walk by it.
 
     Returned is log q(w | w') - log q(w' | w).
     """
-    own = record_at(handle)
     found, n = own.scratch, slopes.size
     mean, noise, away = scratch(n, np.float64), scratch(n, np.float64), scratch(n, np.float64)
     copy_to(mean, slopes)
@@ -617,9 +606,8 @@ def _propose_border(handle, rng, slopes, matrix):
 
 
 @compiled()
-def _change_of_border(handle, slopes):
+def _change_of_border(own, slopes):
     """Return the change of the rows' expansion from w to w', of which e stays as it is."""
-    own = record_at(handle)
     geometry, found, n = own.geometry, own.scratch, slopes.size
     total, middle = 0.0, scratch(n, np.float64)
     for j in range(n):
@@ -633,9 +621,8 @@ def _change_of_border(handle, slopes):
 
 
 @compiled()
-def _write_border(handle, position):
+def _write_border(own, position):
     """Write border and elements of a position for w' and e; R w' overwrites `scratch.moved`."""
-    own = record_at(handle)
     geometry, found, n = own.geometry, own.scratch, own.geometry.border.size
     centre = own.posterior.reference.centre
     for i in range(n):
@@ -648,20 +635,19 @@ def _write_border(handle, position):
 
 
 @compiled()
-def move_border(handle, _, counts):
+def move_border(own, _, counts):
     """Move the border; return whether the chain goes on."""
-    own = record_at(handle)
     found, move, n, rng = own.scratch, own.move, own.geometry.border.size, _generator(own.generator)
     slopes, log_ratio = scratch(n, np.float64), scratch(1, np.float64)
     # Without elements, whose prior bends as they move, it stays the identity.
     size = n if own.geometry.densities.size else 0
     matrix = np.empty((size, size))
     copy_to(move.new, move.position)
-    _border_slopes(handle, move.new, slopes, matrix)
-    log_q = _propose_border(handle, rng, slopes, matrix)
-    _write_border(handle, move.new)
+    _border_slopes(own, move.new, slopes, matrix)
+    log_q = _propose_border(own, rng, slopes, matrix)
+    _write_border(own, move.new)
     prior_there = log_prior(own.posterior, move.new)
-    cheap = prior_there - found.prior[0] + log_q + _change_of_border(handle, slopes)
+    cheap = prior_there - found.prior[0] + log_q + _change_of_border(own, slopes)
     probability, goes_on = 0.0, 1
     if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
         log_ratio[0] = 0.0 if own.test.delayed else cheap
@@ -672,7 +658,7 @@ def move_border(handle, _, counts):
         found.norms[2] = _length(read, slopes)
         copy_to(found.new_e, found.e)
         _find_chosen(own.geometry, own.posterior.reference.centre, move.new, found.new_e)
-        goes_on = function_at(own.test_rows, TEST)(address_in(handle), 0, -1, log_ratio, counts)
+        goes_on = function_at(own.test_rows, TEST)(address_in(own), 0, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
         counts[entry.LOG_RATIO] = log_ratio[0]
     counts[entry.INVALID] += not np.isfinite(cheap)
@@ -697,18 +683,17 @@ def _stay_on_border(found, geometry):
 
 
 @compiled()
-def _propose_elements(handle, f, rng):
+def _propose_elements(own, f, rng):
     """Propose all elements of a factor; write the cheap part of each one's log ratio.
 
     Elements that it rejects stay where they are, and change no row.
     """
-    own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
     beta = own.posterior.reference.inverse_temperature
     copy_to(move.new, move.position)
-    _find_slopes(handle, f)
+    _find_slopes(own, f)
     found.expanded[0] = 0
-    _condition_here(handle, f)
+    _condition_here(own, f)
     copy_to(found.new_e, found.e)
     kind = rng.random()
     walks, width = kind < _WALKS, 1.0 if kind < 1.0 - _WIDE else _WIDTH
@@ -719,9 +704,9 @@ def _propose_elements(handle, f, rng):
         else:
             away = found.e[g] - found.mean[g]
             found.new_e[g] = found.mean[g] + _RHO * away + _NEW * width * noise
-    _write_elements(handle, found.new_e, f, move.new)
-    _densities(handle, f, move.position, found.at[0])
-    _densities(handle, f, move.new, found.at[1])
+    _write_elements(own, found.new_e, f, move.new)
+    _densities(own, f, move.position, found.at[0])
+    _densities(own, f, move.new, found.at[1])
     for g in elements_of(own.parts, f):
         here, there = found.e[g], found.new_e[g]
         squares = there * there - here * here
@@ -740,14 +725,13 @@ def _propose_elements(handle, f, rng):
 
 
 @compiled()
-def move_elements(handle, f, counts):
+def move_elements(own, f, counts):
     """Move the elements of a factor, each by itself; return whether the chain goes on."""
-    own = record_at(handle)
     found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
     low, high = own.parts.first[f], own.parts.first[f + 1]
-    _propose_elements(handle, f, rng)
+    _propose_elements(own, f, rng)
     _stay_on_border(found, geometry)
-    if not function_at(own.test_rows, TEST)(address_in(handle), 1 + f, f, found.log_ratio, counts):
+    if not function_at(own.test_rows, TEST)(address_in(own), 1 + f, f, found.log_ratio, counts):
         return 0
     total = 0.0
     for g in elements_of(own.parts, f):
@@ -768,14 +752,13 @@ def _log_t(away, sign):
 
 
 @compiled()
-def _propose_scale(handle, s, rng):
+def _propose_scale(own, s, rng):
     """Propose a scale with the elements of its factor; return Jacobian and log q(φ) - log q(φ')."""
-    own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
     f, place = geometry.scale_factors[s], geometry.scales[s]
     low, high = own.parts.first[f], own.parts.first[f + 1]
     copy_to(move.new, move.position)
-    _condition_here(handle, f)
+    _condition_here(own, f)
     copy_to(found.new_e, found.e)
     for g in elements_of(own.parts, f):
         found.new_e[g] = np.sqrt(found.precision[g]) * (found.e[g] - found.mean[g])
@@ -789,30 +772,29 @@ def _propose_scale(handle, s, rng):
     else:
         step = size * _STEPS[rng.integers(0, _STEPS.size)]
         move.new[place] = move.position[place] + step * rng.standard_normal()
-    _expand_prior(handle, f, found.zeros, move.new, found.mean, found.precision)
-    _condition(handle, f, found.mean, found.precision)
+    _expand_prior(own, f, found.zeros, move.new, found.mean, found.precision)
+    _condition(own, f, found.mean, found.precision)
     for g in elements_of(own.parts, f):
         found.new_e[g] = found.mean[g] + found.new_e[g] / np.sqrt(found.precision[g])
     log_ratio -= 0.5 * sum_of_logs(found.precision, low, high)
-    _write_elements(handle, found.new_e, f, move.new)
+    _write_elements(own, found.new_e, f, move.new)
     return log_ratio
 
 
 @compiled()
-def _decide_as_one(handle, kind, cheap, counts):
+def _decide_as_one(own, kind, cheap, counts):
     """Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
 
     The cheap part always decides first: a scale far off takes elements beyond their radii, whose
     rows would all be read. Returned are the probability of the rest, and whether the chain goes on.
     """
-    own = record_at(handle)
     found, move, rng = own.scratch, own.move, _generator(own.generator)
     prior_there, log_ratio = log_prior(own.posterior, move.new), scratch(1, np.float64)
     probability, goes_on = 0.0, 1
     if rng.random() < _probability(cheap + (prior_there - found.prior[0])):
         log_ratio[0] = 0.0
         _stay_on_border(found, own.geometry)
-        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
+        goes_on = function_at(own.test_rows, TEST)(address_in(own), kind, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
     own.tallies[kind, DECISIONS] += 1.0
     if goes_on and rng.random() < probability:
@@ -824,11 +806,10 @@ def _decide_as_one(handle, kind, cheap, counts):
 
 
 @compiled()
-def move_scale(handle, s, counts):
+def move_scale(own, s, counts):
     """Move a scale and its factor's elements by partial non-centring; return as `move_along`."""
-    own = record_at(handle)
     found, geometry, f = own.scratch, own.geometry, own.geometry.scale_factors[s]
-    cheap = _propose_scale(handle, s, _generator(own.generator))
+    cheap = _propose_scale(own, s, _generator(own.generator))
     for g in elements_of(own.parts, f):
         here, there = found.e[g], found.new_e[g]
         cheap += found.slope[g] * (there - here)
@@ -839,15 +820,14 @@ def move_scale(handle, s, counts):
             * (there * there - here * here)
         )
     kind = 1 + geometry.densities.size + s
-    probability, goes_on = _decide_as_one(handle, kind, cheap, counts)
+    probability, goes_on = _decide_as_one(own, kind, cheap, counts)
     counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
     return goes_on
 
 
 @compiled()
-def move_along(handle, k, counts):
+def move_along(own, k, counts):
     """Walk along a direction of elements of several factors; return whether the chain goes on."""
-    own = record_at(handle)
     found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
     step = _STRIDE_ALONG * rng.standard_normal()
     line = geometry.along_slope[k] + 0.5 * step * geometry.along_own[k]
@@ -858,30 +838,28 @@ def move_along(handle, k, counts):
         found.new_e[g] = found.e[g] + step * geometry.along[k, g]
     copy_to(move.new, move.position)
     for f in range(geometry.densities.size):
-        _write_elements(handle, found.new_e, f, move.new)
+        _write_elements(own, found.new_e, f, move.new)
     cheap = own.posterior.reference.inverse_temperature * step * line
     kind = 1 + geometry.densities.size + geometry.scales.size
-    probability, goes_on = _decide_as_one(handle, kind, cheap, counts)
+    probability, goes_on = _decide_as_one(own, kind, cheap, counts)
     counts[entry.ACCEPT_DIRECTIONS] += probability / min(geometry.along_slope.size, _MOST_ALONG)
     return goes_on
 
 
 @compiled()
-def _move_along_some(handle, counts):
+def _move_along_some(own, counts):
     """Make moves along directions, each drawn at random; return whether the chain goes on."""
-    own = record_at(handle)
     directions, rng, goes_on = own.geometry.along_slope.size, _generator(own.generator), 1
     for _ in range(min(directions, _MOST_ALONG)):
         k = rng.integers(0, directions)
-        goes_on = goes_on and function_at(own.move_along, MOVE)(address_in(handle), k, counts)
+        goes_on = goes_on and function_at(own.move_along, MOVE)(address_in(own), k, counts)
     return goes_on
 
 
 @compiled()
-def _iterate(handle, counts):
+def _iterate(own, counts):
     """Make one move of every kind; return whether the chain goes on."""
-    own = record_at(handle)
-    posterior, move, found, address = own.posterior, own.move, own.scratch, address_in(handle)
+    posterior, move, found, address = own.posterior, own.move, own.scratch, address_in(own)
     _find_coordinates(own.geometry, posterior.reference.centre, move.position, found)
     passes = counts[entry.FULL_PASS]
     found.prior[0] = log_prior(posterior, move.position)
@@ -893,7 +871,7 @@ def _iterate(handle, counts):
         for s in range(own.geometry.scales.size):
             if own.geometry.scale_factors[s] == f:
                 goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
-    if not (goes_on and _move_along_some(handle, counts)):
+    if not (goes_on and _move_along_some(own, counts)):
         return False
     if own.slices.moves:
         prior, context = posterior.prior, posterior.space.context
@@ -910,12 +888,12 @@ def _iterate(handle, counts):
 
 
 @compiled()
-def run_elements(handle, n_updates, draws, counts):
+def run_elements(own, n_updates, draws, counts):
     """Make draws of a chain, as :func:`pymc_minibatch_mh.kernels.run.run` does."""
-    position = record_at(handle).move.position
+    position = own.move.position
     for k in range(draws.shape[0]):
         for _ in range(n_updates):
-            if not _iterate(handle, counts[k]):
+            if not _iterate(own, counts[k]):
                 copy_to(draws[k], position)
                 return k + 1
         copy_to(draws[k], position)

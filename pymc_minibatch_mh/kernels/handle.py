@@ -18,7 +18,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
-from numba.extending import NativeValue, intrinsic, register_model, unbox
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, intrinsic, register_model, unbox
 from numba.np.arrayobj import make_array
 from numba.np.numpy_support import from_dtype
 
@@ -115,8 +117,22 @@ def take_kept(kept: np.ndarray) -> BaseException:
     return error
 
 
+#: Classes of records within others that are read by their address as well.
+_LENT: set[type] = set()
+
+
+def lent(record: type) -> type:
+    """Have a record within another read by its address."""
+    _LENT.add(record)
+    return record
+
+
 class Handle(types.Type):
-    """Type of the address of a record, whose numba type is `record`."""
+    """Type of the address of a record, whose numba type is `record`.
+
+    Its attributes are the fields of the record, which are loaded one by one: a record as a whole
+    takes a compiler as long as the rest of most functions.
+    """
 
     def __init__(self, record: types.Type) -> None:
         self.record = record
@@ -126,6 +142,12 @@ class Handle(types.Type):
     def key(self) -> types.Type:
         """Identity of the handle: two classes of records may have one name."""
         return self.record
+
+    def field(self, name: str) -> types.Type:
+        """Return the type of a field: a handle, of a record that is lent."""
+        found = self.record.types[self.record.fields.index(name)]
+        by_address = isinstance(found, types.NamedTuple) and found.instance_class in _LENT
+        return Handle(found) if by_address else found
 
 
 @register_model(Handle)
@@ -155,16 +177,44 @@ def _without_owners(context: Any, builder: Any, typed: types.Type, value: Any) -
     return value
 
 
+def _borrowed(context: Any, builder: Any, typed: types.Type, pointer: Any) -> Any:
+    """Load a value whose words nothing that is compiled writes: loads may leave a loop."""
+    made = len(builder.block.instructions)
+    loaded = context.data_model_manager[typed].load_from_data_pointer(builder, pointer)
+    for instruction in builder.block.instructions[made:]:
+        if instruction.opname == "load":
+            instruction.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return _without_owners(context, builder, typed, loaded)
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = Handle
+
+    def generic_resolve(self, handle: Handle, name: str) -> types.Type | None:
+        """Return the type of a field of the record, None where there is none of that name."""
+        return handle.field(name) if name in handle.record.fields else None
+
+
+@lower_getattr_generic(Handle)
+def _field(context, builder, handle, address, name):
+    record = context.data_model_manager[handle.record].get_data_type().as_pointer()
+    place, typed = handle.record.fields.index(name), handle.field(name)
+    pointer = cgutils.gep_inbounds(builder, builder.inttoptr(address, record), 0, place)
+    if isinstance(typed, Handle):
+        return builder.ptrtoint(pointer, ir.IntType(64))
+    return _borrowed(context, builder, typed, pointer)
+
+
 @intrinsic
 def record_at(typing_context, handle):
-    """Return the record that lies at a handle. Its arrays are borrowed."""
+    """Return the record that lies at a handle as a whole. Its arrays are borrowed."""
     signature = handle.record(handle)
 
     def generate(context, builder, _signature, arguments):
         model = context.data_model_manager[handle.record]
         pointer = builder.inttoptr(arguments[0], model.get_data_type().as_pointer())
-        record = model.load_from_data_pointer(builder, pointer)
-        return _without_owners(context, builder, handle.record, record)
+        return _borrowed(context, builder, handle.record, pointer)
 
     return signature, generate
 

@@ -31,12 +31,14 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.arrays import prefetch
 from pymc_minibatch_mh.kernels.draw import AHEAD
+from pymc_minibatch_mh.kernels.handle import lent
 from pymc_minibatch_mh.kernels.vectors import scratch
 
 #: Far more than the rounding errors of a ceiling.
 _ROUNDING = 1.0 + 1e-10
 
 
+@lent
 class Parts(NamedTuple):
     """Look-ups of all rows, N of them, with F factors that have L elements in all."""
 
@@ -72,6 +74,7 @@ class Ends(NamedTuple):
     border: tuple[float, float, float]
 
 
+@lent
 class Rates(NamedTuple):
     """Rates at which rows are candidates of a move: two processes at most, of F + 1 parts each.
 

@@ -66,17 +66,15 @@ ARGUMENTS = (types.int64, MATRIX, MATRIX)
 
 
 @compiled()
-def _propose(proposal, kernel_state, generator):
+def _propose(proposal, own, generator):
     """Draw a proposal for the move of some kernel_state: see :func:`roles.propose`."""
-    own = record_at(kernel_state)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return propose(record_at(proposal), own.move, own.posterior, rng)
 
 
 @compiled()
-def _decide(test, kernel_state, cheap, generator, counts):
+def _decide(test, own, cheap, generator, counts):
     """Decide on the move of some kernel_state: see :func:`roles.decide`."""
-    own = record_at(kernel_state)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return decide(record_at(test), own.move, cheap, own.posterior, rng, counts)
 

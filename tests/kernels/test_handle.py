@@ -5,18 +5,21 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba import njit, types
+from numba.core.errors import TypingError
 from numba.extending import overload
 
 from pymc_minibatch_mh.kernels.handle import (
     Handle,
     LinkedRecord,
     function_at,
+    lent,
     record_at,
     record_type,
 )
 from pymc_minibatch_mh.kernels.vectors import ON_STACK, scratch
 
 
+@lent
 class Inner(NamedTuple):
     matrix: np.ndarray
     rows: np.ndarray
@@ -39,8 +42,7 @@ def record():
 
 
 @njit
-def read(handle, out):
-    own = record_at(handle)
+def read(own, out):
     own.vector[0] += 1.0
     out[0], out[1], out[2] = own.count, own.inner.number, own.last
     k = 3
@@ -59,11 +61,17 @@ def read(handle, out):
     return own.single.shape[1]
 
 
-def test_a_record_is_read_as_it_was_laid_out():
+@njit
+def read_as_a_whole(handle, out):
+    return read(record_at(handle), out)
+
+
+@pytest.mark.parametrize("reads", [read, read_as_a_whole])
+def test_a_record_is_read_as_it_was_laid_out(reads):
     own = record()
     first = own.vector[0]
     bound, out = LinkedRecord(own), np.full(26, np.nan)
-    assert bound.entry(read, types.float64[::1])(bound.address, out) == 5
+    assert bound.entry(reads, types.float64[::1])(bound.address, out) == 5
     numbers = [own.count, own.inner.number, own.last]
     arrays = own.inner.matrix, own.inner.rows, own.vector, own.single
     np.testing.assert_array_equal(out, np.concatenate([numbers, *map(np.ravel, arrays)]))
@@ -85,6 +93,16 @@ def test_an_array_that_cannot_be_written_to_makes_no_other_type():
 def test_what_would_be_taken_for_other_words_is_refused(part):
     with pytest.raises(TypeError, match="record"):
         LinkedRecord(record()._replace(vector=part))
+
+
+@njit
+def read_nothing(handle):
+    return handle.nothing
+
+
+def test_a_field_that_is_not_there_is_named():
+    with pytest.raises(TypingError, match="nothing"):
+        LinkedRecord(record()).entry(read_nothing)
 
 
 def one_more(number):
