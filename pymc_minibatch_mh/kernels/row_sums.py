@@ -9,7 +9,7 @@ from numba import types
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import arrange
-from pymc_minibatch_mh.kernels.handle import function_at, record_at
+from pymc_minibatch_mh.kernels.handle import function_at
 from pymc_minibatch_mh.kernels.looks import add_moments
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound, whiten
 from pymc_minibatch_mh.kernels.posterior import cheap_change, log_prior
@@ -134,26 +134,24 @@ REPEAT_ARGUMENTS = (INDICES, VECTOR, VECTOR, types.float64, types.int64, types.i
 
 
 @compiled()
-def propose_once(handle, generator, position, new):
+def propose_once(own, generator, position, new):
     """Write a proposal of linked KernelState to `new`; return the cheap part of its log ratio."""
-    own = record_at(handle)
     posterior, move = own.posterior, own.move
     copy_to(move.position, position)
     whiten(posterior.reference.whitener, position, posterior.reference.centre, move.here)
-    log_q, _ = proposed(own, handle, generator)
+    log_q, _ = proposed(own, generator)
     copy_to(new, move.new)
     change = log_prior(posterior, new) - log_prior(posterior, position)
     return change + log_q + cheap_change(posterior, move)
 
 
 @compiled()
-def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict, outcomes):
+def repeat_test(own, generator, position, new, cheap, repetitions, by_verdict, outcomes):
     """Decide on one move many times, on fresh rows; add up the acceptance probabilities.
 
     `by_verdict` counts verdicts, for a test whose probability is that of a single look. The
     outcomes, shape (N_OUTCOMES,), are added to; a violated bound ends the repetitions.
     """
-    own = record_at(handle)
     reference, move = own.posterior.reference, own.move
     copy_to(move.position, position)
     copy_to(move.new, new)
@@ -163,7 +161,7 @@ def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict
     counts = np.zeros(entry.N_COUNTS)
     for _ in range(repetitions):
         counts[:] = 0.0
-        verdict, accept, n = decided(own, handle, cheap, generator, counts)
+        verdict, accept, n = decided(own, cheap, generator, counts)
         if verdict < 0.0:
             outcomes[VIOLATED] = 1.0
             return

@@ -101,16 +101,16 @@ def proposal_of(kernel_state: LinkedRecord) -> Any:
 
 
 @compiled(inlined=True)
-def proposed(own, handle, generator):
+def proposed(own, generator):
     """Call the proposal of some kernel_state; return its log ratio and the component drawn."""
-    return function_at(own.propose, PROPOSE)(own.proposal, address_in(handle), generator)
+    return function_at(own.propose, PROPOSE)(own.proposal, address_in(own), generator)
 
 
 @compiled(inlined=True)
-def decided(own, handle, cheap, generator, counts):
+def decided(own, cheap, generator, counts):
     """Call the test of some kernel_state; return verdict, acceptance probability and rows read."""
     call = function_at(own.decide, DECIDE)
-    return call(own.test, address_in(handle), cheap, generator, counts)
+    return call(own.test, address_in(own), cheap, generator, counts)
 
 
 @compiled(spliced=True)
@@ -129,10 +129,10 @@ def _tally(tally, move, accept, n):
 
 
 @compiled(spliced=True)
-def _update(own, handle, prior_here, counts):
+def _update(own, prior_here, counts):
     """Make one update; return the prior part where it ends, and whether the chain goes on."""
     posterior, move = own.posterior, own.move
-    log_q, component = proposed(own, handle, own.generator)
+    log_q, component = proposed(own, own.generator)
     if component < 0:
         return prior_here, False
     prior_there = log_prior(posterior, move.new)
@@ -146,7 +146,7 @@ def _update(own, handle, prior_here, counts):
     whiten(posterior.reference.whitener, move.new, posterior.reference.centre, move.there)
     whiten(posterior.reference.whitener, move.new, move.position, move.step)
     largest_ratio = counts[entry.BOUND_RATIO]
-    verdict, accept, n = decided(own, handle, cheap, own.generator, counts)
+    verdict, accept, n = decided(own, cheap, own.generator, counts)
     if not counts[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
         copy_to(own.worst_move[0], move.position)
         copy_to(own.worst_move[1], move.new)
@@ -177,7 +177,7 @@ def _without_rows(own, rng, prior_here, counts):
 
 
 @compiled()
-def run(handle, n_updates, draws, counts):
+def run(own, n_updates, draws, counts):
     """Make draws of a chain, which ends at the last of them; return how many were made.
 
     Updates lie between draws: `n_updates` each. Positions overwrite `draws`, shape (draws, d), and
@@ -185,14 +185,13 @@ def run(handle, n_updates, draws, counts):
     that could not be had or a move that went wrong end the chain with that update, at the old
     position: the draw that ended before its time counts as made.
     """
-    own = record_at(handle)
     posterior, move, generator = own.posterior, own.move, own.generator
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     prior_here = log_prior(posterior, move.position)
     whiten(posterior.reference.whitener, move.position, posterior.reference.centre, move.here)
     for k in range(draws.shape[0]):
         for _ in range(n_updates):
-            prior_here, goes_on = _update(own, handle, prior_here, counts[k])
+            prior_here, goes_on = _update(own, prior_here, counts[k])
             if not goes_on:
                 copy_to(draws[k], move.position)
                 return k + 1
