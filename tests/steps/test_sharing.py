@@ -8,7 +8,6 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.compiled import compiled_model as graph_prior
 from pymc_minibatch_mh.compiled import form_rows, graphs
 from pymc_minibatch_mh.reference.target import Target
 from zoo import sample
@@ -151,9 +150,9 @@ def test_steps_beside_others_keep_the_values_of_these():
 def hidden_units(rows=1_000):
     """A model whose rows are a graph of all parameters, with a prior that is one, too."""
     rng = np.random.default_rng(7)
-    x = rng.normal(size=(rows, 10))
+    x = rng.normal(size=(rows, 30))
     with pm.Model() as model:
-        b = pm.Normal("b", shape=10)
+        b = pm.Normal("b", shape=30)
         pm.Dirichlet("p", np.ones(3))
         pm.Normal("y", pm.math.tanh(b * x).sum(axis=1), 1.0, observed=rng.normal(size=rows))
     return model
@@ -161,21 +160,19 @@ def hidden_units(rows=1_000):
 
 @pytest.mark.slow
 def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
-    compiled = []
-    for module in (graphs, graph_prior):
-        original = module.compiled_graph
+    compiled, original = [], graphs.compiled_graph
 
-        def counted(*arguments, original=original):
-            compiled.append(arguments)
-            return original(*arguments)
+    def counted(*arguments):
+        compiled.append(arguments)
+        return original(*arguments)
 
-        monkeypatch.setattr(module, "compiled_graph", counted)
+    monkeypatch.setattr(graphs, "compiled_graph", counted)
     model = hidden_units()
     PenaltyMH(model=model)
-    assert len(compiled) == 3
-    second = BarkerMinibatchMH(model=model)
-    draws_of(model, second)
-    assert len(compiled) == 3
+    by_the_first = len(compiled)
+    assert by_the_first > 0
+    draws_of(model, BarkerMinibatchMH(model=model))
+    assert len(compiled) == by_the_first
 
 
 def test_what_is_computed_from_data_is_kept_once():
