@@ -60,7 +60,7 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 #: Factors beyond which every row would have too many pairs of effects.
 MOST_FACTORS = 8
-#: Coordinates of which rows choose several at most: they move at once, by d × d matrices.
+#: Coordinates of which rows choose several at most: of 3,000, nearly every move reads all rows.
 MOST_CHOSEN = 2_000
 #: Into how many factors effects are parted until the prior couples none of the same: as they are,
 #: and those over time, of which each is around the one before, or around the last two.

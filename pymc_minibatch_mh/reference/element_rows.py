@@ -22,8 +22,8 @@ from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 
-#: Rows that are read at a time, and numbers that are computed of them.
-CHUNK, MOST_NUMBERS = 65_536, 2**26
+#: Rows that are read at a time, and numbers of some of them that are in memory at once: 64 MB.
+CHUNK, MOST_NUMBERS = 65_536, 2**23
 
 
 class Read(NamedTuple):
