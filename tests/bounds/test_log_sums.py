@@ -167,7 +167,8 @@ def test_what_all_exponents_have_in_common_does_not_matter():
 def test_no_row_exceeds_its_bound(name, order):
     fitted = fit(name, ROWS)
     reference = fitted.reference(order)
-    largest = hunt(fitted, reference, fitted.bounds(reference).tables(), moves=8_000, climbs=30)
+    # Directions in which rows of twelve classes come close are rare: a short search misses them.
+    largest = hunt(fitted, reference, fitted.bounds(reference).tables(), moves=20_000, climbs=150)
     assert largest.max() <= 1.0
     # Rows between clusters may belong to either of them within the region.
     assert largest.max() > 0.3 or name == "clusters"
