@@ -5,19 +5,19 @@ b, that all rows may read and locations belong to, and elements α, of which tho
 factor are coupled to others alone. Newton steps eliminate these, and factorise the Schur complement
 of everything else. Scales maximise the density with the elements integrated over, by EM between
 passes over the rows: the average of the prior over N(α, σ²) is that over α + σ and α - σ, as it is
-a sum over elements; where it couples elements of different factors, that over a few points with
-their covariance. Newton steps with the third-order correction then lead to the mean.
+a sum over elements; with several factors, that over a few points with their covariance. Newton
+steps with the third-order correction then lead to the mean.
 
 With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are b = b̂ + T w, T = chol(S)⁻ᵀ,
 and α = α̂ + R₀ T w + e.
 """
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve, hadamard, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, cholesky, hadamard, solve_triangular
 from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
@@ -63,13 +63,11 @@ class Arrow:
         self._first = within.diagonal()[:n_first]
         self._n_first = n_first
         self._cells = sparse.csr_array(within[:n_first, n_first:])
-        rest = within[n_first:, n_first:].toarray()
-        if rest.size:
-            scaled = sparse.diags_array(1.0 / self._first) @ self._cells
-            rest = rest - (self._cells.T @ scaled).toarray()
-            self._rest = cho_factor(rest, lower=True)
-        else:
-            self._rest = None
+        self._scaled = sparse.csr_array(sparse.diags_array(1.0 / self._first) @ self._cells)
+        self._rest = None
+        if within.shape[0] > n_first:
+            rest = within[n_first:, n_first:] - self._cells.T @ self._scaled
+            self._rest = cholesky(rest.toarray(order="F"), lower=True, overwrite_a=True)
         self.response = -self.solved(between)
         self._schur = cho_factor(border + between.T @ self.response, lower=True)
 
@@ -78,9 +76,8 @@ class Arrow:
         first = (right[: self._n_first].T / self._first).T
         if self._rest is None:
             return first
-        other = cho_solve(self._rest, right[self._n_first :] - self._cells.T @ first)
-        first = first - ((self._cells @ other).T / self._first).T
-        return np.concatenate([first, other])
+        other = cho_solve((self._rest, True), right[self._n_first :] - self._cells.T @ first)
+        return np.concatenate([first - self._scaled @ other, other])
 
     def step(self, border: np.ndarray, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return A⁻¹ times a slope in border and elements."""
@@ -93,19 +90,18 @@ class Arrow:
         first = 1.0 / self._first
         if self._rest is None:
             return first
-        own = (self._cells.T @ sparse.diags_array(first)).toarray(order="F")
-        own = solve_triangular(self._rest[0], own, lower=True, overwrite_b=True)
-        inverse = np.tril(dtrtri(self._rest[0], lower=1)[0])
-        squares = partial(np.einsum, "ij,ij->j")
-        return np.concatenate([first + squares(own, own), squares(inverse, inverse)])
+        inverse = dtrtri(self._rest, lower=1)[0]
+        own = self._scaled @ inverse.T
+        squares = np.einsum("ij,ij->i", own, own), np.einsum("ij,ij->j", inverse, inverse)
+        return np.concatenate([first + squares[0], squares[1]])
 
     def scattered(self, noise: np.ndarray) -> np.ndarray:
         """Return vectors with covariance A_αα⁻¹ from uncorrelated numbers, shape (L, k)."""
         first = (noise[: self._n_first].T / np.sqrt(self._first)).T
         if self._rest is None:
             return first
-        other = solve_triangular(self._rest[0], noise[self._n_first :], lower=True, trans="T")
-        return np.concatenate([first - ((self._cells @ other).T / self._first).T, other])
+        other = solve_triangular(self._rest, noise[self._n_first :], lower=True, trans="T")
+        return np.concatenate([first - self._scaled @ other, other])
 
     @cached_property
     def border_factor(self) -> np.ndarray:
@@ -519,10 +515,11 @@ class _Search:
     def _spread_by(self, arrow: Arrow) -> np.ndarray:
         """Return how far elements and chosen coordinates lie off on either side, given the rest.
 
-        It is a standard deviation of each element, and of those that depend on each other points,
-        shape (L + c, k), that have their covariance.
+        It is a standard deviation of each element of one factor. Of those that depend on each other
+        it is points, shape (L + c, k), that have their covariance: that of each by itself takes
+        seconds with thousands, and moves no scale by a tenth of its standard deviation.
         """
-        if not (self._elements.coupled.size or self._is_chosen.any()):
+        if len(self._factors) <= 1 and not self._is_chosen.any():
             return np.sqrt(arrow.variances)[:, None]
         own, size = self._is_chosen, self._places.size
         chosen = arrow.border_factor[own][:, own] @ self._signs[size:]
@@ -585,10 +582,9 @@ class _Search:
         share = np.clip(np.linalg.norm(way) / length if length > 0.0 else 1.0, 1.0, 8.0)
         there = start + 2.0 * share * way + share**2 * turn
         there = start + np.clip(there - start, -REACH, REACH)
-        position, _ = self._conditional(sums, there)
-        if not np.isfinite(self._target.log_prior(position)):
-            there = second
         self.position[self._scales] = there
+        if not np.isfinite(self._target.log_prior(self.position)):
+            self.position[self._scales] = there = second
         return float(np.abs(there - start).max())
 
     def _settle_scales(self, sums: ElementSums) -> None:

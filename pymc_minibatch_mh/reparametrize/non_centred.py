@@ -129,16 +129,16 @@ def in_linear_coordinates(factorization: Factorization) -> Factorization:
         return factorization
     blocks = factorization.real_blocks
     searches = [_Search(factorization, block, name, known) for block, name in blocks]
-    maps, refused = _mapped_together(factorization, searches)
+    mapped, maps, refused = _mapped_together(factorization, searches)
     if maps:
-        factorization = reparametrized(factorization, _located(factorization, maps))
+        factorization = _located(factorization, mapped, maps)
     return replace(factorization, refused=tuple(refused)) if refused else factorization
 
 
 def _mapped_together(
     factorization: Factorization, searches: Sequence["_Search"]
-) -> tuple[list[NonCentred], list[tuple[str, str]]]:
-    """Return the maps of all blocks, which may share a scale, and why others have none."""
+) -> tuple[Factorization, list[NonCentred], list[tuple[str, str]]]:
+    """Return a mapped model, the maps of its blocks, which may share a scale, and refusals."""
     refused: list[tuple[str, str]] = []
     while True:
         found: dict[_Search, list[NonCentred]] = {}
@@ -154,10 +154,11 @@ def _mapped_together(
         if depending:
             continue
         maps = [one for search in searches for one in found[search]]
-        left = _places_in(_forms(factorization, maps)) if maps else set()
+        mapped = reparametrized(factorization, maps) if maps else factorization
+        left = _places_in(_forms(mapped)) if maps else set()
         again = [search.keeps_out(found[search], left) for search in searches]
         if not any(again):
-            return maps, refused
+            return mapped, maps, refused
 
 
 class _Search:
@@ -314,9 +315,11 @@ def _shared(ways: Iterable[Occurrence]) -> Factors:
     return reduce(and_, (way.counted for way in ways))
 
 
-def _located(factorization: Factorization, maps: Sequence[NonCentred]) -> list[NonCentred]:
-    """Return maps with the locations that come with every α of one map and nowhere else."""
-    forms = _forms(factorization, maps)
+def _located(
+    factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
+) -> Factorization:
+    """Return a model, mapped so far, with the locations that come with every α of one map alone."""
+    forms = _forms(mapped)
     moved = set[int]().union(*(one.moved for one in maps))
     columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.places.T]
     found = [-1] * len(columns)
@@ -326,13 +329,17 @@ def _located(factorization: Factorization, maps: Sequence[NonCentred]) -> list[N
             alike = [k for k, column in enumerate(columns) if column == own]
             if len(alike) == 1 and found[alike[0]] < 0:
                 found[alike[0]] = place
+    if max(found) < 0:
+        return mapped
     places = iter(found)
     located = [_at(one, tuple(next(places) for _ in one.locations), factorization) for one in maps]
-    left = _places_in(_forms(factorization, located))
-    return [
+    tried = reparametrized(factorization, located)
+    left = _places_in(_forms(tried))
+    kept = [
         other if left.isdisjoint(other.locations) else one
         for one, other in zip(maps, located, strict=True)
     ]
+    return tried if kept == located else reparametrized(factorization, kept)
 
 
 def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
@@ -340,10 +347,9 @@ def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorizatio
     return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
 
 
-def _forms(factorization: Factorization, maps: Sequence[NonCentred]) -> list[LinearForm]:
-    """Return the linear forms of the rows in new coordinates."""
-    rows = lowered_rows(reparametrized(factorization, maps))
-    return [form for row in rows for form in row.arguments.forms]
+def _forms(factorization: Factorization) -> list[LinearForm]:
+    """Return the linear forms of the rows."""
+    return [form for row in lowered_rows(factorization) for form in row.arguments.forms]
 
 
 def _places_in(forms: Sequence[LinearForm]) -> set[int]:

@@ -226,6 +226,18 @@ def test_each_scale_belongs_to_the_factor_that_it_is_one_of(name):
     assert {names[k]: factors[f] for k, f in owner} == SCALES[name]
 
 
+def test_few_points_tell_scales_as_the_spread_of_each_effect_does(monkeypatch):
+    def spread_of_each(self, arrow):
+        return np.sqrt(arrow.variances)[:, None]
+
+    target, found = expanded("logistic")
+    monkeypatch.setattr(grouped._Search, "_spread_by", spread_of_each)
+    other = find_grouped(target, found.centre)
+    off = (other.centre - found.centre)[found.scales] / found.scale_sd
+    assert np.abs(off).max() < 0.05
+    assert found.scale_sd == pytest.approx(other.scale_sd, rel=0.02)
+
+
 @every
 def test_distance_is_that_of_the_approximation(name):
     _, found = expanded(name)
