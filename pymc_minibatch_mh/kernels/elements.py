@@ -782,17 +782,18 @@ def _propose_scale(own, s, rng):
 
 
 @compiled()
-def _decide_as_one(own, kind, cheap, counts):
+def _decide_as_one(own, kind, cheap, ahead, counts):
     """Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
 
     The cheap part always decides first: a scale far off takes elements beyond their radii, whose
-    rows would all be read. Returned are the probability of the rest, and whether the chain goes on.
+    rows would all be read. It has `ahead` what rows will say on average, which they then leave out.
+    Returned are the probability of the rest, and whether the chain goes on.
     """
     found, move, rng = own.scratch, own.move, _generator(own.generator)
     prior_there, log_ratio = log_prior(own.posterior, move.new), scratch(1, np.float64)
     probability, goes_on = 0.0, 1
-    if rng.random() < _probability(cheap + (prior_there - found.prior[0])):
-        log_ratio[0] = 0.0
+    if rng.random() < _probability(cheap + ahead + (prior_there - found.prior[0])):
+        log_ratio[0] = -ahead
         _stay_on_border(found, own.geometry)
         goes_on = function_at(own.test_rows, TEST)(address_in(own), kind, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
@@ -809,18 +810,15 @@ def _decide_as_one(own, kind, cheap, counts):
 def move_scale(own, s, counts):
     """Move a scale and its factor's elements by partial non-centring; return as `move_along`."""
     found, geometry, f = own.scratch, own.geometry, own.geometry.scale_factors[s]
-    cheap = _propose_scale(own, s, _generator(own.generator))
+    cheap, ahead = _propose_scale(own, s, _generator(own.generator)), 0.0
+    beta = own.posterior.reference.inverse_temperature
     for g in elements_of(own.parts, f):
         here, there = found.e[g], found.new_e[g]
         cheap += found.slope[g] * (there - here)
-        cheap += (
-            0.5
-            * own.posterior.reference.inverse_temperature
-            * geometry.hessian[g]
-            * (there * there - here * here)
-        )
+        cheap += 0.5 * beta * geometry.hessian[g] * (there * there - here * here)
+        ahead += beta * geometry.tilts[g] * (there - here)
     kind = 1 + geometry.densities.size + s
-    probability, goes_on = _decide_as_one(own, kind, cheap, counts)
+    probability, goes_on = _decide_as_one(own, kind, cheap, ahead, counts)
     counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
     return goes_on
 
@@ -841,7 +839,7 @@ def move_along(own, k, counts):
         _write_elements(own, found.new_e, f, move.new)
     cheap = own.posterior.reference.inverse_temperature * step * line
     kind = 1 + geometry.densities.size + geometry.scales.size
-    probability, goes_on = _decide_as_one(own, kind, cheap, counts)
+    probability, goes_on = _decide_as_one(own, kind, cheap, 0.0, counts)
     counts[entry.ACCEPT_DIRECTIONS] += probability / min(geometry.along_slope.size, _MOST_ALONG)
     return goes_on
 
