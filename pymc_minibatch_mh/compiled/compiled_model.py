@@ -24,6 +24,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarOp
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 from pytensor.tensor.type import TensorType
@@ -33,6 +34,7 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import (
+    OTHERS_SLOT,
     GraphRows,
     compiled_on_position,
     differentiable,
@@ -70,13 +72,35 @@ from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import lower
 
+#: Numbers in an array, and scalar operations in all, up to which a prior part is small.
+MOST_ENTRIES, MOST_OPERATIONS = 200, 600
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
 )
+#: Step of the differences of gradients, which are compiled where a graph of all products is slow.
+STEP = 1e-5
 #: Run operation by operation, with the rewrites that keep numbers finite.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
+
+
+def compiled_slopes(
+    factorization: Factorization, compile_kwargs: Mapping[str, Any] | None
+) -> Callable:
+    """Compile value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
+    prior, theta = factorization.prior, factorization.position
+    with differentiable(factorization):
+        gradient = grad(prior, theta, disconnected_inputs="ignore")
+    both = pt.concatenate([prior[None], gradient])
+    graph = compiled_on_position(factorization, both, compile_kwargs)
+
+    @njit(nogil=True)
+    def slopes(theta, context):
+        (found,) = graph(theta, context)
+        return found
+
+    return slopes
 
 
 class GraphPrior:
@@ -108,6 +132,8 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        if self._is_sparse or (hessian and position.size > MOST_ENTRIES):
+            return self._by_differences(position, others, hessian=hessian)
         # PyTensor's loops in Python take no empty arrays.
         directions = np.eye(position.size)[: position.size if hessian else 1]
         found = self._as_written(position, others, directions)
@@ -118,6 +144,31 @@ class GraphPrior:
             return float(value), gradient, np.empty((0, 0))
         # Without curvature of its own, as of Laplace priors alone, there is one product for all.
         return float(value), gradient, np.broadcast_to(products, directions.shape)
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        """Whether it has sparse matrices, whose operations PyTensor has for one direction only."""
+        return any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior]))
+
+    def _by_differences(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the same with differences of a compiled gradient as the Hessian."""
+        context = np.zeros(OTHERS_SLOT + 1, dtype=np.int64)
+        context[OTHERS_SLOT] = others.ctypes.data
+        value, *gradient = self._slopes(position, context)
+        if not hessian:
+            return float(value), np.array(gradient), np.empty((0, 0))
+        lines = [
+            self._slopes(position + step, context)[1:] - self._slopes(position - step, context)[1:]
+            for step in STEP * np.eye(position.size)
+        ]
+        products = np.array(lines) / (2.0 * STEP)
+        return float(value), np.array(gradient), 0.5 * (products + products.T)
+
+    @cached_property
+    def _slopes(self) -> Callable:
+        return compiled_slopes(self._split, self._compile_kwargs)
 
     @cached_property
     def _as_written(self) -> Callable:
@@ -151,10 +202,6 @@ class GraphPrior:
                 return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
 
         return quiet
-
-
-#: Numbers in an array, and scalar operations in all, up to which a prior part is small.
-MOST_ENTRIES, MOST_OPERATIONS = 200, 600
 
 
 class ScalarPrior:
@@ -506,18 +553,7 @@ class CompiledModel:
     @cached_property
     def prior_slopes(self) -> Callable:
         """Value and gradient of the prior part, compiled: (position, context) -> shape (1 + d,)."""
-        prior, theta = self.factorization.prior, self.factorization.position
-        with differentiable(self.factorization):
-            gradient = grad(prior, theta, disconnected_inputs="ignore")
-        both = pt.concatenate([prior[None], gradient])
-        graph = compiled_on_position(self.factorization, both, self.compile_kwargs)
-
-        @njit(nogil=True)
-        def slopes(theta, context):
-            (found,) = graph(theta, context)
-            return found
-
-        return slopes
+        return compiled_slopes(self.factorization, self.compile_kwargs)
 
     @cached_property
     def prior(self) -> Prior:

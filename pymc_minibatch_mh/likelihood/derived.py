@@ -29,7 +29,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor import as_tensor
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
@@ -79,12 +79,19 @@ def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
     return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
 
 
+@node_rewriter([CAReduce])
+def number_alone(fgraph: object, node: Apply) -> list[Variable] | None:
+    """Leave out the sum of a number along an axis, as in pm.CAR, which only compiled code takes."""
+    (x,), (total,) = node.inputs, node.outputs
+    return [x.astype(total.type.dtype)] if x.type.ndim == 0 else None
+
+
 #: With symbolic operations opened up, and violated checks of parameters as -inf, as PyMC's samplers
 #: read them.
-AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
+AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined, number_alone)
 
 #: Compiles nothing, for graphs that are evaluated once.
-IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined))
+IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined, number_alone))
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:

@@ -145,6 +145,29 @@ def correlated(likelihood, n=200_000, groups=300):
     return model, None
 
 
+def areas(prior, side=18, n=100_000):
+    """Return rows of areas on a grid, whose effects depend on each other."""
+    rng, size = np.random.default_rng(11), side * side
+    places = np.array(list(np.ndindex(side, side)))
+    away = np.abs(places[:, None] - places)
+    near = (away.sum(axis=-1) == 1).astype(float)
+    area, x = rng.integers(0, size, n), rng.normal(size=n)
+    precision = np.diag(near.sum(axis=1)) - 0.95 * near
+    true = 0.7 * np.linalg.solve(np.linalg.cholesky(precision).T, rng.normal(size=size))
+    with pm.Model() as model:
+        b, tau = pm.Normal("b", 0.0, 2.0, shape=2), pm.HalfNormal("tau", 1.0)
+        if prior == "CAR":
+            effect = pm.CAR("effect", np.zeros(size), near, alpha=0.95, tau=tau**-2)
+        elif prior == "Gaussian process":
+            covariance = np.exp(-0.5 * (away**2).sum(axis=-1) / 3.6**2) + 1e-6 * np.eye(size)
+            effect = tau * pm.MvNormal("effect", np.zeros(size), covariance)
+        else:
+            effect = pm.ZeroSumNormal("effect", tau, shape=size)
+        late = (rng.random(n) < expit(0.3 + 0.5 * x + true[area])).astype(np.int8)
+        pm.Bernoulli("y", logit_p=b[0] + b[1] * x + effect[area], observed=late)
+    return model, None
+
+
 def over_time(n=100_000, weeks=500):
     """Return weekly effects that are a random walk."""
     rng = np.random.default_rng(7)
@@ -227,6 +250,9 @@ PROBLEMS = {
     "correlated, Poisson": lambda: correlated("poisson"),
     "500 weeks": over_time,
     "300 teams": contests,
+    "324 areas, CAR": lambda: areas("CAR"),
+    "324 areas, Gaussian process": lambda: areas("Gaussian process"),
+    "324 areas, ZeroSumNormal": lambda: areas("ZeroSumNormal"),
     "200,000 ratings, 2,000 × 1,000": lambda: ratings("logistic", 200_000, (2_000, 1_000)),
 }
 

@@ -4,10 +4,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy.sparse import csr_matrix
 
 from compiled.fitted import rows_of
 from every import every
 from families import FAMILIES
+from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
 from pymc_minibatch_mh.likelihood.factorization import factorize
@@ -60,6 +62,35 @@ PRIORS = {
 def test_small_priors(name):
     parts = parts_with(PRIORS[name])
     assert_same(parts, 0.3 * np.random.default_rng(4).standard_normal(parts.size))
+
+
+AREAS = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
+PRECISION = 2.0 * (np.diag(AREAS.sum(axis=1)) - 0.9 * AREAS)
+
+
+@every("areas", [AREAS, csr_matrix(AREAS)])
+def test_effects_of_neighbours_have_the_density_of_their_precision(areas):
+    with pm.Model() as model:
+        effect = pm.CAR("effect", np.zeros(6), areas, alpha=0.9, tau=2.0)
+        pm.Normal("y", effect[np.arange(60) % 6], 1.0, observed=np.zeros(60))
+    prior = GraphPrior(factorize(model, model.value_vars, min_rows=1))
+    position = np.random.default_rng(6).standard_normal(6)
+    _, gradient, hessian = prior.derivatives(position, NOTHING, hessian=True)
+    np.testing.assert_allclose(gradient, -PRECISION @ position, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(hessian, -PRECISION, rtol=1e-6, atol=1e-6)
+    assert prior.derivatives(position, NOTHING, hessian=False)[1] == pytest.approx(gradient)
+
+
+@every("name", ["hierarchy", "student", "correlated"])
+def test_curvature_of_many_numbers_is_that_of_the_graph(name, monkeypatch):
+    parts = parts_with(PRIORS[name])
+    position = 0.3 * np.random.default_rng(4).standard_normal(parts.size)
+    expected = GraphPrior(parts).derivatives(position, NOTHING, hessian=True)
+    monkeypatch.setattr(compiled_model, "MOST_ENTRIES", 0)
+    for a, b in zip(
+        GraphPrior(parts).derivatives(position, NOTHING, hessian=True), expected, strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
 
 
 def test_a_position_outside_of_the_support_has_no_density():
