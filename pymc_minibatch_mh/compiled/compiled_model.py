@@ -132,7 +132,7 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
-        if self._is_sparse or (hessian and position.size > MOST_ENTRIES):
+        if self._is_sparse or position.size > MOST_ENTRIES:
             return self._by_differences(position, others, hessian=hessian)
         # PyTensor's loops in Python take no empty arrays.
         directions = np.eye(position.size)[: position.size if hessian else 1]
@@ -153,21 +153,22 @@ class GraphPrior:
     def _by_differences(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the same with differences of a compiled gradient as the Hessian."""
+        """Return the same from a compiled gradient, with its differences as the Hessian."""
         context = np.zeros(OTHERS_SLOT + 1, dtype=np.int64)
         context[OTHERS_SLOT] = others.ctypes.data
-        value, *gradient = self._slopes(position, context)
+        value, *gradient = self.slopes(position, context)
         if not hessian:
             return float(value), np.array(gradient), np.empty((0, 0))
         lines = [
-            self._slopes(position + step, context)[1:] - self._slopes(position - step, context)[1:]
+            self.slopes(position + step, context)[1:] - self.slopes(position - step, context)[1:]
             for step in STEP * np.eye(position.size)
         ]
         products = np.array(lines) / (2.0 * STEP)
         return float(value), np.array(gradient), 0.5 * (products + products.T)
 
     @cached_property
-    def _slopes(self) -> Callable:
+    def slopes(self) -> Callable:
+        """Value and gradient, compiled."""
         return compiled_slopes(self._split, self._compile_kwargs)
 
     @cached_property
@@ -553,6 +554,8 @@ class CompiledModel:
     @cached_property
     def prior_slopes(self) -> Callable:
         """Value and gradient of the prior part, compiled: (position, context) -> shape (1 + d,)."""
+        if isinstance(self.prior, GraphPrior):
+            return self.prior.slopes
         return compiled_slopes(self.factorization, self.compile_kwargs)
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pymc_minibatch_mh.compiled.compiled_model import PlacedRows, Prior
+from pymc_minibatch_mh.compiled.compiled_model import MOST_ENTRIES, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows, consecutive
@@ -123,6 +123,16 @@ def bend_at(theta: np.ndarray, factor: np.ndarray, sums: RowSums, rows: Any) -> 
     with sums.bound_to(rows) as place:
         kernels.add_skewness(address, theta, factor, *place, out)
     return out
+
+
+def _bent(
+    gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, factor: np.ndarray
+) -> np.ndarray:
+    """Return the average of a gradient over N(θ, L Lᵀ), less that at θ."""
+    middle = gradient(theta)
+    # Points at one standard deviation either way average a quadratic gradient exactly.
+    pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
+    return np.sum(pairs, axis=0)
 
 
 def differences_in(
@@ -414,13 +424,14 @@ class FullData:
         def gradient(place: np.ndarray) -> np.ndarray:
             return self.likelihood(place, hessian=False, rows=rows).gradient
 
-        middle = gradient(theta)
-        # Points at one standard deviation either way average a quadratic gradient exactly.
-        pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
-        return np.sum(pairs, axis=0)
+        return _bent(gradient, theta, factor)
 
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """Return the same of the prior part, times Lᵀ."""
+        if theta.size > MOST_ENTRIES:
+            # A pass over pairs of coordinates would take minutes.
+            bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
+            return factor.T @ bent
         out = np.empty(theta.size)
         kernels.skewness_of_prior(
             address_of(self.log_prior), theta, factor, self.space.context, out

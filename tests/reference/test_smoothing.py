@@ -1,10 +1,13 @@
 """A centre between mode and mean, and one without curvature."""
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.special import expit
 
+from grouped import target_of
 from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference import marginal as smoothing
 from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
@@ -47,6 +50,20 @@ def test_the_centre_moves_most_of_the_way_to_the_mean(skewed):
     assert np.linalg.norm(mean) > 0.2
     moved = in_deviations(mode, smoothed(passes, mode, 1.0, np.random.default_rng(2)).position)
     assert np.linalg.norm(moved - mean) < 0.35 * np.linalg.norm(mean)
+
+
+def test_a_wide_prior_tilts_as_a_narrow_one_does(monkeypatch):
+    """By gradients, of which there is one for each coordinate and not for each pair."""
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", 3.0, 2.0)
+        effect = pm.StudentT("effect", nu=5.0, mu=0.3, sigma=tau, shape=4)
+        pm.Normal("y", effect[np.arange(1_200) % 4], 1.0, observed=np.zeros(1_200))
+    target = target_of(model)
+    theta, factor = 0.3 * RNG.standard_normal(5), 0.01 * RNG.standard_normal((5, 5))
+    expected = target.full_data.skewness_of_prior(theta, factor)
+    monkeypatch.setattr(full_data, "MOST_ENTRIES", 4)
+    found = target.full_data.skewness_of_prior(theta, factor)
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
 
 
 def test_derivatives_are_those_at_the_new_centre(skewed):
