@@ -99,8 +99,10 @@ class _Path:
         last = np.inf
         for k in range(MAX_STEPS):
             gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
-            step = self.quadratic.step(gradient)
-            distance = float(np.sqrt(max(step @ gradient, 0.0)))
+            # Next to no curvature is left where a coordinate runs away: a step may be infinite.
+            with np.errstate(over="ignore", invalid="ignore"):
+                step = self.quadratic.step(gradient)
+                distance = float(np.sqrt(max(step @ gradient, 0.0)))
             report("Newton", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
             if not fresh and (distance < self.tolerance or distance > SLOW * last):
                 self._look_around(self.here.position)
@@ -155,14 +157,8 @@ class _Path:
         if self._risen_alone():
             return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()
-        raise mode_errors.stuck(
-            self.names,
-            self.here.position,
-            distance,
-            self._worst(step),
-            self.density.kinked,
-            flattest,
-        )
+        worst, place = self._worst(step), self.here.position
+        raise mode_errors.stuck(self.names, place, distance, worst, self.density.kinked, flattest)
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         size = abs(self.here.total.value)

@@ -268,14 +268,22 @@ def scale_without_data(rng):
     pm.Normal("y", pm.Normal("m") + 1e-8 * far, 1.0, observed=rng.standard_normal(N))
 
 
+def slope_without_curvature(rng):
+    """A slope with a curvature of 1e-308: the Newton step is no finite number."""
+    far = pm.Flat("far", initval=0.0)
+    pm.Potential("p", -5.0 * far - pt.exp(far - 709.0))
+    pm.Normal("y", pm.Normal("m"), 1.0, observed=rng.standard_normal(N))
+
+
 @pytest.mark.parametrize(
     ("define", "found"),
     [
         (perfect_fit, "'s_log__' runs away: the scale 's' goes to 0,"),
         (scale_without_data, "'s_log__' runs away: the scale 's' goes to infinity,"),
+        (slope_without_curvature, "'far' runs away: it goes to minus infinity,"),
     ],
 )
-def test_a_scale_that_runs_away_ends_the_search_early(rng, told, define, found):
+def test_a_coordinate_that_runs_away_ends_the_search_early(rng, told, define, found):
     with pm.Model() as model:
         define(rng)
     with pytest.raises(ModeError) as error:
