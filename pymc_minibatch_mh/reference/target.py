@@ -152,6 +152,8 @@ def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) ->
 CHECK_POINTS, CHECK_READS = 3, 300_000
 #: Rows that stored ones are compared by, evenly spread.
 CHECK_ROWS = 100_000
+#: Logarithm of the inverse of a scale whose square is no longer a number.
+MOST_SHRUNK = 350.0
 #: Rows beyond which the search for the mode ends early.
 MANY_ROWS = 100_000
 
@@ -387,6 +389,13 @@ class Target:
                 f"{names[first]!r} is {position[first]:g} at the starting point, outside "
                 "its support. Pass other initvals=, or initial_point=."
             )
+        for one in self.factorization.maps:
+            if not one.log_jacobian(position) < MOST_SHRUNK * len(one.places):
+                return MinibatchError(
+                    f"{one.name!r} is moved as {one.words}, and a factor is next to zero at the "
+                    "starting point, as for the last basis functions of an HSGP with a long length "
+                    "scale. Pass other initvals=, or initial_point=, or use fewer basis functions."
+                )
         return MinibatchError(
             f"{', '.join(repr(block.name) for block in self.factorization.blocks)}: the prior part "
             "of the model is not finite at the starting point, as where a potential excludes it. "

@@ -172,6 +172,19 @@ data.gives(
     "a potential that excludes the starting point", lambda g: build_on(potential_that_excludes)
 )
 
+
+def basis_functions_without_weight():
+    eta, ls = pm.HalfNormal("eta"), pm.InverseGamma("ls", 3.0, 3.0)
+    process = pm.gp.HSGP(m=[45], c=1.5, cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ls=ls))
+    f = process.prior("f", X=np.linspace(-1.0, 1.0, ZEROS.size)[:, None])
+    pm.Normal("y", f, observed=ZEROS)
+
+
+data.gives(
+    "a Gaussian process that is too smooth at the starting point for its basis functions",
+    lambda g: build_on(basis_functions_without_weight),
+)
+
 for written, values in (
     ("np.ones(10)", np.ones(10)),
     ("np.ones((5000, 1))", np.ones((5_000, 1))),
