@@ -46,7 +46,8 @@ def growth(step, draws):
 
 
 #: Updates per draw, of which there are 1,000; these read too many rows for ten million.
-UPDATES = dict.fromkeys(METHODS, 10_000) | {"AustereMH": 500, "ConfidenceMH": 500}
+UPDATES = dict.fromkeys(METHODS, 10_000)
+UPDATES |= {"AustereMH": 500, "ConfidenceMH": 500, "FireflyMH": 2_000}
 
 
 @pytest.mark.parametrize("method", METHODS)
