@@ -203,6 +203,18 @@ def read_number(address, code):
     return 1.0 if load(address, np.uint8) != 0 else 0.0
 
 
+#: Rows that are asked for before the first of them is read: they may lie anywhere in memory.
+_AHEAD = 12
+
+
+@compiled(inlined=True)
+def _ask_for(start, entry_stride, count):
+    # A cache line has 64 bytes; the last number may lie in one more.
+    for j in range(0, count, max(64 // max(abs(entry_stride), 1), 1)):
+        prefetch(start + j * entry_stride)
+    prefetch(start + (count - 1) * entry_stride)
+
+
 @compiled()
 def read_block(rows, address, stride, entry_stride, code, out, first, count):
     """Read `count` evenly spaced numbers of some rows into columns of `out`, from `first` on.
@@ -210,7 +222,11 @@ def read_block(rows, address, stride, entry_stride, code, out, first, count):
     Row 0 begins at `address`; from row to row are `stride` bytes and from number to number of a row
     `entry_stride`. The `code` is the place of their type in ``STORED``.
     """
+    for i in range(min(_AHEAD, rows.size)):
+        _ask_for(address + rows[i] * stride, entry_stride, count)
     for i in range(rows.size):
+        if i + _AHEAD < rows.size:
+            _ask_for(address + rows[i + _AHEAD] * stride, entry_stride, count)
         start = address + rows[i] * stride
         # Counted from 0, as the compiler only then knows that no index is negative.
         line = out[i, first : first + count]

@@ -57,7 +57,7 @@ def draw_batch(rng, size, derivatives, posterior):
     if 2 * size >= total:
         drawn = np.arange(total)
     else:
-        drawn, table = reserve(np.empty(0, np.int64), np.empty(0, np.int64), 0, size)
+        drawn, table = reserve(np.empty(0, np.int64), np.empty(0, np.int64), 0, size, total)
         draw_more(rng, total, drawn, table, 0, size)
         drawn = drawn[:size]
     beta = posterior.reference.inverse_temperature

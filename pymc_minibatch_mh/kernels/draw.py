@@ -129,14 +129,24 @@ def insert(table, row):
 
 
 @compiled()
-def reserve(rows, table, n, target):
+def _list_all(rows, n, total):
+    """Return the first `n` of `rows` and after them, in order, the others of all `total`."""
+    drawn = np.zeros(total, np.bool_)
+    drawn[rows[:n]] = True
+    return np.concatenate((rows[:n], np.flatnonzero(~drawn)))
+
+
+@compiled()
+def reserve(rows, table, n, target, total):
     """Return a list of rows and a set of them with room for `target`, keeping the first `n`.
 
     Room at least doubles, so that a test that looks often still does work in proportion to what
-    it reads.
+    it reads. From half of the `total` on, the list has all rows, and the set is empty.
     """
     if rows.size >= target:
         return rows, table
+    if 2 * target > total:
+        return _list_all(rows, n, total), table[:0]
     size = 16
     while size < target:
         size *= 2
@@ -153,8 +163,13 @@ def draw_more(rng, total, rows, table, n, target):
     """Extend a uniform draw of `n` distinct rows of `total` to `target` of them, in place.
 
     Drawing on is the same as having drawn more at once. `rows` and `table` are from
-    :func:`reserve`; drawing slows down as `target` comes near `total`.
+    :func:`reserve`.
     """
+    if table.size == 0:
+        for k in range(n, target):
+            chosen = k + rng.integers(0, total - k)
+            rows[k], rows[chosen] = rows[chosen], rows[k]
+        return
     while n < target:
         row = rng.integers(0, total)
         if insert(table, row):

@@ -209,7 +209,9 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
         else:
             if n == 0 and heavy.size:
                 known = beta * read_chosen(posterior, move, heavy, NO_BOUNDS)[0]
-            batch, seen = reserve(batch, seen, n, target)
+            # Of a supply it is asked which rows the batch has, so that it needs the set.
+            most = total if supply.room == 0 else 2 * target
+            batch, seen = reserve(batch, seen, n, target, most)
             moments = _look_at_more(posterior, move, batch, seen, target, moments, rng)
             n, mean, second, third = moments
             log_ratio = cheap + beta * total * mean + known

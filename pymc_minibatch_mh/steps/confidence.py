@@ -187,7 +187,7 @@ def decide_by_confidence(test, move, cheap, posterior, rng, counts):
             n, error, width = total, 0.0, 0.0
             log_ratio = cheap + beta * total * mean_of_all
         else:
-            drawn, table = reserve(drawn, table, n, target)
+            drawn, table = reserve(drawn, table, n, target, total)
             draw_more(rng, total, drawn, table, n, target)
             moments = _look_at_more(posterior, move, drawn[n:target], bounds, moments, counts)
             if not counts[entry.BOUND_RATIO] <= 1.0:

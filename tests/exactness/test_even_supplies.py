@@ -30,7 +30,7 @@ def batch_of(supply, looks, at_a_time=64):
     """Return a batch that grows look by look, as the loop takes it; None if rows run out."""
     batch, seen, n, used = NOTHING, NOTHING, 0, []
     for target in looks:
-        batch, seen = reserve(batch, seen, n, target)
+        batch, seen = reserve(batch, seen, n, target, 2 * target)
         while n < target:
             places = np.empty(min(at_a_time, target - n), np.int64)
             upto = take_new(supply, batch, seen, n, target, places)

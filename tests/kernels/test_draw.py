@@ -13,7 +13,7 @@ def drawn(rng, total, *targets):
     rows = table = np.empty(0, dtype=np.int64)
     n = 0
     for target in targets:
-        rows, table = reserve(rows, table, n, target)
+        rows, table = reserve(rows, table, n, target, total)
         draw_more(rng, total, rows, table, n, target)
         n = target
     return rows[:n]
@@ -40,11 +40,29 @@ def test_the_place_of_a_row_in_the_batch_says_nothing(order):
     assert chi2(7).sf(((counts - 500.0) ** 2 / 500.0).sum()) > LEVEL
 
 
+@pytest.mark.parametrize("places", [(0, 1), (1, 16), (15, 16)])
+@pytest.mark.parametrize("targets", [(17,), (3, 17), (3, 17, 18)])
+def test_pairs_of_places_hold_every_pair_of_rows_where_most_are_drawn(targets, places):
+    rng = np.random.default_rng(3)
+    counts = np.zeros((20, 20))
+    for _ in range(7_600):
+        rows = drawn(rng, 20, *targets)
+        counts[rows[places[0]], rows[places[1]]] += 1
+    off = counts[~np.eye(20, dtype=bool)]
+    assert off.sum() == 7_600
+    assert chi2(379).sf(((off - 20.0) ** 2 / 20.0).sum()) > LEVEL
+
+
 @pytest.mark.parametrize("total", [10, 1_000, 2**33])
 def test_rows_are_distinct_and_inside(total):
     rows = drawn(np.random.default_rng(3), total, 2, 5)
     assert len(set(rows.tolist())) == 5
     assert ((rows >= 0) & (rows < total)).all()
+
+
+def test_all_rows_are_drawn_once():
+    rows = drawn(np.random.default_rng(5), 1_000, 100, 700, 1_000)
+    np.testing.assert_array_equal(np.sort(rows), np.arange(1_000))
 
 
 def test_drawing_on_is_drawing_more_at_once():
