@@ -14,8 +14,8 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 660, "data": 1_992, "functions": 2_048, "likelihood": 6_852, "reparametrize": 1_300,
-    "kernels": 4_828, "proposals": 1_270, "compiled": 1_633, "reference": 4_184, "bounds": 2_660,
+    "(top)": 660, "data": 1_992, "functions": 2_027, "likelihood": 6_852, "reparametrize": 1_300,
+    "kernels": 4_849, "proposals": 1_270, "compiled": 1_633, "reference": 4_184, "bounds": 2_660,
     "plan": 1_797, "chain": 1_270, "steps": 4_150, "sampling": 1_260, "diagnostics": 3_370,
 }  # fmt: skip
 

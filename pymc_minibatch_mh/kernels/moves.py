@@ -130,11 +130,30 @@ def _path(dots, order, directional):
 
 
 @compiled()
-def _of_one_argument(dots):
+def _first_of_one_argument(dots):
+    """Return the largest |v |v| - u |u||/2 over unit directions x, with u = x·a and v = x·a'.
+
+    With |f″| <= D a first-order remainder changes by D times that at most. With the middle m of the
+    move it is |x·b x·m| for u and v of one sign, and (x·b)²/4 + (x·m)² for others: the largest of
+    the latter is an eigenvalue where m is shorter than b/2, and smaller than one of the former
+    elsewhere.
+    """
+    half = 0.25 * dots.step
+    middle = max(0.5 * (dots.here + dots.there) - half, 0.0)
+    along = 0.5 * (dots.along_here + dots.along_there)
+    largest = 0.5 * (np.sqrt(dots.step * middle) + abs(along))
+    if middle < half:
+        apart = np.sqrt((half - middle) ** 2 + along**2)
+        largest = max(largest, 0.5 * (half + middle + apart))
+    return largest
+
+
+@compiled()
+def _second_of_one_argument(dots):
     """Return the largest |(x·a')³ - (x·a)³|/6 over unit directions x.
 
     With |f‴| <= D a second-order remainder changes by D times that at most, whether or not the
-    centre lies between the ends. (At first order it can change by more than |v² - u²|/2.)
+    centre lies between the ends.
     """
     length = np.sqrt(dots.step)
     if length == 0.0:
@@ -174,13 +193,15 @@ def size_of_move(dots, order, kind):
     if order == 0:
         return np.sqrt(dots.step) * _ROUNDING
     dots = _ordered(dots)
+    if order == 1 and kind == SHARP:
+        return _first_of_one_argument(dots) * _ROUNDING
     if order == 1:
         ends = 0.5 * (dots.here + dots.there)
     else:
         ends = (dots.here * np.sqrt(dots.here) + dots.there * np.sqrt(dots.there)) / 6.0
     size = min(ends, _path(dots, order, kind == DIRECTIONAL))
-    if kind == SHARP and order == 2:
-        size = min(size, _of_one_argument(dots))
+    if kind == SHARP:
+        size = min(size, _second_of_one_argument(dots))
     return size * _ROUNDING
 
 
