@@ -174,7 +174,7 @@ def of_the_mode() -> str:
     parts = []
     for what, script, table, cost, tuna, ours in (
         ("robust regression of 100,000 rows", "zhang_regression", 2, 9, "TunaMH", "default TunaMH"),
-        ("the digits", "zhang_logistic", 2, 4, "Tuna, χ = 0.0005", "TunaMH()"),
+        ("the digits", "zhang_logistic", 1, 4, "Tuna, χ = 0.0005", "TunaMH()"),
     ):
         rows = column(script, table, cost)
         figures = [rounded(rows[name]) for name in (tuna, "SMH-2", "FlyMC-MAP", ours)]
