@@ -241,7 +241,7 @@ def panels(begun: dict[str, Run], digits: Digits) -> list[Panel]:
     y = "test accuracy"
     return [
         Panel("Accuracy against rows", "rows read", y, by_rows, log_x=True),
-        Panel("Accuracy against updates (figure 4b)", "updates", y, by_updates),
+        Panel("Accuracy against updates (figure 4b)", "updates", y, by_updates, log_x=True),
         Panel("Accuracy against time (figures 4a, 4c)", "seconds", y, by_seconds, log_x=True),
         means("TFMH: rows up to a veto", begun[TFMH].rows / THIN, THIN, TFMH_ROWS[0]),
         means("FlyMC: bright rows", begun[FLY].stat("n_bright"), 1, FLY_ROWS[0]),
