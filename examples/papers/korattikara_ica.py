@@ -5,8 +5,9 @@ levels ε of the sequential test.
 
 The paper mixes 1.95 million samples of a piece of classical music, of traffic noise and of two
 normal sources; neither its recordings nor its step size are given. Here notes that fade, and noise
-of a loudness that drifts, stand for the recordings. A hundredth of the samples is mixed, and the
-test looks at 50 of them at a time instead of about 500, so that it still has hundreds of looks.
+of a loudness that drifts, stand for the recordings. ``--published`` mixes a tenth of the samples,
+in looks of 500 as the paper's; other sizes mix a hundredth or less, in looks of 50, so that a test
+still has hundreds of looks.
 
 A second set of sources has two Laplace-distributed ones in place of the normal ones, which the data
 cannot tell from rotations of each other.

@@ -6,7 +6,7 @@
 Prado, Nemeth, Sherlock (2024), doi:10.48550/arXiv.2407.19602, regress counts of the rate log(1 +
 exp(xᵀθ)) on 30 standard normal features, with a flat prior. Chains are random walks of 1.5/√d
 standard deviations in each direction, with PyMHSS's and this package's bounds of orders 1 and 2;
-PyMHSS's factorized and full-data steps have the walks of its tables. All have the same mode,
+PyMHSS's factorized step has the walks of its tables. All have the same mode,
 covariance and data. Of the rows that a draw takes by their bounds, those are evaluated for which
 the first stage, by the expansion alone, accepts; of PyMHSS's runs that share is known on average.
 Times are left out, as PyMHSS is written in Python. It runs in an environment of its own, as it
