@@ -17,6 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.random.random_methods import buffered_bounded_lemire_uint32
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.handle import function_at
@@ -56,6 +57,14 @@ def generator_at(typing_context, state, next_double, next_uint64, next_uint32):
         return generator._getvalue()
 
     return signature, generate
+
+
+@compiled(inlined=True)
+def integer_below(rng, size):
+    """Return ``rng.integers(0, size)``, for which Numba asks for memory each time."""
+    if 1 < size < 2**32:
+        return np.int64(buffered_bounded_lemire_uint32(rng.bit_generator, size - 1))
+    return rng.integers(0, size)
 
 
 @compiled()
@@ -105,7 +114,7 @@ def draw_alias(rng, thresholds, aliases, rows, count):
     """Write `count` places to `rows`, drawn with replacement in proportion to the weights."""
     size = thresholds.size
     for k in range(count):
-        place = rng.integers(0, size)
+        place = integer_below(rng, size)
         # Both are read at once: neither is likely to be in a cache.
         threshold, alias = thresholds[place], aliases[place]
         rows[k] = place if rng.random() < threshold else alias
@@ -167,14 +176,14 @@ def draw_more(rng, total, rows, table, n, target):
     """
     if table.size == 0:
         for k in range(n, target):
-            chosen = k + rng.integers(0, total - k)
+            chosen = k + integer_below(rng, total - k)
             rows[k], rows[chosen] = rows[chosen], rows[k]
         return
     while n < target:
-        row = rng.integers(0, total)
-        if insert(table, row):
-            rows[n] = row
-            n += 1
+        for row in rng.integers(0, total, target - n):
+            if insert(table, row):
+                rows[n] = row
+                n += 1
 
 
 @compiled()

@@ -30,7 +30,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.arrays import prefetch
-from pymc_minibatch_mh.kernels.draw import AHEAD
+from pymc_minibatch_mh.kernels.draw import AHEAD, integer_below
 from pymc_minibatch_mh.kernels.handle import lent
 from pymc_minibatch_mh.kernels.vectors import scratch
 
@@ -285,7 +285,7 @@ def _seek(parts, rates, rng, sought, i):
                 kind, part = k, p
                 left -= rates.chances[k, p]
     if part == 0:
-        sought.high[i], place = -1, rng.integers(0, parts.thresholds.size)
+        sought.high[i], place = -1, integer_below(rng, parts.thresholds.size)
         sought.near[i], sought.value[i] = place, rng.random()
         prefetch(parts.thresholds.ctypes.data + 8 * place)
         prefetch(parts.aliases.ctypes.data + 4 * place)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more, reserve, skip_rows
+from pymc_minibatch_mh.kernels.draw import (
+    arrange,
+    arrange_block,
+    draw_more,
+    integer_below,
+    reserve,
+    skip_rows,
+)
 from statistical.budget import LEVEL
 
 
@@ -17,6 +24,13 @@ def drawn(rng, total, *targets):
         draw_more(rng, total, rows, table, n, target)
         n = target
     return rows[:n]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 3 * 2**30, 2**32 - 1, 2**32, 2**40])
+def test_integers_are_those_of_numpy(size):
+    ours, theirs = np.random.default_rng(1), np.random.default_rng(1)
+    assert [integer_below(ours, size) for _ in range(50)] == theirs.integers(0, size, 50).tolist()
+    assert ours.random() == theirs.random()
 
 
 @pytest.mark.parametrize("targets", [(3,), (1, 3), (1, 2, 3)])
