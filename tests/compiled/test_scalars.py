@@ -120,6 +120,32 @@ def test_equal_expressions_share_one_function():
     assert softplus_of_double() is one
 
 
+def softplus_by_class(exprs):
+    """Return a softplus of 2u or u - v as a flag says, and both of them."""
+    flag, (u, v) = exprs.data(0, (), np.dtype("bool")), (exprs.argument(k) for k in range(2))
+    inner = [exprs.node(scalar.add, (u, u)), exprs.node(scalar.sub, (u, v))]
+    both = [exprs.node(scalar_math.softplus, (x,)) for x in inner]
+    return exprs.node(scalar.switch, (flag, *both)), both
+
+
+def n_softplus(outputs):
+    nodes = composite_of(outputs, 2, leaves_of(outputs)).fgraph.apply_nodes
+    return sum(isinstance(node.op, scalar_math.Softplus) for node in nodes)
+
+
+def test_a_function_of_either_class_is_computed_once():
+    chosen, _ = softplus_by_class(ExprGraph())
+    inputs = np.array([[0.5, 2.0, 1.0], [0.5, 2.0, 0.0]])
+    found = run(compiled([chosen], 2), inputs, width=1)
+    np.testing.assert_allclose(found[:, 0], np.logaddexp(0.0, [1.0, -1.5]), rtol=1e-15)
+    assert n_softplus([chosen]) == 1
+
+
+def test_functions_that_are_needed_anyway_are_chosen_from():
+    chosen, both = softplus_by_class(ExprGraph())
+    assert n_softplus([chosen, *both]) == 2
+
+
 def test_functions_nobody_uses_are_forgotten():
     exprs = ExprGraph()
     tripled = exprs.node(scalar.mul, (exprs.constant(3.0), exprs.argument(0)))
