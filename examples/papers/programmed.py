@@ -19,6 +19,8 @@ from pymc_minibatch_mh.steps.barker import correction_table
 
 #: Standard errors from zero at which a batch decides at once, and rows of the first batch.
 EARLY, BATCH = 5.0, 100
+#: Names of the test, and of algorithm 1 of the paper.
+PROGRAMMED, WRITTEN = "Barker, as programmed", "Barker, as written"
 
 
 def sample_size(noise: float, n: int, total: int, numbers: Array) -> int:

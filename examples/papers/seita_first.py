@@ -17,7 +17,7 @@ import numpy as np
 import pymc as pm
 
 from papers.data import Digits, ones_and_sevens
-from papers.programmed import early_barker
+from papers.programmed import PROGRAMMED, WRITTEN, early_barker
 from papers.report import Cell, Claim, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Array, Size, main, trials
 from papers.seita_logistic import EVERY, WALK, regression, starts, walk
@@ -28,7 +28,6 @@ from pymc_minibatch_mh.steps.base import MinibatchStep
 PUBLISHED_ROWS, TEMPERATURE = 450_000, 1_000.0
 #: Mean rows of Barker's test, and the accuracy up to which rows are compared.
 MEAN, LEVEL = 393.0, 0.97
-EARLY, WRITTEN = "Barker, as programmed", "Barker, as written"
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def steps(model: pm.Model, n_rows: int) -> dict[str, MinibatchStep]:
         "full_pass_above": np.inf,
     }
     return {
-        EARLY: early_barker(**shared),
+        PROGRAMMED: early_barker(**shared),
         WRITTEN: BarkerMinibatchMH(batch_size=100, batch_rule="grow", sigma=1.0, **shared),
         "Austere": AustereMH(batch_size=100, epsilon=0.05, **shared),
         "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **shared),
@@ -101,14 +100,14 @@ def experiment(size: Size, seed: int) -> Report:
 
 def claims(found: dict[str, Learned]) -> list[Claim]:
     """Return what the text says of the figures."""
-    rows = mean_sd(found[EARLY].rows.mean(axis=1))
-    result = [Claim(f"{EARLY}: rows a test", f"{MEAN:g}", 0.75 * MEAN, 1.25 * MEAN, *rows)]
+    rows = mean_sd(found[PROGRAMMED].rows.mean(axis=1))
+    result = [Claim(f"{PROGRAMMED}: rows a test", f"{MEAN:g}", 0.75 * MEAN, 1.25 * MEAN, *rows)]
     for name, published, low, high in (
         ("Austere", "roughly twice", 1.0, 4.0),
         ("Confidence", "1.5 orders of magnitude", 10.0, 100.0),
     ):
-        ratio = found[name].reach / found[EARLY].reach
-        what = f"rows until {LEVEL:.0%} are classified correctly, {name} to {EARLY}"
+        ratio = found[name].reach / found[PROGRAMMED].reach
+        what = f"rows until {LEVEL:.0%} are classified correctly, {name} to {PROGRAMMED}"
         # A level that is not reached is infinitely far, which JSON cannot say.
         if np.isfinite(ratio):
             result.append(Claim(what, published, low, high, ratio))
@@ -120,7 +119,7 @@ def table(found: dict[str, Learned]) -> Table:
     lines: list[list[Cell]] = [
         [
             name,
-            MEAN if name == EARLY else None,
+            MEAN if name == PROGRAMMED else None,
             mean_sd(one.rows.mean(axis=1)),
             one.reach if np.isfinite(one.reach) else None,
             mean_sd(one.accuracy[:, -1]),
