@@ -113,8 +113,48 @@ def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[
 def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
     """Return expressions as one scalar operation on float64.
 
-    It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`.
+    It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`. Numba
+    computes both branches of a switch: where it leaves fewer operations, a function of the chosen
+    operands stands for a choice between two values of the function, which are the same numbers.
     """
+    ways = [_composite(outputs, n_arguments, leaves, way) for way in (scalar.switch, _Choices())]
+    return min(ways, key=_n_computed)
+
+
+def _n_computed(composite: Composite) -> int:
+    return sum(not isinstance(node.op, scalar.Switch) for node in composite.fgraph.apply_nodes)
+
+
+class _Choices:
+    """Switches whose branches share the operations that both end with."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Variable, ...], Variable] = {}
+
+    def __call__(self, condition: Variable, yes: Variable, no: Variable) -> Variable:
+        key = (condition, yes, no)
+        if key not in self._known:
+            self._known[key] = yes if yes is no else self._chosen(*key)
+        return self._known[key]
+
+    def _chosen(self, condition: Variable, yes: Variable, no: Variable) -> Variable:
+        here, there = yes.owner, no.owner
+        if here is None or there is None or here.op != there.op or _types(here) != _types(there):
+            return scalar.switch(condition, yes, no)
+        pairs = zip(here.inputs, there.inputs, strict=True)
+        return here.op(*(self(condition, x, y) for x, y in pairs))
+
+
+def _types(node: Node) -> list[Any]:
+    return [x.type for x in (*node.inputs, *node.outputs)]
+
+
+def _composite(
+    outputs: Sequence[Expr],
+    n_arguments: int,
+    leaves: Sequence[Expr],
+    switch: Callable[[Variable, Variable, Variable], Variable],
+) -> Composite:
     arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
     entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]
     known: dict[Expr, Variable] = {
@@ -128,7 +168,8 @@ def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Exp
         elif isinstance(expr, Lookup):
             known[expr] = TableEntry(expr.table)(known[expr.index])
         elif isinstance(expr, Apply):
-            known[expr] = expr.op(*(known[x] for x in expr.inputs))
+            made = switch if isinstance(expr.op, scalar.Switch) else expr.op
+            known[expr] = made(*(known[x] for x in expr.inputs))
     floats = [_as(known[expr], np.dtype(np.float64)) for expr in outputs]
     # An input cannot be an output as it is.
     return Composite(arguments + entries, [scalar.identity(x) for x in floats])
