@@ -268,9 +268,10 @@ def level(
     """Run a level from one feature, on a number of rows that all levels have."""
     rows, passes = len(given.X), size.of(20, 60, 200, PASSES)
     step, starts = austere(model, epsilon), [{"w": start}] * 2
-    # Updates read more rows while the chain moves far than later on.
-    pilot = trials(step, size.of(20, 100, 300), starts=starts, seed=seed)
-    updates = int(1.15 * passes * rows / pilot.rows_per_update[0])
+    few = size.of(20, 100, 300, 10_000 if epsilon > 0.0 else 300)
+    pilot = trials(step, few, starts=starts, seed=seed).rows
+    # The first updates are far from where the chain will be.
+    updates = int(1.15 * passes * rows / pilot[:, pilot.shape[1] // 2 :].mean())
     thin = max(1, updates // KEPT)
     read = np.geomspace(passes * rows / 100, passes * rows, 30)
     found = []
