@@ -125,24 +125,29 @@ def _n_computed(composite: Composite) -> int:
     return sum(not isinstance(node.op, scalar.Switch) for node in composite.fgraph.apply_nodes)
 
 
+#: Operations in a row up to which branches are compared: graphs may be deeper than Python's stack.
+_DEEPEST = 100
+
+
 class _Choices:
     """Switches whose branches share the operations that both end with."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Variable, ...], Variable] = {}
 
-    def __call__(self, condition: Variable, yes: Variable, no: Variable) -> Variable:
+    def __call__(self, condition: Variable, yes: Variable, no: Variable, deep: int = 0) -> Variable:
         key = (condition, yes, no)
         if key not in self._known:
-            self._known[key] = yes if yes is no else self._chosen(*key)
+            self._known[key] = yes if yes is no else self._chosen(*key, deep)
         return self._known[key]
 
-    def _chosen(self, condition: Variable, yes: Variable, no: Variable) -> Variable:
+    def _chosen(self, condition: Variable, yes: Variable, no: Variable, deep: int) -> Variable:
         here, there = yes.owner, no.owner
-        if here is None or there is None or here.op != there.op or _types(here) != _types(there):
+        alike = here and there and here.op == there.op and _types(here) == _types(there)
+        if not alike or deep == _DEEPEST:
             return scalar.switch(condition, yes, no)
         pairs = zip(here.inputs, there.inputs, strict=True)
-        return here.op(*(self(condition, x, y) for x, y in pairs))
+        return here.op(*(self(condition, x, y, deep + 1) for x, y in pairs))
 
 
 def _types(node: Node) -> list[Any]:

@@ -146,6 +146,15 @@ def test_functions_that_are_needed_anyway_are_chosen_from():
     assert n_softplus([chosen, *both]) == 2
 
 
+def test_branches_may_be_deeper_than_the_stack():
+    exprs = ExprGraph()
+    branches = [exprs.argument(0), exprs.argument(1)]
+    for _ in range(2_000):
+        branches = [exprs.node(scalar.neg, (x,)) for x in branches]
+    flag = exprs.data(0, (), np.dtype("bool"))
+    composite_of([exprs.node(scalar.switch, (flag, *branches))], 2, [flag])
+
+
 def test_functions_nobody_uses_are_forgotten():
     exprs = ExprGraph()
     tripled = exprs.node(scalar.mul, (exprs.constant(3.0), exprs.argument(0)))
