@@ -10,29 +10,25 @@ test as the authors programmed it, :mod:`papers.programmed`.
 import numpy as np
 
 from papers.data import Digits, ones_and_sevens
-from papers.programmed import early_barker
+from papers.programmed import PROGRAMMED, WRITTEN
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Size, main, trials
 from papers.seita_logistic import (
     EVERY,
     LEVELS,
     PUBLISHED,
-    TEMPERATURE,
-    WALK,
     Trials,
     kept,
     regression,
     starts,
     steps,
-    walk,
 )
-from pymc_minibatch_mh.steps.base import MinibatchStep
 
-BARKER, EARLY, AUSTERE = "Barker", "Barker, as programmed", "Austere (nc)"
+AUSTERE = "Austere (nc)"
 #: Draws of each test.
 DRAWS = {
-    BARKER: (60, 1_000, 5_000),
-    EARLY: (60, 1_000, 5_000),
+    WRITTEN: (60, 1_000, 5_000),
+    PROGRAMMED: (60, 1_000, 5_000),
     AUSTERE: (20, 300, 700),
 }
 #: Draws that the walk from U(0, 1) takes to the posterior, as the rows of a test show.
@@ -52,22 +48,9 @@ def places(count: int, seed: int, size: int) -> dict[str, Starts]:
     }
 
 
-def tests(digits: Digits) -> dict[str, MinibatchStep]:
-    """Return the tests."""
-    model = regression(digits.X, digits.y)
-    early = early_barker(
-        model=model,
-        centre="start",
-        temperature=TEMPERATURE,
-        proposal=walk(WALK),
-        full_pass_above=np.inf,
-    )
-    return {**steps(model), EARLY: early}
-
-
 def from_all(digits: Digits, size: Size, seed: int) -> Found:
     """Run the tests from all starts; the one that scans from two of them, in fewer trials."""
-    found, made = {}, tests(digits)
+    found, made = {}, steps(regression(digits.X, digits.y))
     for name, draws in DRAWS.items():
         count = size.of(2, 2, 10)
         for place, first in places(count, seed, digits.X.shape[1]).items():
@@ -106,14 +89,14 @@ def claims(found: Found, n_rows: int) -> list[Claim]:
     None counts: :mod:`papers.seita_logistic` has the published figures from the published start.
     """
     result = []
-    mean, sd = PUBLISHED["Barker"]
+    mean, sd = PUBLISHED[PROGRAMMED]
     limits = 0.75 * mean, 1.25 * mean
     for (name, place), trial in found.items():
         if name != AUSTERE:
             rows = mean_sd(trial.rows.mean(axis=1))
             what = f"{name} from {place}: rows a test"
             result.append(Claim(what, f"{mean} ± {sd}", *limits, *rows, chosen=True))
-    for name, place in ((BARKER, "U(0, 1)"), (EARLY, "U(0, 1)"), (BARKER, "0")):
+    for name, place in ((WRITTEN, "U(0, 1)"), (PROGRAMMED, "U(0, 1)"), (WRITTEN, "0")):
         barker = reach(found[name, place], LEVELS[1], 0)
         for said, scanned in (("without scans", 0), ("with scans", n_rows)):
             ratio = reach(found[AUSTERE, place], LEVELS[1], scanned) / barker
