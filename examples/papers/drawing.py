@@ -43,6 +43,10 @@ STYLE: dict[Any, Any] = {
 #: Labels beyond which a legend lies below its panel, and how.
 MANY = 3
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.24), "ncols": 2}
+#: Width of a single panel with a legend beside it, in that of a panel.
+BESIDE = 1.7
+#: Inches of a letter of a legend, and of what stands before the letters of a label.
+LETTER, HANDLE = 0.055, 0.45
 LOOKS: dict[str, dict[str, Any]] = {
     "line": {"linewidth": 1.4},
     "dashed": {"linewidth": 1.1, "linestyle": "--"},
@@ -52,11 +56,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> None:
-    """Write the panels to an SVG file, at most three beside each other.
-
-    One legend for all is that of the first panel, and lies beside them.
-    """
+def draw(panels: Sequence[Panel], file: Path) -> None:
+    """Write the panels to an SVG file, at most three beside each other."""
     columns = 2 if len(panels) == 4 else min(COLUMNS, len(panels))
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(STYLE):
@@ -68,12 +69,7 @@ def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> No
             if _is_cloud(panel):
                 clouds.setdefault((panel.x, panel.y), ax)
             _draw_panel(ax, panel)
-            labels = sum(bool(curve.label) for curve in panel.curves)
-            if not one_legend and labels > 1:
-                # One of many lines would lie on the curves.
-                ax.legend(**(BELOW if labels > MANY else {}))
-        if one_legend:
-            figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
+        _add_legends(figure)
         save(figure, file)
 
 
@@ -114,6 +110,39 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
     if panel.limits:
         across, up = panel.limits
         ax.set(xlim=across, ylim=up)
+
+
+def _add_legends(figure: Figure) -> None:
+    """Add a legend to each panel, or one for all where many labels mean the same in each."""
+    of_panels = [
+        dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True)) for ax in figure.axes
+    ]
+    lines = {label: line for panel in reversed(of_panels) for label, line in panel.items()}
+    looks = {(label, _look(line)) for panel in of_panels for label, line in panel.items()}
+    told_apart = len(looks) == len(lines) == len({look for _, look in looks})
+    labels = list(map(len, of_panels))
+    if max(labels) > MANY and min(labels) > 1 and told_apart:
+        _add_shared_legend(figure, lines)
+        return
+    for ax, panel in zip(figure.axes, of_panels, strict=True):
+        if len(panel) > 1:
+            # One of many lines would lie on the curves.
+            ax.legend(**(BELOW if len(panel) > MANY else {}))
+
+
+def _add_shared_legend(figure: Figure, lines: dict[str, Any]) -> None:
+    """Add a legend beside a single panel, or below all of several."""
+    if len(figure.axes) == 1:
+        figure.set_figwidth(BESIDE * WIDTH)
+        figure.legend(lines.values(), lines.keys(), loc="outside right upper")
+    else:
+        across = figure.get_figwidth() / (LETTER * max(map(len, lines)) + HANDLE)
+        columns = min(int(across), math.ceil(len(lines) / 2))
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns)
+
+
+def _look(line: Any) -> tuple[str, str, str]:
+    return line.get_color(), line.get_linestyle(), line.get_marker()
 
 
 def _label_few_decades(axis: Axis, ends: tuple[float, float]) -> None:

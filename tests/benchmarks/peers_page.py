@@ -299,7 +299,7 @@ def main() -> None:
     runs = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"]
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
     SUMMARY.write_text(headline(results(runs), ratios=False), encoding="utf-8")
-    draw(panels(results(runs)), FIGURE, one_legend=True)
+    draw(panels(results(runs)), FIGURE)
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ def test_the_page_shows_what_is_stored():
 def test_the_figure_shows_what_is_stored(tmp_path):
     runs = json.loads(peers_page.RESULTS.read_text(encoding="utf-8"))["runs"]
     panels = peers_page.panels(peers_page.results(runs))
-    peers_page.draw(panels, tmp_path / "peers.svg", one_legend=True)
+    peers_page.draw(panels, tmp_path / "peers.svg")
     paths = [
         [
             x

@@ -56,7 +56,7 @@ def main():
         )
         for k, label in enumerate(labels)
     ]
-    draw(panels, FIGURE, one_legend=True)
+    draw(panels, FIGURE)
 
 
 if __name__ == "__main__":
