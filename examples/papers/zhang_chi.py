@@ -10,7 +10,9 @@ it is by default, apart from χ.
 χ = 0 reads, whose expectation is CM.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,20 +33,31 @@ OTHERS = (1e-4, 3e-4, 1e-3)
 
 @dataclass(frozen=True)
 class Cost:
-    """A run, and what an effective draw of the slowest weight cost in rows."""
+    """A run, and what an effective draw of the slowest weight cost: rows, seconds of one core."""
 
     run: Run
     rows: float
+    seconds: float
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of one core for an effective draw."""
-        return self.rows / self.run.rows_per_update[0] * seconds_per_update(self.run)
+
+def cost_of(run: Run, updates: float) -> Cost:
+    """Return the cost of a run with so many updates for an effective draw."""
+    return Cost(run, run.rows_per_update[0] * updates, seconds_per_update(run) * updates)
 
 
 def by_rule(run: Run) -> float:
     """Return the χ of the paper's rule from a run with χ = 0."""
     return float(1.0 / np.quantile(run.rows, 0.9) ** 2)
+
+
+def in_turn(others: Sequence[float], cost: Callable[[Any], Cost], size: Size) -> dict[str, Cost]:
+    """Return the cost of every χ; its seconds are the median of runs that take turns."""
+    values: dict[str, Any] = {"0": 0.0, RULE: by_rule(cost(0.0).run)}
+    values |= {f"{chi:g}": chi for chi in others} | {AUTO: "auto"}
+    rounds = [{name: cost(chi) for name, chi in values.items()} for _ in range(size.of(1, 1, 5))]
+
+    seconds = {name: np.median([costs[name].seconds for costs in rounds]) for name in values}
+    return {name: replace(one, seconds=float(seconds[name])) for name, one in rounds[0].items()}
 
 
 def walks(model: pm.Model, reference: Run, size: Size, seed: int) -> dict[str, dict[float, Cost]]:
@@ -57,13 +70,11 @@ def walks(model: pm.Model, reference: Run, size: Size, seed: int) -> dict[str, d
         draws, tune = size.of(100, 1_000, 3_000), size.of(100, 500, 500) * (chi == "auto")
         step = TunaMH(chi=chi, form="paper", proposal=walk(scale), **shared)
         run = trials(step, draws, starts=starts, tune=tune, seed=seed)
-        return Cost(run, run.rows_per_update[0] * least_updates(run, spread))
+        return cost_of(run, least_updates(run, spread))
 
     found: dict[str, dict[float, Cost]] = {}
     for scale in WALKS[: size.of(1, 5, 5)]:
-        none = cost(0.0, scale)
-        values = {RULE: by_rule(none.run)} | {f"{chi:g}": chi for chi in PUBLISHED} | {AUTO: "auto"}
-        costs = {"0": none} | {name: cost(chi, scale) for name, chi in values.items()}
+        costs = in_turn(PUBLISHED, partial(cost, scale=scale), size)
         for name, one in costs.items():
             found.setdefault(name, {})[scale] = one
     return found
@@ -75,11 +86,9 @@ def by_default(model: pm.Model, size: Size, seed: int) -> dict[str, Cost]:
     def cost(chi: Any) -> Cost:
         draws, tune = size.of(200, 1_000, 8_000), size.of(100, 500, 1_000)
         run = trials(TunaMH(model=model, chi=chi), draws, chains=2, tune=tune, seed=seed)
-        return Cost(run, run.rows_per_effective_draw("beta"))
+        return cost_of(run, run.rows.size / run.ess("beta"))
 
-    none = cost(0.0)
-    values = {RULE: by_rule(none.run)} | {f"{chi:g}": chi for chi in OTHERS} | {AUTO: "auto"}
-    return {"0": none} | {name: cost(chi) for name, chi in values.items()}
+    return in_turn(OTHERS, cost, size)
 
 
 def experiment(size: Size, seed: int) -> Report:
