@@ -268,6 +268,18 @@ def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
+@pytest.mark.parametrize(("second", "legends"), [("abcd", 1), ("abc", 1), ("dcba", 2), ("a", 1)])
+def test_panels_share_a_legend_where_labels_mean_the_same(tmp_path, second, legends):
+    panels = [
+        Panel("", "x", "y", [Curve(name, [1.0, 2.0], [1.0, 2.0]) for name in names])
+        for names in ("abcd", second)
+    ]
+    page.draw(panels, tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert text.count('id="legend_') == legends
+    assert text.count(">a</text>") == legends
+
+
 def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
     figures = [("a", "-", 0.5), ("b", "-", 2.0), ("c", "below 1", 0.5), ("d", "0.4 ± 0.1", 0.5)]
     claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
