@@ -55,7 +55,6 @@ def in_turn(others: Sequence[float], cost: Callable[[Any], Cost], size: Size) ->
     values: dict[str, Any] = {"0": 0.0, RULE: by_rule(cost(0.0).run)}
     values |= {f"{chi:g}": chi for chi in others} | {AUTO: "auto"}
     rounds = [{name: cost(chi) for name, chi in values.items()} for _ in range(size.of(1, 1, 5))]
-
     seconds = {name: np.median([costs[name].seconds for costs in rounds]) for name in values}
     return {name: replace(one, seconds=float(seconds[name])) for name, one in rounds[0].items()}
 
