@@ -9,6 +9,7 @@ which its analysis leaves out, plays no part. Rows are read in batches of 500, a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -164,23 +165,28 @@ def long_run(step: MinibatchStep, digits: Digits, size: Size, seed: int) -> Part
     return {"means": np.asarray(means), "starts": starts, "draws": np.array(len(beta))}
 
 
-def level(
-    epsilon: float, model: pm.Model, digits: Digits, starts: Starts, size: Size, seed: int
-) -> list[Part]:
-    """Run the chains of a level to the rows of all, two at a time."""
+def levels(
+    model: pm.Model, digits: Digits, starts: Starts, size: Size, seed: int
+) -> dict[float, list[Part]]:
+    """Run the chains of all levels to the same rows, two at a time, while levels take turns."""
     budget = float(updates_of(size) * digits.X.shape[0])
-    step = published_step(model, epsilon)
-    draws = int(1.15 * budget / pilot(step, starts, size, seed) / THIN) + 1
     rows = np.geomspace(max(THIN * digits.X.shape[0], budget / 1e3), budget, 60)
-    found = []
+    steps = {epsilon: published_step(model, epsilon) for epsilon in PUBLISHED}
+    draws = {
+        epsilon: int(1.15 * budget / pilot(step, starts, size, seed) / THIN) + 1
+        for epsilon, step in steps.items()
+    }
+    found: dict[float, list[Part]] = {epsilon: [] for epsilon in PUBLISHED}
+
+    def compute(epsilon: float, k: int) -> Part:
+        two, its_seed = starts[k : k + 2], seed + 1_000 * k
+        run = trials(steps[epsilon], draws[epsilon], starts=two, seed=its_seed, thin=THIN)
+        return estimates(run, digits, rows, THIN)
+
     for k in range(0, len(starts), 2):
-        two = starts[k : k + 2]
-
-        def compute(two: Starts = two, k: int = k) -> Part:
-            run = trials(step, draws, starts=two, seed=seed + 1_000 * k, thin=THIN)
-            return estimates(run, digits, rows, THIN)
-
-        found.append(part(f"level-{epsilon}-chains-{k}", compute))
+        for epsilon in PUBLISHED:
+            name = f"level-{epsilon}-chains-{k}"
+            found[epsilon].append(part(name, partial(compute, epsilon, k)))
     return found
 
 
@@ -211,8 +217,8 @@ def experiment(size: Size, seed: int) -> Report:
     truth, beta = np.asarray(long["means"]), long["starts"]
     starts: Starts = [{"beta": each} for each in beta[:count]]
     found: dict[float | str, Estimates] = {
-        epsilon: Estimates.of(level(epsilon, model, digits, starts, size, seed), truth)
-        for epsilon in PUBLISHED
+        epsilon: Estimates.of(parts, truth)
+        for epsilon, parts in levels(model, digits, starts, size, seed).items()
     }
     found[OURS] = Estimates.of(default_chains(ours, digits, starts, size, seed), truth)
     differences = [
