@@ -346,16 +346,18 @@ def table(caption: str, methods: dict[str, Found]) -> Table:
 def drawn(measured: dict[int, dict[str, Found]]) -> list[Panel]:
     """Return the four panels of figure 2, with ours beside the methods that know the mode."""
     panels = []
-    for label, names in (("without the mode", WITHOUT_MODE), ("with it", (MH, TUNA, *WITH_MODE))):
+    known = MH, TUNA, *WITH_MODE
+    for label, names in (("without the mode", WITHOUT_MODE), ("with the mode", known)):
         for what, value in (
-            ("effective draws a second", lambda method: method.per_second),
-            ("rows an update", lambda method: method.rows[0]),
+            ("Effective draws a second", lambda method: method.per_second),
+            ("Rows an update", lambda method: method.rows[0]),
         ):
             lines = [
                 curve(name, list(measured), [value(methods[name]) for methods in measured.values()])
                 for name in names
             ]
-            panels.append(Panel(f"{what}, {label}", "N", what, lines, log_x=True, log_y=True))
+            title, axis = f"{what}, {label}", what.lower()
+            panels.append(Panel(title, "N", axis, lines, log_x=True, log_y=True))
     return panels
 
 
