@@ -63,12 +63,13 @@ def draw(panels: Sequence[Panel], file: Path) -> None:
     with plt.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
         clouds: dict[tuple[str, str], Axes] = {}
+        colours: dict[str, str] = {}
         for k, panel in enumerate(panels):
             first = clouds.get((panel.x, panel.y)) if _is_cloud(panel) else None
             ax = figure.add_subplot(lines, columns, k + 1, sharex=first, sharey=first)
             if _is_cloud(panel):
                 clouds.setdefault((panel.x, panel.y), ax)
-            _draw_panel(ax, panel)
+            _draw_panel(ax, panel, colours)
         _add_legends(figure)
         save(figure, file)
 
@@ -87,14 +88,17 @@ def _is_cloud(panel: Panel) -> bool:
     return any(curve.look == "points" and len(curve.x) >= CLOUD for curve in panel.curves)
 
 
-def _draw_panel(ax: Axes, panel: Panel) -> None:
-    colours, colour, before = cycle(COLOURS), INK, ""
+def _draw_panel(ax: Axes, panel: Panel, colours: dict[str, str]) -> None:
+    """Draw the curves of a panel, in the colours that their labels have elsewhere in the figure."""
+    worn = [colours[curve.label] for curve in panel.curves if curve.label in colours]
+    free = cycle([colour for colour in COLOURS if colour not in worn] or COLOURS)
+    colour, before = INK, ""
     for curve in panel.curves:
         # Points belong to the line before them.
         if curve.look in ("contour", "published"):
             colour = INK
         elif curve.look != "points" or before not in ("line", "dashed"):
-            colour = next(colours)
+            colour = colours.get(curve.label) or colours.setdefault(curve.label, next(free))
         before = curve.look
         _draw_curve(ax, curve, colour)
     ax.set(xlabel=panel.x, ylabel=panel.y)

@@ -13,7 +13,7 @@ import pytest
 
 import papers
 from every import every
-from papers import data, page, parts, prepare, provenance, recorded, runner
+from papers import data, drawing, page, parts, prepare, provenance, recorded, runner
 from papers.report import (
     RESULTS,
     Claim,
@@ -268,16 +268,37 @@ def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-@pytest.mark.parametrize(("second", "legends"), [("abcd", 1), ("abc", 1), ("dcba", 2)])
-def test_panels_share_a_legend_where_labels_mean_the_same(tmp_path, second, legends):
+def drawn(lines, others, folder):
+    """Return the SVG of two panels, whose lines are given as labels, in capitals if dashed."""
     panels = [
-        Panel("", "x", "y", [Curve(name, [1.0, 2.0], [1.0, 2.0]) for name in names])
-        for names in ("abcd", second)
+        Panel(
+            "",
+            "x",
+            "y",
+            [
+                Curve(name.lower(), [1.0, 2.0], [1.0, 2.0], "dashed" if name.isupper() else "line")
+                for name in names
+            ],
+        )
+        for names in (lines, others)
     ]
-    page.draw(panels, tmp_path / "figure.svg")
-    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    page.draw(panels, folder / "figure.svg")
+    return (folder / "figure.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("second", "legends"), [("abcd", 1), ("dcb", 1), ("Abcd", 2), ("efg", 2)])
+def test_panels_share_a_legend_where_labels_mean_the_same(tmp_path, second, legends):
+    text = drawn("abcd", second, tmp_path)
     assert text.count('id="legend_') == legends
-    assert text.count(">a</text>") == legends
+    assert text.count(">b</text>") == (1 if second == "efg" else legends)
+
+
+def test_a_label_has_one_colour_in_all_panels(tmp_path):
+    text = drawn("abc", "cxa", tmp_path)
+    used = re.findall(r"stroke: (#\w{6}); stroke-width: 1.4", text)
+    first, _, third = drawing.COLOURS[:3]
+    # Lines of both panels, each followed by its legend; x takes the colour that is free.
+    assert used == [*drawing.COLOURS[:3]] * 2 + [third, drawing.COLOURS[1], first] * 2
 
 
 def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
