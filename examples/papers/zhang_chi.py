@@ -56,10 +56,10 @@ def by_rule(run: Run) -> float:
 
 
 def derived(size: float) -> float:
-    """Return the χ with the fewest rows in a relaxation time, of moves that CM = `size` bounds.
+    """Return the χ with the fewest rows in a relaxation time, for moves of CM = `size`.
 
-    Equation 2 has a χ that keeps a share κ of the spectral gap, so that the relaxation time is at
-    most 1/κ of that of Metropolis-Hastings, and the rows a step, CM + χ(CM)².
+    Equation 2 gives the χ that keeps a share κ of the spectral gap: the relaxation time is at most
+    1/κ times that of Metropolis-Hastings, and a step reads CM + χ(CM)² rows.
     """
     shares = np.linspace(0.01, 0.99, 99)
     chis = np.array([chi_for_gap(share) for share in shares])
@@ -160,7 +160,8 @@ def table(caption: str, costs: dict[str, Cost], scales: dict[str, float]) -> Tab
     lines: list[list[Cell]] = []
     for name, cost in costs.items():
         run = cost.run
-        # R = CM (1 + χ CM) tells a χ that was chosen in warm-up, for moves of the same size.
+        # R = CM (1 + χ CM) tells a χ that was chosen in warm-up, for moves of the same size,
+        # unless all rows decide.
         same = name != DERIVED and scales.get(name) == scales.get("0")
         chi = (run.rows_per_update[0] / size - 1.0) / size if same else None
         line = [name, chi, scales.get(name), run.rows_per_update, run.acceptance]
