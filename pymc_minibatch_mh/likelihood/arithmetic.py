@@ -62,9 +62,9 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
     dtypes = [expr.dtype for expr in operands]
     of_conditions = all(dtype.kind == "b" for dtype in dtypes)
     if of_conditions and isinstance(op, _LOGIC):
-        return _logic(exprs, op, operands)
+        return logic(exprs, op, operands)
     if of_conditions and isinstance(op, scalar.Mul):
-        return reduce(lambda left, right: _logic(exprs, scalar.and_, (left, right)), operands)
+        return reduce(lambda left, right: logic(exprs, scalar.and_, (left, right)), operands)
     if isinstance(op, CHOICES):
         return None
     require(not isinstance(op, _STEPS), op, "is a step function of the parameters")
@@ -97,15 +97,17 @@ def _cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
     raise LoweringError(op, f"rounds the parameters to {kind}")
 
 
-def _logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
+def logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
     """Return a condition without the parts that do not decide it."""
     if isinstance(op, scalar.Invert):
         return exprs.node(op, operands)
     decisive = isinstance(op, scalar.OR)
-    open_ones = [x for x in operands if number(x) is None]
+    open_ones = [x for x in dict.fromkeys(operands) if number(x) is None]
     if any(number(x) is not None and bool(x.value) == decisive for x in operands):  # type: ignore[attr-defined]
         return exprs.constant(decisive)
-    return exprs.node(op, open_ones) if len(open_ones) == len(operands) else open_ones[0]
+    if not open_ones:
+        return exprs.constant(not decisive)
+    return reduce(lambda left, right: exprs.node(op, (left, right)), open_ones)
 
 
 def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:

@@ -149,7 +149,7 @@ class ExprGraph:
         #: Coordinates that stand for their logarithms until a map has rewritten the row.
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
-        self.results: dict[tuple, Expr] = {}
+        self.results: dict[tuple, Any] = {}
         #: Cholesky factors of matrices that are known to be products of them.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)

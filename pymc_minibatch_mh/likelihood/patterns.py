@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
+from typing import Any
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -208,14 +209,14 @@ def is_nonnegative(expr: Expr) -> bool:
     return is_a(expr, scalar.Sqr, scalar.Abs) or is_positive(expr)
 
 
-def remembered(rule: Callable[..., Expr]) -> Callable[..., Expr]:
+def remembered[T](rule: Callable[..., T]) -> Callable[..., T]:
     """Have a rule applied once to the same operands.
 
     Nested logarithms of sums would otherwise take time exponential in their depth.
     """
 
     @wraps(rule)
-    def once(exprs: ExprGraph, *operands: Expr) -> Expr:
+    def once(exprs: ExprGraph, *operands: Any) -> T:
         key = (rule, *operands)
         if key not in exprs.results:
             exprs.results[key] = rule(exprs, *operands)

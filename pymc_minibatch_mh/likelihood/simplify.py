@@ -21,6 +21,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     divide,
     equated,
     exp,
+    logic,
     multiply,
     negative,
     outside_the_reals,
@@ -34,8 +35,10 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
     Constant,
+    Data,
     Expr,
     ExprGraph,
+    Lookup,
 )
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
@@ -46,8 +49,10 @@ from pymc_minibatch_mh.likelihood.patterns import (
     is_probability,
     n_exprs,
     number,
+    remembered,
     scaled_core,
     summands,
+    without,
 )
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
@@ -141,6 +146,7 @@ def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
     rule = _LOG_OF.get(type(x.op)) if isinstance(x, Apply) else None
     if rule is not None:
         return rule(exprs, *x.inputs)
+    x = _as_choice(exprs, x)
     if is_a(x, scalar.Switch):
         return _in_branches(exprs, logarithm, x)
     if is_a(x, scalar.Mul):
@@ -186,6 +192,20 @@ def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> E
     return apply(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
 
 
+def _as_choice(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return a factor that is zero on a region as a choice, and other expressions as they are."""
+    if is_a(x, scalar.Maximum) and 0.0 in (ends := [number(part) for part in x.inputs]):
+        value = x.inputs[1 - ends.index(0.0)]
+        return switch(exprs, order(exprs, scalar.gt, value, exprs.zero), value, exprs.zero)
+    factors = [*x.inputs] if is_a(x, scalar.Mul) else []
+    choices = [part for part in factors if is_a(part, scalar.Switch)]
+    choice = next((part for part in choices if 0.0 in map(number, part.inputs[1:])), None)
+    if choice is None:
+        return x
+    factors.remove(choice)
+    return _in_branches(exprs, lambda _, branch: multiply(exprs, branch, *factors), choice)
+
+
 def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     core, factor = scaled_core(exprs, x)
     value = number(factor)
@@ -201,18 +221,88 @@ def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     return add(exprs, *(logarithm(exprs, part) for part in groups))
 
 
+#: An expression where it is finite, and the condition for it not to be infinite.
+_Parted = tuple[Expr, Expr]
+
+
 def log_of_sum(exprs: ExprGraph, logs: Sequence[Expr]) -> Expr:
     """Return log Σ exp(x), any of which may be -inf."""
-    return reduce(lambda left, right: _log_add_exp(exprs, left, right), logs)
+    parted = [_parted(exprs, x, -inf) for x in logs]
+    total, possible = reduce(lambda one, other: _log_add_exp(exprs, one, other), parted)
+    return switch(exprs, possible, total, exprs.constant(-inf))
 
 
-def hindrances(exprs: ExprGraph, x: Expr) -> tuple[bool, bool]:
-    """Whether an expression may be -inf, and whether it is data: both forbid to subtract it."""
-    unknown = x.is_data and not isinstance(x, Constant)
-    return unknown or may_be_impossible(exprs, x), x.is_data
+def _log_add_exp(exprs: ExprGraph, one: _Parted, other: _Parted) -> _Parted:
+    """Return log(exp(x) + exp(y)) as x + softplus(y - x) where both are finite."""
+    (left, has_left), (right, has_right) = one, other
+    total = switch(exprs, has_right, _log_add_finite(exprs, left, right), left)
+    return switch(exprs, has_left, total, right), logic(exprs, scalar.or_, (has_left, has_right))
 
 
-def summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
+def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    if left.is_data and right.is_data:
+        return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
+    # The first part comes up twice, and would leave -inf + inf where it underflows to -inf.
+    parts = sorted((left, right), key=lambda x: (x.is_data, not is_finite(x), n_exprs(x)))
+    left, right = parts
+    return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
+
+
+@remembered
+def _parted(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
+    """Return a sum without branches of choices that are infinite, and where none is taken."""
+    parts = [_parted_summand(exprs, part, infinity) for part in _summands_of(exprs, expr)]
+    possible = logic(exprs, scalar.and_, [condition for _, condition in parts])
+    # Sums that are always finite stay as they are written.
+    return (expr if number(possible) else add(exprs, *(part for part, _ in parts))), possible
+
+
+def _parted_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
+    if is_a(expr, scalar.Switch):
+        return _parted_choice(exprs, expr, infinity)
+    if is_a(expr, scalar.Mul):
+        return _parted_product(exprs, expr, infinity)
+    if isinstance(expr, Constant) or _may_be_infinite(expr):
+        return expr, exprs.node(scalar.neq, (expr, exprs.constant(infinity)))
+    return expr, exprs.constant(True)
+
+
+def _parted_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _Parted:
+    condition, *branches = choice.inputs
+    (yes, has_yes), (no, has_no) = (_parted(exprs, x, infinity) for x in branches)
+    if number(has_yes) and number(has_no):
+        return choice, has_yes
+    fails = logic(exprs, scalar.invert, (condition,))
+    taken = [logic(exprs, scalar.and_, pair) for pair in ((condition, has_yes), (fails, has_no))]
+    possible = logic(exprs, scalar.or_, taken)
+    if number(has_yes) == 0.0 or number(has_no) == 0.0:
+        return (no if number(has_yes) == 0.0 else yes), possible
+    return switch(exprs, condition, yes, no), possible
+
+
+def _parted_product(exprs: ExprGraph, product: Expr, infinity: float) -> _Parted:
+    """Return a product without infinite branches, if its other factors have a known sign."""
+    for core in product.inputs:
+        rest = without(product.inputs, core)
+        negative_ones = [x for x in rest if (number(x) or 0.0) < 0.0]
+        known = all(x in negative_ones or is_positive(x) for x in rest)
+        if known and (is_a(core, scalar.Switch) or product.is_data):
+            sign = -1.0 if len(negative_ones) % 2 else 1.0
+            part, possible = _parted(exprs, core, sign * infinity)
+            if number(possible) != 1.0:
+                return multiply(exprs, part, *rest), possible
+    return product, exprs.constant(True)
+
+
+def _may_be_infinite(expr: Expr) -> bool:
+    """Whether data on the scale of logarithms may hold infinite entries."""
+    if isinstance(expr, Lookup):
+        return bool(np.isinf(expr.table).any())
+    reals = isinstance(expr, Data) and expr.dtype.kind == "f"
+    return reals or (expr.is_data and is_a(expr, scalar.Log))
+
+
+def _summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
     """Return the summands of a sum, one by one also those that are data."""
     parts: list[Expr] = []
     for part in summands(total):
@@ -226,41 +316,6 @@ def summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
 def is_impossible(expr: Expr) -> bool:
     """Whether an expression is -inf."""
     return isinstance(expr, Constant) and bool(np.isneginf(expr.value))
-
-
-def decides(exprs: ExprGraph, part: Expr, *, deep: bool) -> bool:
-    """Whether a summand is a choice by data of -inf or another value."""
-    if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
-        return False
-    return any(is_impossible(x) or (deep and may_be_impossible(exprs, x)) for x in part.inputs[1:])
-
-
-def may_be_impossible(exprs: ExprGraph, expr: Expr) -> bool:
-    """Whether data decide if a sum is -inf."""
-    return any(is_impossible(x) or decides(exprs, x, deep=True) for x in summands_of(exprs, expr))
-
-
-def _log_add_exp(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Return log(exp(left) + exp(right)) as left + softplus(right - left), -inf allowed."""
-    both = may_be_impossible(exprs, left) and may_be_impossible(exprs, right)
-    for this, other in ((left, right), (right, left)):
-        if is_impossible(this):
-            return other
-        parts = summands_of(exprs, this)
-        choice = next((part for part in parts if decides(exprs, part, deep=both)), None)
-        if choice is not None and not this.is_data:
-            rest = [part for part in parts if part is not choice]
-            condition, *branches = choice.inputs
-            outcomes = [
-                other if is_impossible(x) else _log_add_exp(exprs, add(exprs, x, *rest), other)
-                for x in branches
-            ]
-            return apply(exprs, scalar.switch, condition, *outcomes)
-    if left.is_data and right.is_data:
-        return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
-    # The first part comes up twice, and -inf in some rows would leave -inf + inf there.
-    left, right = sorted((left, right), key=lambda x: (*hindrances(exprs, x), n_exprs(x)))
-    return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
 
 
 def log1p(exprs: ExprGraph, x: Expr) -> Expr:

@@ -178,6 +178,67 @@ def softmax_beside_impossible_classes():
     normal(pm.math.softmax(logits, axis=1)[:, 0] + pm.math.softmax(logits, axis=1)[:, 1])
 
 
+def density(logp):
+    """Observe positive numbers whose log-density has an onset and a log-weight."""
+
+    def of_values(value, *parameters):
+        return logp(value, *parameters)
+
+    onset, size = pt.exp(pm.Normal("onset")), pm.Normal("size")
+    pm.CustomDist("y", onset, size, pm.Normal("b"), logp=of_values, observed=positive)
+
+
+def after(value, onset, log_density):
+    return pt.switch(value > onset, log_density, -np.inf)
+
+
+@model
+def a_part_that_begins_at_a_parameter():
+    density(lambda v, t, a, b: pt.logaddexp(np.log(0.9) + after(v, t, -b * pt.log(v - t)), -3.0))
+
+
+@model
+def many_parts_that_begin_at_parameters():
+    def logp(v, t, a, b):
+        parts = [a - k + after(v, t * k, -pt.exp(b) * (v - t * k)) for k in range(1, 16)]
+        return pt.logsumexp(pt.stack([*parts, b + 0.0 * v], axis=1), axis=1)
+
+    density(logp)
+
+
+@model
+def nested_parts_that_begin_and_end_at_parameters():
+    def logp(v, t, a, b):
+        early, late = pt.switch(v > t, -np.inf, a * v), after(v, t, after(v, t + 0.5, b * v))
+        return pt.logaddexp(pt.logaddexp(early, late), a + after(v, t, pt.logaddexp(late, a)))
+
+    density(logp)
+
+
+@model
+def parts_by_energies_and_densities():
+    def logp(v, t, a, b):
+        energies = pt.switch(v > t, pt.sqr(v - b), np.inf), pt.switch(v > t, np.inf, pt.sqr(v - a))
+        sizes = (
+            (v > t) * (v - t),
+            (v <= t) * (t - v),
+            pt.maximum(v - t, 0.0),
+            pt.maximum(t - v, 0.0),
+        )
+        ramps = pt.maximum(v - t, 0.0), pt.maximum(t - v, 0.0)
+        by_energies = pt.logaddexp(*(-0.5 * energy for energy in energies))
+        return sum((pt.logaddexp(*map(pt.log, pair)) for pair in (sizes, ramps)), by_energies)
+
+    density(logp)
+
+
+@model
+def parts_that_data_make_impossible():
+    logs = np.where(np.arange(N)[:, None] % [2, 3], -np.inf, X[:, :2])
+    logs[:, 1] = np.where(np.isneginf(logs[:, 0]), 0.5, logs[:, 1])
+    normal(pt.logsumexp(pm.Data("logs", logs) + pm.Normal("weights", shape=2), axis=1))
+
+
 @model
 def factors_of_groups_beside_a_reference():
     size = pt.concatenate([[1.0], pt.exp(pm.Normal("a", shape=2)), pt.exp(pm.Normal("b", shape=1))])

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.optimize import minimize
 
@@ -204,3 +205,47 @@ def test_values_that_are_all_rounding_do_not_end_the_search():
 
     for _ in range(20):
         assert_is_the_mode(mode_of(passes_of(likelihood, passes.prior)), passes)
+
+
+TIMES = np.where(RNG.random(N) < 0.05, RNG.uniform(0.0, 3.0, N), 0.2 + RNG.lognormal(-1, 0.35, N))
+
+
+def reactions(values, mu, log_sd, onset, logit, where):
+    """Return log-densities of lognormal times after an onset, and guesses that are uniform."""
+    late = values > onset
+    z = (np.log(where(late, values - onset, 1.0)) - mu) / np.exp(log_sd)
+    scale = log_sd + np.log(where(late, values - onset, 1.0)) + 0.5 * np.log(2.0 * np.pi)
+    reaction = where(late, -0.5 * z**2 - scale, -np.inf)
+    return reaction - np.log1p(np.exp(logit)), logit - np.log1p(np.exp(logit)) - np.log(3.0)
+
+
+WEIGHTS = {"fixed": lambda: pt.constant(-3.0), "free": lambda: pm.Normal("logit", -3.0, 1.0)}
+
+
+@every("weight", WEIGHTS)
+@every("order", [1, -1])
+def test_the_mode_of_a_mixture_is_found_where_a_part_is_impossible(weight, order):
+    def logp(values, *parameters):
+        return pt.logaddexp(*reactions(values, *parameters, pt.switch)[::order])
+
+    with pm.Model() as model:
+        mu, log_sd, onset = (
+            pm.Normal("mu", -1),
+            pm.Normal("log_sd", 0),
+            pm.Normal("onset", 0.1, 0.1),
+        )
+        pm.CustomDist("y", mu, log_sd, onset, WEIGHTS[weight](), logp=logp, observed=TIMES)
+    factorization = factorize(model, model.value_vars)
+    start, means = np.array([-0.5, 0.0, 0.3, -2.0]), np.array([-1.0, 0.0, 0.1, -3.0])
+    size = factorization.size
+
+    def objective(position):
+        given = np.concatenate([position, [-3.0] * (4 - size)])
+        with np.errstate(all="ignore"):
+            rows = np.logaddexp(*reactions(TIMES, *given, np.where))
+        return 0.5 * (((given - means) / [1, 1, 0.1, 1]) ** 2).sum() - rows.sum()
+
+    found = Target(factorization, 2, 1.0, None).mode(start[:size], np.random.default_rng(0))
+    best = minimize(objective, found.position + 0.05, method="BFGS").x
+    gap = found.position - best
+    assert np.sqrt(gap @ found.precision @ gap) < 2e-3
