@@ -22,6 +22,7 @@ from pymc_minibatch_mh.diagnostics.bias import (
     accepted,
     bias_of,
     frozen_as_sampled,
+    log_density_drift,
     measured,
     moved,
     point_of,
@@ -136,18 +137,30 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
 
 
 def on_drift(found: xr.Dataset) -> Verdict:
-    """Judge whether the draws have the law that the sampler leaves invariant."""
-    drift = found["drift"].to_numpy()
+    """Judge whether the draws have the distribution that the sampler leaves invariant."""
+    drift, joint = found["drift"].to_numpy(), float(found["log_density_drift"])
+    surely = -ndtri(0.5 * FALSE_ALARM / (drift.size + 1))
     worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
     moment, name = found["moment"].values[worst[0]], found["coordinate"].values.tolist()[worst[1]]
     z = np.nan_to_num(drift[worst])
-    if abs(z) > -ndtri(0.5 * FALSE_ALARM / drift.size):
+    why = (
+        "the chains have not arrived, or the trace is not of this step, model and data. Sample "
+        "longer, or give the step that sampled it, and the draws as it left them."
+    )
+    if abs(z) > surely:
         return fail(
-            f"{name!r}: its {moment} would move on in further updates (z = {z:+.1f}): the chains "
-            "have not arrived, or the trace is not of this step, model and data. Sample longer, "
-            "or give the step that sampled it."
+            f"{name!r}: its {moment} would move on in further updates (z = {z:+.1f}): {why}"
         )
-    return ok(f"{name!r}: its {moment} drifts most, by {abs(z):.1f} standard errors.")
+    if abs(joint) > surely:
+        names = dict.fromkeys(name.split("[")[0] for name in found["coordinate"].values.tolist())
+        return fail(
+            f"{', '.join(map(repr, names))}: further updates would change the log-density (z = "
+            f"{joint:+.1f}), though each mean and sd would stay: {why}"
+        )
+    return ok(
+        f"{name!r}: its {moment} drifts most, by {abs(z):.1f} standard errors; the log-density "
+        f"drifts by {abs(joint):.1f}."
+    )
 
 
 def on_acceptance(rates: Accepted) -> Verdict:
@@ -269,7 +282,7 @@ def require_draws(trace: xr.DataTree) -> None:
 def audit(
     idata: xr.DataTree,
     step: MinibatchStep,
-    pairs: int = 200,
+    pairs: int | None = None,
     random_seed: Any = None,
     *,
     model: pm.Model | None = None,
@@ -288,8 +301,9 @@ def audit(
         deviations that it amounts to, to first order. That of an exact method is zero within its
         standard error.
     ``drift``
-        Whether further updates would move the moments of the draws: they do where the trace is of
-        another model, or has not converged.
+        Whether further updates would move the moments of the draws, or their log-density, which
+        tells a wrong joint distribution: they do where the trace is of another model, or has not
+        converged.
     ``acceptance``
         Whether the moves are accepted as often as those of the trace were: nothing drifts from
         where all moves are rejected.
@@ -315,7 +329,10 @@ def audit(
         of a warm-up which is run anew on draws of the trace. Chains differ in the choices of
         warm-up: the proposal's scale and weights, batch sizes, and the centre.
     pairs
-        Number of pairs, rounded up to as many for each chain. All rows are read once for each.
+        Number of pairs, rounded up to as many for each chain. All rows are read once for each. By
+        default as many as take as long as sampling did, between 50 and 200; the attribute
+        ``pairs`` of the result and the log say how many, and `docs/after.md` which errors they
+        find.
     random_seed
         Seed of proposals and batches.
     model
@@ -342,7 +359,7 @@ def audit(
     """
     step = step_of(step)
     model = model_behind(step) if model is None else model_of(model)
-    pairs = integer("pairs", pairs, 2)
+    pairs = None if pairs is None else integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):
         random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
     rng = generator_of("random_seed", random_seed)
@@ -350,18 +367,19 @@ def audit(
     draws = value_draws(idata, model, step)
     require_draws(idata)
     began = time.perf_counter()
-    _log.info("audit: reading %s for each of %d pairs.", report.rows_of(step.target), pairs)
     chain, number = frozen_as_sampled(step, idata, draws, rng)
-    updates, first, top = updates_per_draw(step, idata), step.target.factorization.first, 0
+    updates, first = updates_per_draw(step, idata), step.target.factorization.first
+    count, chosen = _number_of_pairs(pairs, step, draws, idata, chain)
+    _log.info(
+        "audit: reading %s for each of %d pairs, %s.", report.rows_of(step.target), count, chosen
+    )
+    found, top = _pairs_of(step, draws, count, chain, rng)
+    bias = bias_of(positions_of(draws, step), found, first, updates)
+    bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
     if step.plan.elements is not None:
-        found = _iterated(step, draws, pairs, chain)
-        bias = bias_of(positions_of(draws, step), found, first, updates)
         rates = moved(found, positions_of(draws, step))
         checks = _checks_of_iterations(step, found, bias, rates, idata)
     else:
-        probe = Probe(chain, rng)
-        found, top = measured(step, draws, pairs, probe), probe.n_top
-        bias = bias_of(positions_of(draws, step), found, first, updates)
         checks = _checks(step, found, bias, idata, number, top)
     result = xr.merge([_with_labels(found, idata), bias, _verdicts(checks)])
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
@@ -369,12 +387,54 @@ def audit(
         method=type(step).__name__,
         guarantee=chain.exactness,
         pairs=found.sizes["pair"],
+        pairs_chosen=chosen,
         rows=step.plan.n_rows,
         top_rows=top,
         random_seed=random_seed,
         state=ANEW if number is None else f"chain {number}, as it ended",
         updates_per_draw=updates,
     )
+
+
+#: Pairs of an audit that no one gave a number of: the most, and the least.
+MOST_PAIRS, LEAST_PAIRS = 200, 50
+
+
+def _number_of_pairs(
+    given: int | None, step: MinibatchStep, draws: ValueDraws, trace: xr.DataTree, chain: Chain
+) -> tuple[int, str]:
+    """Return a number of pairs, and who chose it; by default they take as long as sampling did."""
+    if given is not None:
+        return given, "as given"
+    sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
+    one = {name: values[:1] for name, values in draws.items()}
+    for _ in range(2):
+        # Functions are compiled, or loaded, for the first pair.
+        began = time.perf_counter()
+        _pairs_of(step, one, 1, chain.copy(), np.random.default_rng(0))
+        seconds = time.perf_counter() - began
+    count = affordable_pairs(seconds, sampling)
+    if count == MOST_PAIRS:
+        return count, "the usual number"
+    return count, (
+        f"chosen by time: {MOST_PAIRS} would take {report.in_words(MOST_PAIRS * seconds)}, and "
+        f"sampling took {report.in_words(sampling)}"
+    )
+
+
+def affordable_pairs(seconds: float, sampling: float) -> int:
+    """Return how many pairs of so many seconds take as long as sampling, within limits."""
+    return int(np.clip(sampling / max(seconds, 1e-9), LEAST_PAIRS, MOST_PAIRS))
+
+
+def _pairs_of(
+    step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain, rng: np.random.Generator
+) -> tuple[xr.Dataset, int]:
+    """Return measured pairs, or iterations, and how many rows count as the largest ones."""
+    if step.plan.elements is not None:
+        return _iterated(step, draws, pairs, chain), 0
+    probe = Probe(chain, rng)
+    return measured(step, draws, pairs, probe), probe.n_top
 
 
 def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) -> xr.Dataset:
@@ -396,6 +456,7 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
     found = []
     for number, draw in product(range(len(positions)), places.tolist()):
         others = factorization.ravel_others(point_of(draws, number, draw))
+        step.target.condition_on(point_of(draws, number, draw))
         here = np.ascontiguousarray(positions[number, draw], dtype=np.float64)
         chain.place(here, others)
         there = chain.advance(1).positions[0]
@@ -403,6 +464,7 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
         term, row = step.target.term_and_row(worst) if worst >= 0 else ("", -1)
         found.append(
             {"chain": number, "draw": draw, "position": here, "proposal": there,
+             "log_ratio": _log_density(step, there) - _log_density(step, here),
              "bound_ratio": ratio, "bound_term": term, "bound_row": row}
         )  # fmt: skip
     columns = {name: np.array([one[name] for one in found]) for name in found[0]}
@@ -412,6 +474,12 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
         {name: (("pair", "dimension")[: x.ndim], x) for name, x in columns.items()},
         {"dimension": factorization.coordinate_names},
     )
+
+
+def _log_density(step: MinibatchStep, position: np.ndarray) -> float:
+    """Return the log-density of a position that the step's chain has, tempered as it is."""
+    target = step.target
+    return target.log_prior(position) + target.inverse_temperature * target.log_likelihood(position)
 
 
 def _checks(

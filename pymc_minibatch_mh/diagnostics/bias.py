@@ -3,6 +3,7 @@
 docs/after.md has the mathematics.
 """
 
+import math
 from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.pytensorf import compile as compile_graph
-from scipy.special import expit, ndtri, rel_entr, stdtr
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
@@ -350,3 +352,58 @@ def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
     """Return the normal quantiles of the probabilities of Student's t."""
     tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), LEAST_TAIL)
     return np.copysign(ndtri(tail), t)
+
+
+#: Largest t that :func:`log_density_drift` tries.
+LARGEST_TILT = 20.0
+#: Pairs below which an autocorrelation says nothing.
+FEWEST_PAIRS = 8
+
+
+def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
+    """Drift of the log-density in an update: a standard normal z, above zero where it rises.
+
+    In detailed balance a pair is in its direction rather than the opposite one with probability
+    1 - s, s = a/(a + a') the direction's share of the acceptance. So the mean of s Δ is zero, with
+    a variance that s and Δ tell: draws need not show its tail. The result is the signed root of
+    twice the log-likelihood ratio of draws from p^(1-t), at the best t, to draws from p.
+
+    An exact test has s = σ(Δ), and `pairs` of whole iterations s = 1/2; from others of the sampler
+    the measured error of the test is added to σ(Δ).
+    """
+    known = np.isfinite(pairs["log_ratio"].to_numpy())
+    change = pairs["log_ratio"].to_numpy()[known]
+    odds, error, noise = change, np.zeros_like(change), np.zeros_like(change)
+    if "acceptance_back" not in pairs:
+        odds = np.zeros_like(change)
+    elif not exact:
+        error, noise = (x[known] for x in _errors_of_shares(pairs))
+    share = expit(odds)
+    contribution = change * (share + error)
+    total, variance = contribution.sum(), np.sum((change * noise) ** 2)
+
+    def log_chance(t: float) -> float:
+        """Chernoff's bound of the log probability of so large a sum, for one t."""
+        forth = log_expit(-odds) + t * share * change
+        back = log_expit(odds) - t * (1.0 - share) * change
+        return float(np.logaddexp(forth, back).sum() + 0.5 * t * t * variance - t * total)
+
+    sign = math.copysign(1.0, total)
+    best = minimize_scalar(
+        lambda t: log_chance(sign * t), bounds=(0.0, LARGEST_TILT), method="bounded"
+    )
+    return sign * math.sqrt(max(-2.0 * float(best.fun) * _independent(contribution), 0.0))
+
+
+def _errors_of_shares(pairs: xr.Dataset) -> list[np.ndarray]:
+    """Errors of shares of the acceptance beside σ(Δ), and their Monte Carlo standard errors."""
+    both = pairs["acceptance"] + pairs["acceptance_back"].fillna(0.0)
+    errors = [pairs[name] / both for name in ("acceptance_error", "acceptance_error_mcse")]
+    return [np.nan_to_num(one.to_numpy(), posinf=0.0, neginf=0.0) for one in errors]
+
+
+def _independent(series: np.ndarray) -> float:
+    """Share of a series that counts as independent draws."""
+    if series.size < FEWEST_PAIRS or np.ptp(series) == 0.0:
+        return 1.0
+    return min(float(az.ess(series[None], method="mean")) / series.size, 1.0)
