@@ -74,6 +74,7 @@ class Chain:
             adapting=adapting,
             violation=plan.violation or "",
             supplies=no_supplies(plan),
+            elements=plan.elements,
         )
         self._linked: LinkedRecord | None = None
         self._pool: Prefetcher | None = None
@@ -122,7 +123,8 @@ class Chain:
 
     @state.setter
     def state(self, state: ChainState) -> None:
-        self.program = self.program.rebased(self.program.plan.at(state.reference))
+        plan = self.program.plan.at(state.reference, state.elements)
+        self.program = self.program.rebased(plan)
         self._state = state
         self._linked = self._pool = None
 
@@ -140,7 +142,8 @@ class Chain:
     def move_centre(self, plan: Plan) -> None:
         """Go on around another centre."""
         self.program = self.program.rebased(plan)
-        self.change(reference=plan.reference, test=self.program.method.record(plan))
+        test = self.program.method.record(plan)
+        self.change(reference=plan.reference, elements=plan.elements, test=test)
         self._state.supplies = no_supplies(plan, self._state.supplies)
         self.handle_violation(plan.violation or "")
 

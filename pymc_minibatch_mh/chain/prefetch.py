@@ -20,6 +20,7 @@ from pymc_minibatch_mh.kernels.draw import ALL, NO_SUPPLY, NUMBER, Supply
 from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
 from pymc_minibatch_mh.kernels.roles import N_COUNTS
 from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.threads import HeldBack, result_of
 
 
@@ -34,7 +35,8 @@ class ChainState:
     Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
     keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
     for other steps; `handed_out`, shape (2, d), the last point that PyMC was handed and its
-    position. Both are NaN if there is none.
+    position. Both are NaN if there is none. Where elements move each by itself, `elements` has the
+    geometry around the centre.
     """
 
     reference: Reference
@@ -60,6 +62,7 @@ class ChainState:
     unmoved: str = ""
     supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     supply_key: int = -1
+    elements: GroupedReference | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChainState):
@@ -75,8 +78,8 @@ class ChainState:
 
     def shapes(self) -> dict[str, Any]:
         """Return the shapes of the arrays, by name, which all chains of a step share."""
-        # Around another centre there may be another number of tables.
-        names = [f.name for f in fields(self) if f.name != "supplies"]
+        # Around another centre there may be another number of tables, or of directions.
+        names = [f.name for f in fields(self) if f.name not in ("supplies", "elements")]
         return {name: _shape(getattr(self, name)) for name in names}
 
 

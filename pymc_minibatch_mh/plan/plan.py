@@ -263,9 +263,17 @@ class Plan:
         return found.completed()
 
     @one_thread_of_blas
-    def at(self, reference: Reference) -> Self:
-        """Return this around another centre, with its control variates and the bounds there."""
+    def at(self, reference: Reference, elements: GroupedReference | None = None) -> Self:
+        """Return this around another centre, with its control variates and the bounds there.
+
+        Where elements move each by itself, the centre's geometry is theirs.
+        """
         own = self.reference
+        if elements is not None and self.elements is not None:
+            pairs = zip(elements, self.elements, strict=True)
+            same = all(np.array_equal(one, other) for one, other in pairs)
+            found = self if same else self._by_parts(elements)
+            return replace(found, reference=reference)
         same = np.array_equal(reference.centre, own.centre)
         if same and np.array_equal(reference.whitener, own.whitener):
             return replace(self, reference=reference)

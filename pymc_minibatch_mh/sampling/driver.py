@@ -5,8 +5,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, End
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Draws, Recorded, datatree_of, recorded
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
@@ -79,7 +82,8 @@ def sample(
     quiet: bool = False,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
-    resume: xr.DataTree | None = None,
+    checkpoint: str | PathLike | None = None,
+    resume: xr.DataTree | str | PathLike | None = None,
     model: pm.Model | None = None,
 ) -> xr.DataTree:
     """Sample with one step, as fast as its updates are.
@@ -124,10 +128,16 @@ def sample(
         Whether to leave out the draws of warm-up, as in :func:`pymc.sample`.
     compute_convergence_checks
         Whether to check the chains for convergence, as :func:`pymc.sample` does.
+    checkpoint
+        Folder to write draws and states of chains to while they run, in blocks, each as a whole or
+        not at all: of a process that is killed, or whose machine is, at most the last block is
+        lost. A block is a second of sampling, or 2% of a run of more, and at most a minute.
     resume
-        The trace that this step returned last. Its chains go on where they ended, with all that
-        their warm-up has learned, and draw what they would have drawn in one longer run: there is
-        no warm-up. A step remembers the ends of its last chains, also where it is pickled.
+        Folder of `checkpoint`: the run goes on there, in any process, up to `draws` in all. A step
+        of other settings, another model or other data are refused, and other settings of the run.
+        Or the trace that this step returned last: its chains go on where they ended, without
+        warm-up. A step remembers the ends of its last chains, also where it is pickled. Either
+        way chains draw what they would have drawn in one longer run, bit for bit.
     model
         The model; by default the one that the step was built on. It is asked for where a step was
         pickled.
@@ -135,13 +145,15 @@ def sample(
     Returns
     -------
     DataTree
-        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made. With
-        `resume` it holds the further draws alone, which are numbered on.
+        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made. Where
+        `resume` is a folder it holds all draws of the run, and where it is a trace the further
+        draws alone, which are numbered on.
 
     Raises
     ------
     SettingError
-        If an argument is invalid, or if other steps have to move variables of the model.
+        If an argument is invalid, if other steps have to move variables of the model, or if a file
+        of a run is damaged or altered.
     StaleDataError
         If the model's data changed after the step was built.
     BoundViolationError
@@ -163,26 +175,45 @@ def sample(
             "step beside it. Use pm.sample(step=...), which gives it one."
         )
     step.require_unchanged()
+    if checkpoint is not None and resume is not None:
+        raise SettingError(
+            "checkpoint= does not go with resume=: a run that goes on from a folder is written "
+            "there, and one that goes on from a trace is not. Leave out one of them."
+        )
     shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
+    given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
     with _hushed(quiet):
-        if resume is None:
-            begun = _begun(step, settings, initvals, random_seed)
-        else:
-            given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
-            settings, begun = _resumed(step, model, settings, resume, given)
+        settings, begun, folder = _chains(step, model, settings, keeps_warm_up, resume, given)
         kept = recorded(model, step.target.factorization.unravel(begun[0].position, {}), var_names)
         workers = Workers(settings, begun, keeps_warm_up)
+        if folder is not None:
+            folder.fill(workers)
+        elif checkpoint is not None:
+            folder = Checkpoint.begin(checkpoint, step, workers)
         tell_of_run(step, settings)
-        bars = Bars(settings.chains, settings.tune + settings.draws, shown=shown)
-        began = time.perf_counter()
-        interrupted = workers.run(bars)
-        seconds = time.perf_counter() - began
+        seconds, interrupted = _run(workers, folder, shown=shown)
         step.chain = workers.chains[-1]
-        tree = _tree(step, model, workers, kept, seconds, resume)
+        before = resume if isinstance(resume, xr.DataTree) else None
+        tree = _tree(step, model, workers, kept, seconds, before)
         tell_of_end(type(step).__name__, workers, seconds, interrupted)
         if compute_convergence_checks:
             log_warnings(run_convergence_checks(tree, model))
     return tree
+
+
+def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
+    """Make all draws; return the seconds of the run, and whether an interrupt ended that."""
+    settings, began = workers.settings, time.perf_counter()
+    bars = Bars(settings.chains, settings.tune + settings.draws, shown=shown)
+    if folder is None:
+        interrupted = workers.run(bars)
+        return time.perf_counter() - began, interrupted
+    workers.keep = partial(folder.keep, workers)
+    try:
+        interrupted = workers.run(bars)
+    finally:
+        folder.close()
+    return folder.seconds + time.perf_counter() - began, interrupted
 
 
 #: Chains where nothing is said of them, as in ``pm.sample``.
@@ -221,6 +252,42 @@ def _hushed(quiet: bool) -> Iterator[None]:
         yield
     finally:
         _log.setLevel(level)
+
+
+def _chains(
+    step: MinibatchStep,
+    model: pm.Model,
+    settings: RunSettings,
+    keeps_warm_up: bool,
+    resume: Any,
+    given: Mapping[str, Any],
+) -> tuple[RunSettings, list[Chain], Checkpoint | None]:
+    """Return settings, chains at their starts or where they go on, and the folder of a run."""
+    starts = {name: given[name] for name in ("initvals", "random_seed")}
+    if resume is None:
+        return settings, _begun(step, settings, **starts), None
+    if not isinstance(resume, str | PathLike):
+        return *_resumed(step, model, settings, resume, given), None
+    folder = Checkpoint.open(resume)
+    folder.require_fitting(
+        step,
+        {
+            "tune": settings.tune,
+            "thin": settings.thin,
+            "chains": given["chains"],
+            "discard_tuned_samples": not keeps_warm_up,
+        },
+    )
+    settings = replace(settings, chains=folder.run["settings"]["chains"])
+    if any(value is not None for value in starts.values()):
+        folder.require_same_starts(_begun(step, settings, **starts), starts)
+    chains = _going_on(step, folder.ends(step))
+    if settings.draws < folder.most_drawn():
+        raise SettingError(
+            f"draws={settings.draws} are fewer than a chain of the run in {str(resume)!r} has, "
+            f"{folder.most_drawn()}. Ask for as many, or for more."
+        )
+    return settings, chains, folder
 
 
 def _begun(
@@ -308,14 +375,23 @@ def _resumed(
                 f"{name}= does not go with resume=, whose chains go on as they are. Leave it out."
             )
     _require_last(step, model, trace)
-    chains = []
-    for state, position, rng in step.ended[1]:
-        chain = Chain(step.program, rng, adapting=False)
-        chain.state = state
-        chain.place(position, np.empty(0))
-        # The remembered state stays as it is: chains may go on from it again.
-        chains.append(chain.copy())
+    chains = _going_on(step, step.ended[1])
     return replace(settings, chains=len(chains), tune=0), chains
+
+
+def _going_on(step: MinibatchStep, ends: Sequence[End]) -> list[Chain]:
+    """Return chains that go on from where others ended; around one centre they share bounds."""
+    chains: list[Chain] = []
+    programs = {step.plan.reference.centre.tobytes(): step.program}
+    for state, position, rng in ends:
+        around = state.reference.centre.tobytes()
+        chain = Chain(programs.get(around, step.program), rng, adapting=False)
+        chain.state = state
+        programs[around] = chain.program
+        chain.place(position, np.empty(0))
+        # What is remembered stays as it is: chains may go on from it again.
+        chains.append(chain.copy())
+    return chains
 
 
 def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:

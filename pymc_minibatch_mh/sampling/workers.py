@@ -1,7 +1,7 @@
 """Chains as threads: each makes blocks of draws, and writes them where they are kept."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event, Lock
@@ -135,11 +135,16 @@ class Record:
 
 @dataclass(eq=False)
 class Workers:
-    """Chains that run at the same time, and end where their last draws are."""
+    """Chains that run at the same time, and end where their last draws are.
+
+    After each block, and after its last one, `keep` is told the number of its chain and whether
+    that has ended.
+    """
 
     settings: RunSettings
     chains: list[Chain]
     keeps_warm_up: bool
+    keep: Callable[[int, bool], None] | None = None
     progress: list[ChainProgress] = field(init=False)
     warm_up: Record | None = field(init=False, default=None)
     kept: Record = field(init=False)
@@ -187,6 +192,11 @@ class Workers:
                 return
 
     def _sample(self, number: int) -> None:
+        self._make_draws(number)
+        if self.keep is not None:
+            self.keep(number, True)
+
+    def _make_draws(self, number: int) -> None:
         settings, chain, progress = self.settings, self.chains[number], self.progress[number]
         most = float(FIRST_BLOCK)
         while progress.tuned < settings.tune and not self._stop.is_set():
@@ -216,6 +226,8 @@ class Workers:
             # Adaptation ends a block.
             record.stats["scaling"][number, first + draws - 1] = chain.scaling
         progress.count(block, updates, seconds, tuning=record is not self.kept)
+        if self.keep is not None:
+            self.keep(number, False)
         enough = draws * BLOCK_SECONDS / max(seconds, 1e-9)
         return float(np.clip(enough, 1, min(MOST_DRAWS, GROWTH * draws)))
 

@@ -111,6 +111,12 @@ class MinibatchState(StepMethodState):
     key: dict[str, str] = field(metadata={"frozen": True})
 
 
+def difference_of(given: dict[str, str], own: dict[str, str]) -> str:
+    """Return the first thing in which two keys of steps differ, in words; empty for none."""
+    what = first_difference(given, own)
+    return f"{what} ({given.get(what)}, not {own.get(what)})" if what in IN_WORDS else what
+
+
 def require_fitting(state: Any, own: MinibatchState) -> None:
     """Refuse a state that is not a step's own, by a SettingError that names the difference."""
     if not isinstance(state, MinibatchState):
@@ -123,12 +129,11 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
             f"updates_per_draw={own.updates_per_draw} is not that of the sampling state, "
             f"{state.updates_per_draw}. Build the step as the one whose state it is."
         )
-    what = first_difference(state.key, own.key)
+    what = difference_of(state.key, own.key)
     if what:
-        pair = f" ({state.key[what]}, not {own.key[what]})" if what in IN_WORDS else ""
         raise SettingError(
-            f"sampling_state= is of a step that differs in {what}{pair}. Build the step as the one "
-            "whose state it is."
+            f"sampling_state= is of a step that differs in {what}. Build the step as the one whose "
+            "state it is."
         )
     kept, given = own.chain_state.shapes(), state.chain_state.shapes()
     wrong = [name for name in kept if given[name] != kept[name]]

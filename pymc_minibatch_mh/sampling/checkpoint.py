@@ -1,0 +1,456 @@
+"""Checkpoints of a run: a folder of NumPy archives that is complete at every moment.
+
+``run.npz`` has the settings and the digests of step, model and data, ``chain-K.npz`` the state of
+chain K after its last block, and ``chain-K-B.npz`` its draws of block B. A state names its blocks
+with their digests, and replaces the last one after these are on the disk: whatever a kill leaves
+beyond a state is named by none, and written again. Nothing is pickled: a state is numbers, arrays
+and text. A thread of its own writes, while chains go on.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b
+from importlib.metadata import version
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+from zipfile import ZipFile
+
+import numpy as np
+
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.sampling.workers import Record, Workers
+from pymc_minibatch_mh.steps.base import MinibatchStep, difference_of
+from pymc_minibatch_mh.threads import result_of
+
+_log = logging.getLogger("pymc")
+
+#: Seconds between two blocks of a chain at least and at most, share of the run that one may be in
+#: between, and share of the time that writing them may take.
+LEAST_SECONDS, MOST_SECONDS, BLOCK_SHARE, WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
+#: Changes with the contents of the files.
+FORMAT = "pymc_minibatch_mh checkpoint 1"
+#: Name of the member that has the text, and kinds of arrays that are written.
+TEXT, KINDS = "text", "biufcU"
+#: Name of the file of the settings.
+RUN = "run.npz"
+#: State of a chain, its position, and its generator.
+End = tuple[Any, np.ndarray, np.random.Generator]
+
+
+def write_archive(path: Path, arrays: Mapping[str, np.ndarray], text: Any) -> str:
+    """Write arrays and text as a whole or not at all, through to the disk; return their digest."""
+    encoded = np.frombuffer(json.dumps(text, default=np.ndarray.tolist).encode(), np.uint8)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            # As np.savez does, which copies every array twice.
+            with ZipFile(file, "w") as archive:
+                for name, array in {**arrays, TEXT: encoded}.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        _write_array(member, array)
+                archive.comment = _digest(archive).encode()
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
+    return archive.comment.decode()
+
+
+def _write_array(member: Any, array: np.ndarray) -> None:
+    if not array.flags.c_contiguous:
+        np.lib.format.write_array(member, array, allow_pickle=False)
+        return
+    np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+    member.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder reach the disk, where the system has that."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _digest(archive: ZipFile) -> str:
+    """Return the digest of the names of the members, their sizes and cyclic redundancy checks."""
+    members = [(one.filename, one.file_size, one.CRC) for one in archive.infolist()]
+    return blake2b(repr(members).encode(), digest_size=16).hexdigest()
+
+
+def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any]:
+    """Return the arrays and the text of a file; SettingError if it is not as it was written.
+
+    Every byte is checked before it is read as an array. A `digest` is that of this very file.
+    """
+    try:
+        with ZipFile(path) as archive:
+            found = _digest(archive)
+            if archive.comment.decode() != found:
+                raise ValueError("its members are not those that it was written with")
+            members = {one.removesuffix(".npy"): archive.read(one) for one in archive.namelist()}
+        if digest not in ("", found):
+            raise ValueError("it is another file of that name than its chain has written")
+        arrays = {
+            name: np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+            for name, data in members.items()
+        }
+        return arrays, json.loads(arrays.pop(TEXT).tobytes())
+    # A damaged archive fails in many ways.
+    except Exception as error:
+        raise SettingError(
+            f"resume={str(path.parent)!r}: {path.name} is damaged, altered or missing ({error}). "
+            "Restore the folder from a copy, or begin another run with checkpoint=."
+        ) from error
+
+
+def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield copies of the numbers and arrays of a record, by name.
+
+    SettingError if there is anything else, as in the record of a proposal of a user.
+    """
+    if isinstance(part, tuple):
+        for field, value in zip(getattr(part, "_fields", range(len(part))), part, strict=True):
+            yield from leaves(f"{name}.{field}", value)
+    elif part is not None:
+        array = np.array(part)
+        if array.dtype.kind not in KINDS:
+            raise SettingError(
+                f"checkpoint= cannot write {name!r} of a chain, which is of type "
+                f"{type(part).__name__}. Let the record of a proposal or a test hold numbers and "
+                "NumPy arrays of numbers alone."
+            )
+        yield name, array
+
+
+def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return a record of the type of another one, with arrays by their names in :func:`leaves`."""
+    if isinstance(like, tuple):
+        fields = getattr(like, "_fields", range(len(like)))
+        values = [
+            filled(f"{name}.{field}", value, arrays)
+            for field, value in zip(fields, like, strict=True)
+        ]
+        return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
+    if like is None:
+        return None
+    found = arrays[name]
+    if isinstance(like, np.ndarray):
+        if (found.dtype, found.ndim) != (like.dtype, like.ndim):
+            raise KeyError(name)
+        return found
+    return found.item()
+
+
+def key_of_run(step: MinibatchStep) -> dict[str, str]:
+    """Return the step, the model and the data that a run belongs to: name -> digest, or words."""
+    own = {"updates_per_draw": str(step.updates_per_draw), "tune": str(step.adapts)}
+    return step.key | own
+
+
+def digest_of_starts(chains: list[Chain]) -> dict[str, str]:
+    """Return digests of where chains start, and of their generators, by the settings of these."""
+    positions = b"".join(chain.position.tobytes() for chain in chains)
+    generators = [json.dumps(_state_of(chain.rng), default=np.ndarray.tolist) for chain in chains]
+    return {
+        "initvals": blake2b(positions, digest_size=16).hexdigest(),
+        "random_seed": blake2b("".join(generators).encode(), digest_size=16).hexdigest(),
+    }
+
+
+def _state_of(rng: np.random.Generator) -> Any:
+    name = type(rng.bit_generator).__name__
+    if type(rng.bit_generator) is not getattr(np.random, name, None):
+        raise SettingError(
+            f"random_seed= has the bit generator {name}, and checkpoint= writes those of NumPy "
+            "alone. Use numpy.random.default_rng, or leave out checkpoint=."
+        )
+    return rng.bit_generator.state
+
+
+def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+    rng = np.random.Generator(getattr(np.random, state["bit_generator"])())
+    rng.bit_generator.state = state
+    return rng
+
+
+class Checkpoint:
+    """The folder of a run, begun by :meth:`begin`, or found by :meth:`open`."""
+
+    def __init__(self, folder: Path, run: Mapping[str, Any]) -> None:
+        self.folder, self.run = folder, run
+        #: Seconds that the run took before, in processes that have ended.
+        self.seconds = 0.0
+        self._began = time.perf_counter()
+        self._digest = blake2b(json.dumps(run).encode(), digest_size=16).hexdigest()
+        n = run["settings"]["chains"]
+        #: Names and digests of the blocks of each chain, and its draws of warm-up and after it.
+        self._blocks: list[list[list[str]]] = [[] for _ in range(n)]
+        self._written = [(0, 0)] * n
+        self._due = [self._began + LEAST_SECONDS] * n
+        self._last: list[Future[None] | None] = [None] * n
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._failed = ""
+
+    @classmethod
+    def begin(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
+        """Make the folder, and write the settings and the chains as they start."""
+        folder, settings = free_folder(path), workers.settings
+        run = {
+            "format": FORMAT,
+            "version": version("pymc-minibatch-mh"),
+            "key": key_of_run(step),
+            "settings": {
+                "tune": settings.tune,
+                "thin": settings.thin,
+                "chains": settings.chains,
+                "discard_tuned_samples": not workers.keeps_warm_up,
+            },
+            "starts": digest_of_starts(workers.chains),
+        }
+        found = cls(folder, run)
+        folder.mkdir(parents=True, exist_ok=True)
+        _sync_folder(folder.absolute().parent)
+        for number in range(settings.chains):
+            found._write(number, workers, *found._snapshot(workers, number))
+        # Last: where it is, all chains are.
+        write_archive(folder / RUN, {}, run)
+        return found
+
+    @classmethod
+    def open(cls, path: str | PathLike) -> Self:
+        """Read the settings of a run."""
+        folder = Path(path)
+        if not (folder / RUN).is_file():
+            raise SettingError(
+                f"resume={str(path)!r} is no folder with a run: it is not there, or the run ended "
+                "before it had begun. Begin one with checkpoint=."
+            )
+        _, run = read_archive(folder / RUN)
+        if run["format"] != FORMAT:
+            raise SettingError(
+                f"resume={str(path)!r} was written by another version of this package, in another "
+                "format. Use that version, or begin another run with checkpoint=."
+            )
+        return cls(folder, run)
+
+    def require_fitting(self, step: MinibatchStep, given: Mapping[str, Any]) -> None:
+        """Refuse another step, model or data, and settings other than those of the run."""
+        what = difference_of(self.run["key"], key_of_run(step))
+        if what:
+            raise SettingError(
+                f"resume={str(self.folder)!r} is the run of a step that differs in {what}. Build "
+                "the step as the one that began it, on the same model and data."
+            )
+        for name, value in given.items():
+            own = self.run["settings"][name]
+            if value is not None and value != own:
+                raise SettingError(
+                    f"{name}={value!r} is not that of the run in {str(self.folder)!r}, {own!r}. "
+                    "Pass that, or begin another run with checkpoint=."
+                )
+        if self.run["version"] != version("pymc-minibatch-mh"):
+            _log.warning(
+                "The run in %r was begun with version %s of this package. Other versions may draw "
+                "otherwise.",
+                str(self.folder),
+                self.run["version"],
+            )
+
+    def require_same_starts(self, chains: list[Chain], given: Mapping[str, Any]) -> None:
+        """Refuse starts or seeds, where they are `given`, that begin other chains than these."""
+        found = digest_of_starts(chains)
+        for name, value in given.items():
+            if value is not None and found[name] != self.run["starts"][name]:
+                raise SettingError(
+                    f"{name}= begins other chains than those of the run in {str(self.folder)!r}, "
+                    "which go on as they are. Leave it out."
+                )
+
+    def ends(self, step: MinibatchStep) -> list[End]:
+        """Read where all chains are."""
+        like = Chain(step.program, np.random.default_rng(0), adapting=False).state
+        found = []
+        for number in range(len(self._blocks)):
+            path = self._path(number)
+            arrays, text = read_archive(path)
+            if text["run"] != [self._digest, number]:
+                raise SettingError(
+                    f"resume={str(self.folder)!r}: {path.name} is a chain of another run. Restore "
+                    "the folder from a copy."
+                )
+            self._blocks[number] = text["blocks"]
+            self._written[number] = text["tuned"], text["drawn"]
+            self.seconds = max(self.seconds, text["seconds"])
+            try:
+                fields = {k: filled(f"state.{k}", x, arrays) for k, x in vars(like).items()}
+            except (KeyError, ValueError) as error:
+                raise SettingError(
+                    f"resume={str(self.folder)!r}: {path.name} has no {error} as this version of "
+                    "the package has it. Use the version that wrote it."
+                ) from error
+            found.append((type(like)(**fields), arrays["position"], _generator(text["rng"])))
+        return found
+
+    def most_drawn(self) -> int:
+        """Return how many draws the longest chain has."""
+        return max(drawn for _, drawn in self._written)
+
+    def fill(self, workers: Workers) -> None:
+        """Read the draws of all chains, into the records of workers."""
+        for number, blocks in enumerate(self._blocks):
+            progress = workers.progress[number]
+            for name, digest in blocks:
+                arrays, where = read_archive(self.folder / name, digest)
+                for phase, (first, last) in where.items():
+                    _fill(_records(workers)[phase], (number, slice(first, last)), phase, arrays)
+            progress.tuned, progress.drawn = self._written[number]
+        settings = workers.settings
+        made = sum(tuned + drawn for tuned, drawn in self._written)
+        _log.info(
+            "Going on with the run in %r, which has %s of %s draws.",
+            str(self.folder),
+            f"{made:,}",
+            f"{settings.chains * (settings.tune + settings.draws):,}",
+        )
+
+    def keep(self, workers: Workers, number: int, ended: bool) -> None:
+        """Have the new draws of a chain written if it is time, or if it has `ended`."""
+        last, progress = self._last[number], workers.progress[number]
+        if last is None or last.done():
+            all_written = self._written[number] == (progress.tuned, progress.drawn)
+            if all_written or not (ended or time.perf_counter() >= self._due[number]):
+                return
+        elif not ended:
+            return
+        taken = self._snapshot(workers, number)
+        self._last[number] = self._writer.submit(self._try, number, workers, *taken)
+
+    def close(self) -> None:
+        """Wait until all is written."""
+        try:
+            for last in self._last:
+                if last is not None:
+                    result_of(last)
+        finally:
+            self._writer.shutdown()
+        if self._failed:
+            _log.error(
+                "The last draws are not in the checkpoint %r: %s. The trace has them.",
+                str(self.folder),
+                self._failed,
+            )
+
+    def _snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
+        """Copy a chain, which goes on while it is written."""
+        chain, progress = workers.chains[number], workers.progress[number]
+        arrays = {"position": chain.position.copy()}
+        for name, part in vars(chain.state).items():
+            arrays |= leaves(f"state.{name}", part)
+        text = {
+            "run": [self._digest, number],
+            "rng": _state_of(chain.rng),
+            "tuned": progress.tuned,
+            "drawn": progress.drawn,
+            "seconds": self.seconds + time.perf_counter() - self._began,
+        }
+        return arrays, text
+
+    def _try(self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any) -> None:
+        """Write; say if that fails, and have the next block hold these draws as well."""
+        began = time.perf_counter()
+        try:
+            self._write(number, workers, arrays, text)
+            self._failed = ""
+        except OSError as error:
+            if not self._failed:
+                _log.warning(
+                    "The checkpoint cannot be written: %s. Sampling goes on, and the next block "
+                    "is tried again with these draws.",
+                    error,
+                )
+            self._failed = str(error)
+        now = time.perf_counter()
+        pause = max(LEAST_SECONDS, min(MOST_SECONDS, BLOCK_SHARE * text["seconds"]))
+        self._due[number] = now + max(pause, (now - began) / WRITING_SHARE)
+
+    def _write(
+        self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any
+    ) -> None:
+        """Write the draws since the last block, and then the state that names them."""
+        before, now = self._written[number], (text["tuned"], text["drawn"])
+        draws: dict[str, np.ndarray] = {}
+        where = {}
+        for (phase, record), first, last in zip(
+            _records(workers).items(), before, now, strict=True
+        ):
+            if record is not None and last > first:
+                where[phase] = first, last
+                draws |= _columns(record, (number, slice(first, last)), phase)
+        if where:
+            path = self._path(number, len(self._blocks[number]))
+            self._blocks[number].append([path.name, write_archive(path, draws, where)])
+        self._written[number] = now
+        write_archive(self._path(number), arrays, text | {"blocks": self._blocks[number]})
+
+    def _path(self, number: int, block: int | None = None) -> Path:
+        return self.folder / f"chain-{number}{'' if block is None else f'-{block}'}.npz"
+
+
+def _records(workers: Workers) -> dict[str, Record | None]:
+    return {"warmup": workers.warm_up, "draws": workers.kept}
+
+
+def _columns(record: Record, where: tuple[int, slice], phase: str) -> dict[str, np.ndarray]:
+    """Return the positions and stats of draws; one number where all are the same, bit for bit."""
+    columns = {f"{phase}.positions": record.positions[where]}
+    for name, stats in record.stats.items():
+        column = stats[where]
+        words = column.view(f"u{column.itemsize}")
+        columns[f"{phase}.{name}"] = column[:1] if (words == words[0]).all() else column
+    return columns
+
+
+def _fill(
+    record: Record | None,
+    where: tuple[int, slice],
+    phase: str,
+    columns: Mapping[str, np.ndarray],
+) -> None:
+    assert record is not None
+    record.positions[where] = columns[f"{phase}.positions"]
+    for name, stats in record.stats.items():
+        stats[where] = columns[f"{phase}.{name}"]
+
+
+def free_folder(path: Any) -> Path:
+    """Return the folder of a run that begins; SettingError if there is one already."""
+    if not isinstance(path, str | PathLike):
+        raise SettingError(f"checkpoint={path!r} is no path. Give that of the folder of the run.")
+    folder = Path(path)
+    if (folder / RUN).exists():
+        raise SettingError(
+            f"checkpoint={str(path)!r} has a run already. Go on with it by resume={str(path)!r}, "
+            "or name another folder."
+        )
+    # A run that was killed before it had begun leaves chains behind.
+    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    if any(not name.startswith(("chain-", RUN)) for name in names) or folder.is_file():
+        raise SettingError(
+            f"checkpoint={str(path)!r} is no empty folder. Name one that is empty or not there."
+        )
+    return folder
