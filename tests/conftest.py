@@ -123,6 +123,23 @@ def pytest_runtest_protocol(item):
         np.random.default_rng = seeded
 
 
+@pytest.fixture(autouse=True)
+def configuration_stays():
+    """Fail where PyTensor is configured otherwise after a test: it is for the whole process."""
+    before = _configuration()
+    yield
+    after = _configuration()
+    changed = {name: after[name] for name, value in before.items() if after[name] is not value}
+    assert not changed, f"pytensor.config was left changed: {changed}"
+
+
+def _configuration():
+    """Return the options that PyTensor has looked up; to look up others may take a compiler."""
+    config = getattr(sys.modules.get("pytensor"), "config", None)
+    known = {} if config is None else config._config_var_dict
+    return {name: option.val for name, option in known.items() if hasattr(option, "val")}
+
+
 @pytest.fixture(scope="session")
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""

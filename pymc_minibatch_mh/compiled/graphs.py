@@ -29,6 +29,7 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.tensor.type import TensorType
 
+from pymc_minibatch_mh.compiled.scalars import as_written
 from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
 from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.data.storage import StoredRows
@@ -153,7 +154,7 @@ def compiled_graph(
     compiled form.
     """
     options = numba_options(compile_kwargs)
-    with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
+    with as_written(), warnings.catch_warnings():
         warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
         try:
             function = pytensor.function(

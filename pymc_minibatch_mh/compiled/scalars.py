@@ -6,7 +6,9 @@ every process, and PyTensor keeps it on disk.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
+from threading import RLock
 from types import FunctionType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -248,11 +250,22 @@ def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
     return function
 
 
-# Whoever asks for an operation first decides how it is compiled, for the name that it has on disk.
-_as_written = pytensor.config.change_flags(numba__fastmath=False)
+_ONE_AT_A_TIME = RLock()
 
 
-@_as_written
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Have numba compile operations of PyTensor without reordering sums, as nothing else decides.
+
+    Whoever asks for an operation first decides how it is compiled, for its name on disk. PyTensor's
+    configuration belongs to the process: of threads that change it and put back what they found,
+    the last would put back a change. Workers of a cluster may be threads of one process.
+    """
+    with _ONE_AT_A_TIME, pytensor.config.change_flags(numba__fastmath=False):
+        yield
+
+
+@as_written()
 def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
     namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
     function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
@@ -276,7 +289,7 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
     )
 
 
-@_as_written
+@as_written()
 def _operation(node: Node) -> tuple[Any, str | None]:
     """Return the numba function of an operation and its name on disk, the same for all its uses."""
     if isinstance(node.op, TableEntry):

@@ -191,6 +191,8 @@ def _largest_ratio(
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
+    # Compiled here, and not in every thread.
+    full_data.sums.evaluate(move.order)
     work = BoundCheck(full_data.sums, tables, source)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))

@@ -159,11 +159,11 @@ class ElementRows:
         several = len(self.factors) + len(self._choices) > 1
         cells = self._cells if several else ([], np.empty(0, np.int64))
 
+        slopes_of = self._compiled.slopes()
+
         def of_chunk(k: int) -> list[np.ndarray]:
             read = self.chunks[k]
-            found = self._derivatives(
-                self._compiled.slopes(), read, border, elements, _n_slopes(read)
-            )
+            found = self._derivatives(slopes_of, read, border, elements, _n_slopes(read))
             own = cells[0][k] if several else np.empty((0, 0), np.int64)
             return self._summed(read, found, own, cells[1].size)
 
@@ -239,10 +239,12 @@ class ElementRows:
         n, lines = int(self.starts[-1]), np.concatenate([response, factor[self._n_fixed :]])
         spread = np.concatenate([variances, np.zeros(self._size - n)])
 
+        thirds_of = self._compiled.thirds()
+
         def of_chunk(read: Read) -> list[np.ndarray]:
             m = len(read.border)
             count = m * (m + 1) * (m + 2) // 6
-            thirds = self._derivatives(self._compiled.thirds(), read, border, elements, count)
+            thirds = self._derivatives(thirds_of, read, border, elements, count)
             numbers, weights = self._groups(read)
             read = read._replace(elements=numbers, weights=weights)
             cov = self._covariances(read, factor[: self._n_fixed], lines, spread)

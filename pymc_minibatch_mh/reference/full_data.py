@@ -451,6 +451,7 @@ class FullData:
         Rows that are left out, in order, do not count; `largest` collects those that change most.
         """
         chunks, asked = self._all_rows, []
+        self.sums.evaluate(order)
         for chunk in chunks:
             inside = slice(*np.searchsorted(left_out, (chunk.start, chunk.stop)))
             places = left_out[inside] - chunk.start
@@ -471,19 +472,25 @@ class FullData:
         self, order: int, moves: Moves, centre: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
-        found = self._over(partial(differences_in, order, moves, centre), rows)
+        found = self._over(partial(differences_in, order, moves, centre), rows, order=order)
         return np.concatenate(list(found), axis=1)
 
     def change(self, order: int, move: Move) -> float:
         """Return by how much the remainders of all rows change in a move."""
-        return sum(self._over(partial(change_in, order, move)))
+        return sum(self._over(partial(change_in, order, move), order=order))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
         """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
-        return max(self._over(partial(ratio_in, move, c)))
+        return max(self._over(partial(ratio_in, move, c), order=move.order))
 
-    def _over(self, asked: Callable, rows: np.ndarray | None = None) -> Iterator[Any]:
-        """Yield the answers on chunks of some rows, by default of all."""
+    def _over(
+        self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None
+    ) -> Iterator[Any]:
+        """Yield the answers on chunks of some rows, by default of all.
+
+        Derivatives, or the differences of an `order`, are compiled here: not in every thread.
+        """
+        _ = self.sums.derivatives if order is None else self.sums.evaluate(order)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:
             chunks = np.array_split(rows, max(1, len(rows) // CHUNK))

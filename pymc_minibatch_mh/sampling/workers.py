@@ -1,10 +1,17 @@
-"""Chains as threads: each makes blocks of draws, and writes them where they are kept."""
+"""Chains as threads: each makes blocks of draws, and writes them where they are kept.
+
+Threads of chains compile nothing: PyTensor's configuration, which compiling changes for a while,
+belongs to the process. All that an update calls is compiled before they begin. The search for
+another centre, which may compile more, runs in the thread that began the others.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from queue import Empty, SimpleQueue
+from threading import Event
 from typing import Any, Self
 
 import numpy as np
@@ -133,6 +140,16 @@ class Record:
         return Kept(self.positions[which, :draws], stats, coords)
 
 
+def _stop_adapting(chain: Chain, ended: Future[None]) -> None:
+    """End the warm-up of a chain, and tell its thread how that has ended."""
+    try:
+        chain.stop_adapting()
+    except Exception as error:
+        ended.set_exception(error)
+    else:
+        ended.set_result(None)
+
+
 @dataclass(eq=False)
 class Workers:
     """Chains that run at the same time, and end where their last draws are.
@@ -150,14 +167,17 @@ class Workers:
     kept: Record = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make room for all draws."""
+        """Make room for all draws, and compile here what threads call."""
         settings, size = self.settings, self.chains[0].position.size
         self.progress = [ChainProgress() for _ in self.chains]
         self.kept = Record.empty(settings.chains, settings.draws, size)
         if self.keeps_warm_up:
             self.warm_up = Record.empty(settings.chains, settings.tune, size)
         self._stop = Event()
-        self._one_at_a_time = Lock()
+        #: Chains whose warm-up is over, and where to say that their centres are; None: one ended.
+        self._tuned = SimpleQueue[tuple[Chain, Future[None]] | None]()
+        for chain in self.chains:
+            chain.compile()
 
     def run(self, bars: Bars) -> bool:
         """Make all draws; return whether an interrupt ended that."""
@@ -171,6 +191,8 @@ class Workers:
                     running.update(
                         pool.submit(self._sample, k) for k in range(self.settings.chains)
                     )
+                    for job in running:
+                        job.add_done_callback(lambda _: self._tuned.put(None))
                     self._watch(running, bars, interrupt)
             except KeyboardInterrupt:
                 interrupted = True
@@ -183,13 +205,14 @@ class Workers:
         return interrupted
 
     def _watch(self, running: set[Future[None]], bars: Bars, interrupt: HeldBack) -> None:
-        waiting = set(running)
-        while waiting:
-            done, waiting = wait(waiting, LOOK, FIRST_EXCEPTION)
+        ended: list[Future[None]] = []
+        while len(ended) < len(running) and all(job.exception() is None for job in ended):
+            with suppress(Empty):
+                if (tuned := self._tuned.get(timeout=LOOK)) is not None:
+                    _stop_adapting(*tuned)
             interrupt.let_through()
             bars.show(self.progress)
-            if any(job.exception() is not None for job in done):
-                return
+            ended = [job for job in running if job.done()]
 
     def _sample(self, number: int) -> None:
         self._make_draws(number)
@@ -202,10 +225,12 @@ class Workers:
         while progress.tuned < settings.tune and not self._stop.is_set():
             window = min(settings.tune - progress.tuned, draws_until_adaptation(chain))
             most = self._advance(number, min(int(most), window), 1, self.warm_up)
-        with self._one_at_a_time:
+        ended = Future[None]()
+        self._tuned.put((chain, ended))
+        while not wait([ended], LOOK).done:
             if self._stop.is_set():
                 return
-            chain.stop_adapting()
+        ended.result()
         most = max(1.0, most / settings.thin)
         while progress.drawn < settings.draws and not self._stop.is_set():
             draws = min(int(most), settings.draws - progress.drawn)
