@@ -145,12 +145,13 @@ def test_threads_of_processes_do_not_compile(prepared, model_of, start):
 
 def test_what_is_compiled_at_a_time_leaves_the_configuration():
     inside, beside, go_on, go_on_beside = (threading.Event() for _ in range(4))
+    found = []
 
     def compiles(begun, until):
         with as_written():
             begun.set()
             until.wait()
-            assert not pytensor.config.numba__fastmath
+            found.append(pytensor.config.numba__fastmath)
 
     with pytensor.config.change_flags(numba__fastmath=True):
         threads = [
@@ -166,4 +167,5 @@ def test_what_is_compiled_at_a_time_leaves_the_configuration():
         threads[0].join()
         go_on_beside.set()
         threads[1].join()
+        assert found == [False, False]
         assert pytensor.config.numba__fastmath
