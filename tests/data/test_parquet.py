@@ -59,6 +59,20 @@ def test_pages_that_cannot_be_decoded_are_named(folder):
         storage.read(["X"], np.array([row]))
 
 
+def test_numbers_that_changed_on_disk_are_told_by_the_checksum_of_their_page(tmp_path):
+    """A changed byte among plain numbers decodes as well as any other."""
+    path = tmp_path / "rows.parquet"
+    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    t = np.linspace(0.0, 1.0, 1_000)
+    pq.write_table(pa.table({"t": t}), path, **plain)
+    content = bytearray(path.read_bytes())
+    content[content.index(t[500].tobytes()) + 6] ^= 1
+    path.write_bytes(content)
+    storage = ParquetStorage(path)
+    with pytest.raises(SourceError, match="rows 0 to 999, cannot be"):
+        storage.read(["t"], np.array([999]))
+
+
 @pytest.mark.parametrize("statistics", [True, False])
 def test_an_empty_entry_is_named(folder, statistics):
     path = folder / "part-3.parquet"

@@ -41,6 +41,17 @@ def test_a_chunk_that_is_missing_is_not_read_as_zeros(folder):
     assert not found.read(["t"], slice(9_000, 13_500))["t"].any()
 
 
+def test_a_missing_chunk_that_is_written_later_is_named(tmp_path):
+    zarr_group(tmp_path / "rows.zarr")
+    chunk = tmp_path / "rows.zarr" / "t" / "c" / "2"
+    kept = chunk.read_bytes()
+    chunk.unlink()
+    storage = Rows.from_zarr(tmp_path / "rows.zarr", missing_are_fill=True).storage
+    chunk.write_bytes(kept)
+    with pytest.raises(SourceError, match="t/c/2 was written after the array was opened"):
+        storage.read(["t"], slice(9_000, 13_500))
+
+
 def headless(path):
     path.write_bytes(b"none" + path.read_bytes()[4:])
 

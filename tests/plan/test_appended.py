@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import Rows, TunaMH
@@ -61,6 +62,23 @@ def first(count, y=Y):
 def on_first_rows():
     """Return a step on the first N rows."""
     return TunaMH(model=model_of(first(N)))
+
+
+def test_rows_that_are_no_number_are_the_same_rows():
+    """A column may be NaN where the model does not read it."""
+    known = (np.arange(N) % 3 > 0).astype(np.int8)
+    x = np.where(known, X[:N, 0], np.nan)
+
+    def model(count):
+        rows = Rows(x=x[:count], known=known[:count], y=Y[:count])
+        with pm.Model() as found:
+            beta = pm.Normal("beta", shape=2)
+            seen = pt.switch(pt.eq(rows.data("known"), 1), rows.data("x"), 0.0)
+            pm.Bernoulli("y", logit_p=beta[0] + beta[1] * seen, observed=rows.data("y"))
+        return found
+
+    step = TunaMH(model=model(N - MORE))
+    assert TunaMH(model=model(N), prepared=step).plan.n_rows == N
 
 
 def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre():
