@@ -15,10 +15,12 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.compiled.scalars import in_order
+from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
-from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr
-from pymc_minibatch_mh.likelihood.function import RowData
+from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, called
+from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
@@ -88,9 +90,19 @@ class Jets:
             raised = self._extreme(scalar.scalar_maximum, [value, low])
             return self._extreme(scalar.scalar_minimum, [raised, high])
         if not all(x.is_data for x in operands[1:]):
-            raise NoRuleError(op)
+            raise self._without_rule(op)
         inner, data = self.of(operands[0]), [self._data.value(x) for x in operands[1:]]
-        return _composed(derivatives(op, inner[()], self._order, *data), inner)
+        try:
+            outer = derivatives(op, inner[()], self._order, *data)
+        except NoRuleError:
+            raise self._without_rule(op) from None
+        return _composed(outer, inner)
+
+    def _without_rule(self, op: ScalarOp) -> BoundsError:
+        return BoundsError(
+            f"{self._data.function.name!r} goes through {called(op)}, whose derivatives no rule "
+            f"bounds. {WAY_ON}"
+        )
 
     def _of_data(self, expr: Expr) -> Jet:
         values = np.asarray(self._data.value(expr))
@@ -176,6 +188,31 @@ class Jets:
             for k in combinations_with_replacement(range(len(self._boxes)), length):
                 result[k] = Interval.where(rows, Interval.everything(), _at(jet, k))
         return result
+
+
+class _AnyRow(RowData):
+    """A row that stands for all: whether there is a rule depends on no number."""
+
+    def __init__(self, function: RowFunction) -> None:
+        self.function, self.rows = function, np.zeros(1, dtype=np.int64)
+
+    def value(self, expr: Expr) -> np.ndarray:
+        """Return zero in the type of a data expression."""
+        return np.zeros((), expr.dtype)
+
+
+def require_rules(function: RowFunction) -> None:
+    """Refuse an operation that nothing is known to bound, by a BoundsError that names it.
+
+    Every operation is enclosed once, over the whole space and without reading a row: also those
+    that the data of a few rows choose.
+    """
+    everywhere = [Interval.everything()] * len(function.arguments)
+    jets = Jets(_AnyRow(function), everywhere, 1)
+    with np.errstate(all="ignore"):
+        for expr in in_order([function.root]):
+            if not expr.is_data:
+                jets.of(expr)
 
 
 def _at(jet: Jet, index: Index) -> Interval:

@@ -21,11 +21,9 @@ from scipy.special import logit
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Index, Jets
-from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.likelihood.exprs import Expr
-from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a
 
 
@@ -46,13 +44,7 @@ def suprema(
     result: dict[Index, Array] = {}
     cuts = [cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
-        try:
-            found = _magnitudes(data, piece, order, part or function.root)
-        except NoRuleError as error:
-            raise BoundsError(
-                f"{function.name!r} goes through {error.op}, whose derivatives no rule bounds. "
-                f"{WAY_ON}"
-            ) from error
+        found = _magnitudes(data, piece, order, part or function.root)
         for index, largest in found.items():
             known = result.get(index)
             result[index] = largest if known is None else np.maximum(known, largest)

@@ -10,7 +10,7 @@ M_i, which bound the change of a row in any move, and the second, which serves n
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from itertools import product
 
 import numpy as np
@@ -30,10 +30,9 @@ from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, RANGE
 from pymc_minibatch_mh.likelihood.exprs import Expr
-from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.likelihood.inputs import array_of
 from pymc_minibatch_mh.progress import report
 
@@ -56,54 +55,57 @@ class RangesPass(RowPass):
     def tables(self) -> Tables:
         """Enclose all rows; BoundsError if one is not bounded on both sides, or has no rule."""
         report(BOUNDING)
-        pieces = [self._pieces(function) for function in self._functions]
+        pieces = [_pieces(function, self._support) for function in self._functions]
         ends = np.empty((2, self._n_rows))
         self._fill(ends, lambda k, _, data: self._relative(self._functions[k], data, pieces[k]))
         bounded = np.isfinite(ends).all(axis=0)
         if not bounded.all():
-            raise self._without_range(int(np.argmin(bounded)))
+            raise _without_range(*self._term_of(int(np.argmin(bounded))), self._support)
         widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
         return table_of_ranges(*(widened * ends), verified=True)
 
     def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
         """Return the ends of ℓ_i(θ) - ℓ_i(θ̂), on either side of 0, shape (2, n)."""
-        whole = self._enclosed(function, data, pieces)
+        whole = _enclosed(function, data, pieces, self._support)
         relative = whole - _value(data, self.geometry(function, data).boxes(0.0), function.root)
         ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
         return np.stack([np.broadcast_to(end, data.rows.shape) for end in ends])
 
-    def _enclosed(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> Interval:
-        """Return the enclosure over the whole space, of the log-likelihood of some rows."""
-        boxes = box_of_support(function, data, *self._support)
-        cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
-        found = None
-        for piece in product(*cuts):
-            try:
-                value = _value(data, piece, function.root)
-            except NoRuleError as error:
-                raise BoundsError(
-                    f"{function.name!r} goes through {error.op}, which no rule bounds. {WAY_ON}"
-                ) from error
-            found = value if found is None else found.hull(value)
-        assert found is not None
-        return found
 
-    def _pieces(self, function: RowFunction) -> tuple[int, ...]:
-        """Return into how many pieces the interval of each argument is best cut."""
+def require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Array]) -> None:
+    """Refuse a model of which one of a few rows has no range, by a BoundsError, knowing no mode."""
+    for function in functions:
         data = trial_rows(function)
+        found = _enclosed(function, data, _pieces(function, support), support)
+        bounded = np.broadcast_to(np.isfinite(found.width), data.rows.shape)
+        if not bounded.all():
+            raise _without_range(function, int(data.rows[np.argmin(bounded)]), support)
 
-        @cache
-        def total(pieces: tuple[int, ...]) -> float:
-            width = self._enclosed(function, data, pieces).width
-            return float(np.broadcast_to(width, data.rows.shape).mean())
 
-        return best_cuts(function, total, few=0.0)
+def _enclosed(
+    function: RowFunction, data: RowData, pieces: Sequence[int], support: tuple[Array, Array]
+) -> Interval:
+    """Return the enclosure over the whole space, of the log-likelihood of some rows."""
+    boxes = box_of_support(function, data, *support)
+    cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
+    return reduce(Interval.hull, (_value(data, piece, function.root) for piece in product(*cuts)))
 
-    def _without_range(self, row: int) -> BoundsError:
-        function, row = self._term_of(row)
-        data = RowData(function, np.array([row]))
-        boxes = box_of_support(function, data, *self._support)
-        return explain_without_range(function, data, boxes, row)
+
+def _pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
+    """Return into how many pieces the interval of each argument is best cut."""
+    data = trial_rows(function)
+
+    @cache
+    def total(pieces: tuple[int, ...]) -> float:
+        width = _enclosed(function, data, pieces, support).width
+        return float(np.broadcast_to(width, data.rows.shape).mean())
+
+    return best_cuts(function, total, few=0.0)
+
+
+def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:
+    data = RowData(function, np.array([row]))
+    return explain_without_range(function, data, box_of_support(function, data, *support), row)
 
 
 def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:

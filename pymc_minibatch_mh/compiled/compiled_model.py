@@ -180,12 +180,17 @@ class GraphPrior:
     def _stable(self) -> Callable:
         return self._in_python(_STABLE)
 
+    @cached_property
+    def gradient(self) -> Variable:
+        """Graph of the gradient; UnsupportedModelError if an operation has no derivative."""
+        with differentiable(self._split):
+            return grad(self._split.prior, self._split.position, disconnected_inputs="ignore")
+
     def _in_python(self, mode: Mode) -> Callable:
-        factorization = self._split
+        factorization, gradient = self._split, self.gradient
         theta, others = factorization.position, factorization.other_values
         direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
         with differentiable(factorization):
-            gradient = grad(factorization.prior, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         directions = pt.matrix("directions", dtype="float64", shape=(None, factorization.size))
         outputs = [factorization.prior, gradient, vectorize_graph(product, {direction: directions})]
@@ -506,6 +511,16 @@ class CompiledModel:
                 "BarkerMinibatchMH() or PenaltyMH()."
             )
         return GraphRows(self.factorization, source, self.compile_kwargs)
+
+    def require_derivatives(self) -> None:
+        """Refuse an operation without derivatives, by graphs alone, before any is compiled.
+
+        Raises an UnsupportedModelError that names it.
+        """
+        if isinstance(self.rows, GraphRows):
+            _ = self.rows.derivatives
+        if isinstance(self.prior, GraphPrior):
+            _ = self.prior.gradient
 
     @property
     def why_graph(self) -> str:

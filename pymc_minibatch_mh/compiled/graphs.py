@@ -5,10 +5,12 @@ compiled once per installation. PyTensor keeps the compiled graphs in its own ca
 around them are a few lines and compile in each process.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -134,12 +136,20 @@ def differentiable(factorization: Factorization) -> Iterator[None]:
     """Refuse an operation without derivatives by name, by an UnsupportedModelError."""
     try:
         yield
-    except (MethodNotDefined, NullTypeGradError) as error:
+    except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
         raise UnsupportedModelError(
-            f"{names_of_terms(factorization)}: an operation of the model has no derivative "
-            f"({error}), which control variates and the search for the mode need. Use another "
+            f"{names_of_terms(factorization)}: the operation {_named_in(error)} has no derivative, "
+            "which control variates and the search for the mode need. Use another "
             "parameterisation, or sample with pm.Slice()."
         ) from error
+
+
+def _named_in(error: Exception) -> str:
+    """Return the name of the operation that a message of PyTensor is about."""
+    if isinstance(error, MethodNotDefined):
+        return str(error.args[-1])
+    named = re.search(r"(?:of the|implemented for|to run) (\w+)", str(error))
+    return repr(str(error)) if named is None else named[1]
 
 
 def compiled_graph(
@@ -162,9 +172,9 @@ def compiled_graph(
             )
         except UserWarning as fallback:
             raise UnsupportedModelError(
-                f"{names_of_terms(factorization)}: an operation of the model or of its derivatives "
-                f"has no compiled form ({fallback}), so an update would run in Python, row by row. "
-                "Use a lower taylor_order, or sample with pm.NUTS()."
+                f"{names_of_terms(factorization)}: the operation {_named_in(fallback)}, of the "
+                "model or of its derivatives, has no compiled form, so an update would run in "
+                "Python, row by row. Write it in operations of PyTensor, or sample with pm.NUTS()."
             ) from fallback
     return function.vm.jit_fn
 
@@ -266,7 +276,12 @@ class GraphRows:
 
         return evaluate
 
-    def _row_derivatives(self) -> Callable:
+    @cached_property
+    def derivatives(self) -> tuple[list[Variable], Variable]:
+        """Graph of value, gradient and a product with the Hessian, after its inputs.
+
+        Raises an UnsupportedModelError if an operation has no derivative.
+        """
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
@@ -275,7 +290,11 @@ class GraphRows:
             gradient = grad(value, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         packed = pt.concatenate([value[None], gradient, product])
-        graph = self._function([theta, direction, self._rows, self._ends, self._context], [packed])
+        return [theta, direction, self._rows, self._ends, self._context], packed
+
+    def _row_derivatives(self) -> Callable:
+        inputs, packed = self.derivatives
+        graph = self._function(inputs, [packed])
 
         @njit(DERIVATIVES_SIGNATURE, nogil=True, no_cpython_wrapper=True)
         def derivatives(theta, rows, ends, context, sums, hessian):

@@ -37,6 +37,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_minibatch_mh.errors import UnsupportedModelError
+from pymc_minibatch_mh.likelihood.exprs import called
 from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
 
 #: Operations each entry of whose result depends on one row of the left or column of the right.
@@ -71,11 +72,6 @@ class Walk(Protocol):
 def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     """Rebuild the output of `node` for a batch of rows lying along `axis`."""
     raise MixedRowsError(op, f"{called(op)} is not known to keep observations apart")
-
-
-def called(op: Op) -> str:
-    """Return the name of an operation, for messages."""
-    return called(op.core_op) if isinstance(op, Blockwise) else type(op).__name__
 
 
 @batch_of.register(Elemwise)

@@ -3,6 +3,7 @@
 An expression is *data* (it does not depend on the position), *affine* in the position, or neither.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,23 @@ from typing import Any
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.functions.base import numpy_of, output_type, sum_of
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
+
+
+def called(op: object) -> str:
+    """Return the name of an operation, for messages: without parameters, addresses or wrappers."""
+    if isinstance(op, str):
+        return op
+    if isinstance(op, Blockwise | Elemwise):
+        return called(op.core_op if isinstance(op, Blockwise) else op.scalar_op)
+    # Scalar operations have names of their own, such as 'exp', or those of their classes.
+    name = re.match(r"\w+", str(op)) if isinstance(op, ScalarOp) else None
+    return name[0] if name else type(op).__name__
 
 
 class LoweringError(Exception):
@@ -23,7 +37,7 @@ class LoweringError(Exception):
     def __init__(self, op: object, why: str = "cannot be taken apart row by row") -> None:
         self.op = op
         self.why = why
-        super().__init__(f"{op} {why}")
+        super().__init__(f"{called(op)} {why}")
 
 
 def require(holds: bool, op: object, why: str = "cannot be taken apart row by row") -> None:

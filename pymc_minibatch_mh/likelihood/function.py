@@ -34,6 +34,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Lookup,
     LoweringError,
     Monomial,
+    called,
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
@@ -124,8 +125,8 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
         (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)))
     except LoweringError as error:
         raise BoundsError(
-            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
-            f"for it. {WAY_ON}"
+            f"{term.name!r} goes through {called(error.op)}, which {error.why}, so no bound can be "
+            f"derived for it. {WAY_ON}"
         ) from error
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
         root = kind.rewritten(exprs, root)

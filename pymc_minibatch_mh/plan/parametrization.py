@@ -5,7 +5,6 @@ distance of the posterior from the truncated normal distribution that moves are 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -13,7 +12,6 @@ from scipy.special import log_ndtr, ndtri_exp
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
@@ -33,21 +31,17 @@ POWERS = (1, 2)
 MOST_SHAPES, MOST_PARAMETERS = 4, 300
 
 
-def choose_shape_parametrization(
-    factorization: Factorization,
-    point: Mapping[str, np.ndarray],
-    compile_kwargs: Mapping[str, Any] | None,
-) -> Target:
+def choose_shape_parametrization(target: Target, point: Mapping[str, np.ndarray]) -> Target:
     """Return a model with reciprocals of shapes as coordinates, where these are much better.
 
     The search for the mode starts at `point`.
     """
-    best, cost = Target(factorization, 2, 1.0, compile_kwargs), -1.0
-    if factorization.size > MOST_PARAMETERS:
+    best, cost, options = target, -1.0, target.compiled.compile_kwargs
+    if target.factorization.size > MOST_PARAMETERS:
         return best
-    for name in shapes_of(factorization)[:MOST_SHAPES]:
+    for name in shapes_of(target.factorization)[:MOST_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
-        others = [Target(found, 2, 1.0, compile_kwargs) for found in tried if found is not None]
+        others = [Target(found, 2, 1.0, options) for found in tried if found is not None]
         if not others:
             continue
         cost = _cost(best, point) if cost < 0.0 else cost

@@ -10,9 +10,10 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.jets import require_rules
 from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
+from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass, require_ranges
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
@@ -31,7 +32,12 @@ from pymc_minibatch_mh.plan.violations import (
 )
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.grouped import GroupedReference
-from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, Touching, lower_bounds
+from pymc_minibatch_mh.reference.lower_bounds import (
+    LowerBounds,
+    Touching,
+    lower_bounds,
+    require_lower_bounds,
+)
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
@@ -137,6 +143,28 @@ def functions_of(target: Target) -> list[RowFunction]:
     if isinstance(functions, BoundsError):
         raise functions
     return functions
+
+
+def require_possible(target: Target, requirements: Requirements) -> None:
+    """Refuse a model for reasons that its graph has, before any search, pass or compilation.
+
+    BoundsError where no row could be bounded as a method needs, whatever the data and the mode are;
+    UnsupportedModelError for an operation without derivatives.
+    """
+    # First, as methods without bounds are no way out of this.
+    target.compiled.require_derivatives()
+    if requirements.derives:
+        functions = functions_of(target)
+        for function in functions:
+            require_rules(function)
+        if requirements.derived_ranges:
+            require_ranges(functions, _support(target))
+    if requirements.touching is not None:
+        require_lower_bounds(functions_of(target), requirements.touching)
+
+
+def _support(target: Target) -> tuple[np.ndarray, np.ndarray]:
+    return target.factorization.lower, target.factorization.upper
 
 
 class Sought(NamedTuple):
@@ -369,7 +397,7 @@ class Plan:
 
     def _derived(self) -> AnyTables:
         functions = functions_of(self.target)
-        support = self.target.factorization.lower, self.target.factorization.upper
+        support = _support(self.target)
         if not self.target.source.in_memory:
             return BlockBounds(functions, self.reference, support).tables()
         kind = RangesPass if self.requirements.ranges else BoundsPass

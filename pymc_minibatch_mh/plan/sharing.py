@@ -47,6 +47,7 @@ from pymc_minibatch_mh.plan.plan import (
     functions_of,
     gaussian_draw,
     require_drawn_ahead,
+    require_possible,
     require_same_again,
 )
 from pymc_minibatch_mh.reference.grouped import find_grouped
@@ -248,9 +249,6 @@ class SharedModel:
         Every element may move by itself, `by_elements`; SettingError if it must and cannot. `given`
         is the file of a prepared step, or the plan of the first of these rows.
         """
-        if requirements.derives and target.factorization.discrete_in_rows:
-            # Refused, before the search for the mode compiles anything.
-            functions_of(target)
         if not target.source.in_memory:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
@@ -352,14 +350,18 @@ def read_model(
     vars: Sequence[Variable],
     point: dict[str, np.ndarray],
     reading: ReadingSettings,
+    requirements: Requirements | None = None,
 ) -> SharedModel:
     """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
 
     UnsupportedModelError if rows cannot be proven to be independent given the parameters;
-    SettingError if settings do not fit the model.
+    BoundsError if their graph does not allow what a method requires; SettingError if settings do
+    not fit the model.
     """
+    requirements = requirements or Requirements()
     request, known = _request(model, vars, point, reading), _known.get(model)
     if known and request and known.request == request and known.watched.is_unchanged:
+        require_possible(known.target, requirements)
         return known
     parts = factorize(
         model,
@@ -371,9 +373,10 @@ def read_model(
     )
     if reading.in_linear_coordinates:
         parts = in_linear_coordinates(in_differences(parts))
-        target = choose_shape_parametrization(parts, point, reading.compile_kwargs)
-    else:
-        target = Target(parts, 2, 1.0, reading.compile_kwargs)
+    target = Target(parts, 2, 1.0, reading.compile_kwargs)
+    require_possible(target, requirements)
+    if reading.in_linear_coordinates:
+        target = choose_shape_parametrization(target, point)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
     found = SharedModel(request, watched, target)
     if request is not None:

@@ -18,6 +18,7 @@ Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data",
 doi:10.48550/arXiv.1403.5693.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -33,7 +34,7 @@ from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
 from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
 from pymc_minibatch_mh.likelihood.differences import Plain, degree
-from pymc_minibatch_mh.likelihood.exprs import Argument, Expr, ExprGraph
+from pymc_minibatch_mh.likelihood.exprs import Argument, Expr, ExprGraph, called
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core
 from pymc_minibatch_mh.reference.full_data import FullData
@@ -137,7 +138,7 @@ def _gap(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr
         if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2:
             there = touching.square(core.inputs[0], number(factor))
             return plain.multiply(weight, _above_log1p(exprs, core, there))
-    raise _NoLowerBoundError(f"{getattr(core, 'op', core)} of the parameters")
+    raise _NoLowerBoundError(f"{called(getattr(core, 'op', core))} of the parameters")
 
 
 def _is_negative(function: RowFunction, factor: Expr) -> bool:
@@ -218,6 +219,15 @@ class LowerBounds:
         """Leave out compiled functions and addresses."""
         compiled = ("rows", "evaluate", "tables")
         return {name: value for name, value in self.__dict__.items() if name not in compiled}
+
+
+def require_lower_bounds(functions: Sequence[RowFunction], touching: Touching) -> None:
+    """Refuse rows without quadratic lower bounds, by a BoundsError, before any mode is sought."""
+    for function in functions:
+        if touching == AT_CENTRE:
+            _root(function, _AtCentre(function.exprs, len(function.columns)))
+        else:
+            gap_of(function, touching)
 
 
 def lower_bounds(target: Target, reference: Reference, touching: Touching) -> LowerBounds:

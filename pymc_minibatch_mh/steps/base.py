@@ -251,7 +251,7 @@ class MinibatchStep(BlockedStep):
         self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
-        read = read_model(model, self.vars, point, reading)
+        read = read_model(model, self.vars, point, reading, method.requirements)
         tell_of_large(model, point, name)
         report.tell_of_stored(name, read.target)
         report.tell_of_preparation(name, read.target)

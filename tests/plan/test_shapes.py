@@ -18,9 +18,14 @@ POISSON, NORMAL = "counts that are Poisson", "noise that is normal"
 FAR = {POISSON: negative_binomial, NORMAL: student}
 
 
+def chosen(model):
+    """Return a model in the coordinates that are chosen for its shapes."""
+    return choose_shape_parametrization(Target(own(model), 2, 1.0, None), model.initial_point())
+
+
 def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
-    target = choose_shape_parametrization(own(model), model.initial_point(), None)
+    target = chosen(model)
     return [shape.words for shape in target.factorization.maps]
 
 
@@ -43,7 +48,7 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 
 def test_explanations_name_the_reciprocal():
     model = negative_binomial(rows=ROWS)
-    parts = choose_shape_parametrization(own(model), model.initial_point(), None).factorization
+    parts = chosen(model).factorization
     (mapped,) = reparametrizations(parts)
     assert (mapped.words, mapped.refused) == ("1/alpha", "")
     assert "(1/alpha)" in subsampled(parts)[0].arguments

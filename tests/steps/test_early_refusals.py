@@ -1,0 +1,235 @@
+"""A reason that the graph of a model has is told before anything is compiled or searched for."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numba.core.dispatcher import Dispatcher
+from pytensor.compile.mode import get_mode
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.linker import NumbaLinker
+
+import pymc_minibatch_mh
+from every import every
+from forms.catalogue import ACCEPTED
+from forms.certificate import shortened
+from forms.page import MARKERS, PAGE, between
+from gallery.catalogue import EXAMPLES
+from pymc_minibatch_mh import Rows, explain
+from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
+from pymc_minibatch_mh.reference.full_data import FullData
+
+# Of the hypergeometric function PyTensor tells how slowly its gradient converges; of a
+# pm.MatrixNormal PyMC's own call.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+N = 1_200
+RNG = np.random.default_rng(8)
+x, y = RNG.uniform(0.1, 0.9, N), RNG.normal(size=N)
+X = RNG.gamma(2.0, 0.5, (N, 5))
+
+
+#: Rooms whose compiled functions know no model: interval arithmetic, and reading rows.
+GENERAL = ("pymc_minibatch_mh.functions.", "pymc_minibatch_mh.data.")
+
+
+@pytest.fixture
+def only_the_graph(monkeypatch):
+    """Fail where a model is compiled, or derivatives of rows or of the prior part are asked for.
+
+    Numbers that a model computes from its data are evaluated operation by operation, in Python.
+    """
+    function, compiled = pytensor.function, Dispatcher.compile
+
+    def in_python(*args, **options):
+        assert not isinstance(get_mode(options.get("mode")).linker, NumbaLinker), "compiled"
+        return function(*args, **options)
+
+    def for_any_model(dispatcher, signature):
+        assert dispatcher.py_func.__module__.startswith(GENERAL), "compiled"
+        return compiled(dispatcher, signature)
+
+    def never(*_args, **_kwargs):
+        raise AssertionError("passed over all rows")
+
+    monkeypatch.setattr(pytensor, "function", in_python)
+    monkeypatch.setattr(Dispatcher, "compile", for_any_model)
+    monkeypatch.setattr(FullData, "likelihood", never)
+    monkeypatch.setattr(FullData, "prior", never)
+
+
+class Unknown(Op):
+    """An operation of a user's own, without a derivative."""
+
+    def make_node(self, a):
+        a = pt.as_tensor(a)
+        return Apply(self, [a], [a.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.sin(inputs[0])
+
+
+CASES = {}
+
+
+def case(method, error, message, **settings):
+    def register(declare):
+        CASES[declare.__name__] = declare, method, settings, error, message
+        return declare
+
+    return register
+
+
+def observe(mu, **options):
+    pm.Normal("y", mu, **{"observed": y} | options)
+
+
+@case("TunaMH", BoundsError, "goes through floor, which is a step function")
+def step_function():
+    observe(pt.floor(pm.Normal("a") * x))
+
+
+@case("ScalableSubsamplingMH", BoundsError, "goes through IsInf, which asks something")
+def question():
+    observe(pt.switch(pt.isinf(pm.Normal("a") * x), 0.0, x))
+
+
+@case("FactorizedMH", BoundsError, "depends on 11 different linear combinations")
+def many_arguments():
+    rate, scale = pm.Gamma("rate", 3.0, 2.0, shape=5), pm.HalfNormal("scale", shape=5)
+    observe((scale * (1.0 - pt.exp(-rate * X))).sum(axis=1), sigma=pm.HalfNormal("sigma"))
+
+
+@case("TunaMH", BoundsError, "'y' goes through i0e, whose derivatives no rule bounds")
+def without_a_rule():
+    pm.VonMises("y", pm.Normal("a") * x, kappa=pm.HalfNormal("kappa"), observed=y)
+
+
+@case("TunaMH", BoundsError, "'y' goes through i0e, whose derivatives no rule bounds")
+def without_a_rule_in_the_rows_of_others():
+    kappa = pm.HalfNormal("kappa")
+    first = pm.logp(pm.Normal.dist(pm.Normal("a")), y)
+    other = pm.logp(pm.VonMises.dist(0.0, kappa), y)
+    logp = pt.switch(pt.as_tensor(np.arange(N) < N // 2), first, other)
+    pm.CustomDist("y", logp, logp=lambda _, given: given, observed=y)
+
+
+@case("FireflyMH", BoundsError, "goes through polygamma, whose derivatives no rule bounds")
+def without_a_rule_for_firefly():
+    observe(pt.polygamma(2, pt.exp(pm.Normal("a") * x)))
+
+
+@case("TunaMH", BoundsError, "depends on the discrete variable 'k'")
+def discrete():
+    observe(pm.Normal("a") + pm.Bernoulli("k", 0.5))
+
+
+@case("PoissonMH", BoundsError, "has no range: in row 0 ")
+def without_a_range():
+    observe(pm.Normal("a"))
+
+
+@case("FireflyMH", BoundsError, "no quadratic lower bound, as it goes through exp", bound="map")
+def without_a_quadratic_bound_at_the_mode():
+    pm.Poisson("y", pt.exp(pm.Normal("a")), observed=np.ones(N, dtype=int))
+
+
+@case("FireflyMH", BoundsError, "no quadratic lower bound, as it goes through", bound="untuned")
+def without_a_quadratic_bound():
+    pm.Poisson("y", pt.exp(pm.Normal("a")), observed=np.ones(N, dtype=int))
+
+
+# What has no derivative is no better off without bounds, and is told first.
+@case("TunaMH", UnsupportedModelError, "the operation ive has no derivative")
+def without_a_derivative():
+    observe(pt.ive(pm.HalfNormal("a"), x))
+
+
+@case("PenaltyMH", UnsupportedModelError, "the operation Grad2F1Loop has no derivative")
+def without_a_second_derivative():
+    observe(pt.hyp2f1(pm.HalfNormal("a"), 1.0, 2.0, x))
+
+
+@case("BarkerMinibatchMH", UnsupportedModelError, "the operation Unknown has no derivative")
+def operation_of_a_user():
+    observe(Unknown()(pm.Normal("a")) * x)
+
+
+@case("AustereMH", UnsupportedModelError, "the operation Unknown has no derivative")
+def prior_without_a_derivative():
+    a = pm.Normal("a")
+    pm.Potential("more", Unknown()(a))
+    observe(a * x)
+
+
+@case("PenaltyMH", UnsupportedModelError, "Data of Rows(...) are computed with by what bounds")
+def stored_rows_as_a_graph():
+    rows = Rows(x=x, y=y)
+    observe(pt.floor(pm.Normal("a") * rows.data("x")), observed=rows.data("y"))
+
+
+def built(declare):
+    with pm.Model() as model:
+        declare()
+    return model
+
+
+def refusal(model, error, method="TunaMH", **settings):
+    with pytest.raises(error) as found:
+        getattr(pymc_minibatch_mh, method)(model=model, **settings)
+    return str(found.value)
+
+
+@every("name", CASES)
+@pytest.mark.usefixtures("only_the_graph")
+def test_the_graph_alone_tells_why(name):
+    declare, method, settings, error, message = CASES[name]
+    assert message in refusal(built(declare), error, method, **settings)
+
+
+@pytest.mark.usefixtures("only_the_graph")
+def test_a_model_that_was_read_for_another_step_is_refused_as_early():
+    model = built(without_a_rule)
+    with pytest.raises(AssertionError, match=r"compiled|passed over"):
+        pymc_minibatch_mh.PenaltyMH(model=model)
+    assert "whose derivatives no rule bounds" in refusal(model, BoundsError)
+
+
+#: Forms of the catalogue that are read, and that no bounds can be derived for.
+UNBOUNDED = {
+    key: reason
+    for key, form in ACCEPTED.items()
+    for line in between(PAGE.read_text(encoding="utf-8"), MARKERS).splitlines()
+    if line.startswith(f"| {form.name} |") and "| yes | no | goes through " in line
+    if (reason := line.split("| yes | no | ")[1].removesuffix(" |"))
+}
+
+
+@every("key", UNBOUNDED)
+@pytest.mark.usefixtures("only_the_graph")
+def test_forms_without_bounds_are_refused_by_their_graphs(key):
+    form = ACCEPTED[key]
+    model = form.build(37, mutable=True)
+    message = refusal(model, BoundsError, observed=list(form.observed), **dict(form.settings))
+    assert shortened(message) == UNBOUNDED[key]
+
+
+@every("method", ["TunaMH", "PenaltyMH"])
+@every("name", [name for name, found in EXAMPLES.items() if found.expected == "refused"])
+@pytest.mark.usefixtures("only_the_graph")
+def test_models_of_others_are_refused_by_their_graphs(name, method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = EXAMPLES[name].build(N)
+    assert EXAMPLES[name].reason in refusal(model, UnsupportedModelError, method)
+
+
+@pytest.mark.usefixtures("only_the_graph")
+def test_an_explanation_of_a_model_without_derivatives_compiles_nothing():
+    model = built(without_a_second_derivative)
+    found = explain(model, draws=100, tune=0)
+    assert "the operation Grad2F1Loop has no derivative" in found.refused
