@@ -32,7 +32,7 @@ except OSError as error:
     ) from error
 
 #: Operation of PyTensor -> its derivative by its operand and its value, as scalars of PyTensor,
-#: where PyTensor has none or one that cancels.
+#: where PyTensor has none, or some that cancel or are inf - inf.
 SLOPES: dict[type[ScalarOp], Callable[..., Variable]] = {}
 #: Operation -> its difference without cancellation, by before, after and after - before.
 CHANGES: dict[type[ScalarOp], ScalarOp] = {}

@@ -6,6 +6,8 @@ import numpy as np
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
 
@@ -32,6 +34,49 @@ _SLOPES_OF_ERF = (
 TAIL, _DEPTH = 1.5, 70
 # Where exp(-x²) underflows, and where decaying terms are below the least slack.
 LEFT, RIGHT = -40.0, 1e150
+
+
+@compiled()
+def erf_slope_at(order, x):
+    """Return a derivative of erf(x), of order 1 to 3."""
+    slope = DENSITY * math.exp(-x * x)
+    if order == 1 or slope == 0.0:
+        return slope
+    return -2.0 * x * slope if order == 2 else (4.0 * x * x - 2.0) * slope
+
+
+@compiled()
+def tail_ratios_at(x, depth):
+    """Return r_1, r_2 and r_3 of :func:`tail_ratios`, by so many terms."""
+    first = second = third = 0.0
+    for n in range(depth, 0, -1):
+        first, second, third = 0.5 / (x + (n + 1.0) * first), first, second
+    return first, second, third
+
+
+@compiled()
+def erfcx_slope_at(order, x):
+    """Return a derivative of exp(x²) erfc(x), of order 1 to 3."""
+    if x > TAIL:
+        r1, r2, r3 = tail_ratios_at(x, _DEPTH)
+        # The value is 2 / √π times r_0.
+        first = -DENSITY * r1 / (x + r1)
+        return first if order == 1 else -4.0 * r2 * first * (1.0 if order == 2 else -6.0 * r3)
+    value = math.exp(x * x) * math.erfc(x)
+    first = 2.0 * x * value - DENSITY
+    second = 2.0 * value + 2.0 * x * first
+    return first if order == 1 else second if order == 2 else 4.0 * first + 2.0 * x * second
+
+
+ErfSlope, erf_slope = operation(erf_slope_at, has_order=True)
+ErfcxSlope, erfcx_slope = operation(erfcx_slope_at, has_order=True)
+SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(number(1), x)
+SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(number(1), x)
+SLOPES[scalar_math.Erfcx] = lambda x, value: erfcx_slope(number(1), x)
+# The inverse: exp(x) over the normal density at the value.
+SLOPES[scalar_math.NdtriExp] = lambda x, value: (
+    number(math.sqrt(0.5 * math.pi)) * scalar_math.erfcx(number(-math.sqrt(0.5)) * value)
+)
 
 
 @shaped(scalar_math.Erf, (Shape(floor=-1.0, ceiling=1.0), *_SLOPES_OF_ERF))

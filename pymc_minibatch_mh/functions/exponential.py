@@ -7,7 +7,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, operation
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
 
@@ -43,12 +43,24 @@ def log1p_change_at(before, after, step):
     return 2.0 * math.atanh(step / total)
 
 
+@compiled()
+def log1mexp_slope_at(order, x):
+    """Return a derivative of log(1 - exp(x)), of order 1 to 3."""
+    # Adding zero turns the -0.0 of x = 0 into the 0.0 whose reciprocal is the limit from the left.
+    rest = 1.0 / (math.expm1(-x) + 0.0)
+    if order == 1:
+        return -rest
+    bend = rest * (rest + 1.0)
+    return -bend if order == 2 else -bend * (rest + (rest + 1.0))
+
+
+Log1mexpSlope, log1mexp_slope = operation(log1mexp_slope_at, has_order=True)
 ExpChange, CHANGES[scalar.Exp] = operation(exp_change_at)
 LogChange, CHANGES[scalar.Log] = operation(log_change_at)
 Log1pChange, CHANGES[scalar.Log1p] = operation(log1p_change_at)
 SLOPES[scalar.Exp] = lambda x, value: value
 SLOPES[scalar.Log] = lambda x, value: scalar.reciprocal(x)
-SLOPES[scalar_math.Log1mexp] = lambda x, value: -scalar.reciprocal(scalar.expm1(-x))
+SLOPES[scalar_math.Log1mexp] = lambda x, value: log1mexp_slope(number(1), x)
 
 
 @derivatives.register(scalar.Exp)

@@ -7,7 +7,7 @@ from pytensor.scalar import math as scalar_math
 from scipy import special
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import compiled_by
+from pymc_minibatch_mh.functions.base import SLOPES, compiled_by, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, shaped
 
@@ -45,7 +45,7 @@ def trigamma(x):
 
 @compiled()
 def polygamma(order, x):
-    """Return a derivative of log Γ of order 2 to 4, by `order` 1 to 3; NaN for x <= 0.
+    """Return a derivative of ψ of order 1 and above; NaN for x <= 0, but of order 1.
 
     Recurrence and asymptotic series: Abramowitz and Stegun (1964), 6.4.6 and 6.4.11.
     """
@@ -53,7 +53,9 @@ def polygamma(order, x):
         return trigamma(x)
     if not x > 0.0:
         return np.nan
-    factor = 2.0 if order == 2 else 6.0
+    factor = float(order)
+    for k in range(2, order):
+        factor *= k
     total = 0.0
     while x < ASYMPTOTIC:
         total += factor / x ** (order + 1)
@@ -61,14 +63,43 @@ def polygamma(order, x):
     total += factor / order / x**order + 0.5 * factor / x ** (order + 1)
     for k in range(BERNOULLI.size):
         # (2k + order - 1)! / (2k)!, with k counted from one
-        rising = 2.0 * k + 3.0 if order == 2 else (2.0 * k + 3.0) * (2.0 * k + 4.0)
+        rising = 1.0
+        for j in range(3, order + 2):
+            rising *= 2.0 * k + j
         total += BERNOULLI[k] * rising / x ** (2 * k + 2 + order)
-    return -total if order == 2 else total
+    return -total if order % 2 == 0 else total
 
 
+@compiled()
+def psi_of_positive(x):
+    """Return the derivative of log Γ for x > 0, likewise: Abramowitz and Stegun (1964), 6.3.18."""
+    total = 0.0
+    while x < ASYMPTOTIC:
+        total -= 1.0 / x
+        x += 1.0
+    u, series = 1.0 / x / x, 0.0
+    for k in range(BERNOULLI.size - 1, -1, -1):
+        series = u * (series + BERNOULLI[k] / (2.0 * k + 2.0))
+    return total + math.log(x) - 0.5 / x - series
+
+
+@compiled()
+def gamma_slope_at(order, x):
+    """Return a derivative of Γ(x) for x > 0, of order 1 to 3."""
+    value, first = math.gamma(x), psi_of_positive(x)
+    if order == 1:
+        return value * first
+    second = trigamma(x)
+    if order == 2:
+        return value * (first * first + second)
+    return value * (first * (first * first + 3.0 * second) + polygamma(2, x))
+
+
+GammaSlope, gamma_slope = operation(gamma_slope_at, has_order=True)
+SLOPES[scalar_math.Gamma] = lambda x, value: gamma_slope(number(1), x)
 compiled_by(scalar_math.TriGamma, trigamma)
 compiled_by(scalar_math.PolyGamma, polygamma)
-_SHIFT = 12
+_SHIFT, _LEAST = 12, 1e-300
 _FACTORS = [
     number / math.factorial(2 * j)
     for j, number in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1)
@@ -84,7 +115,9 @@ _POLYGAMMA = (
 
 @shaped(scalar_math.GammaLn, _POLYGAMMA, least=0.0)
 def _gammaln_values(x: Array, order: int) -> list[Array]:
-    return [special.gammaln(x), special.psi(x), *above_psi(x, 1, order - 1)][: order + 1]
+    # SciPy's is inf at subnormal numbers already.
+    value = np.where(x < _LEAST, -np.log(x), special.gammaln(x))
+    return [value, special.psi(x), *above_psi(x, 1, order - 1)][: order + 1]
 
 
 @shaped(scalar_math.Psi, _POLYGAMMA[1:], least=0.0)

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from pytensor.scalar import basic as scalar
 from scipy import special
 
 from pymc_minibatch_mh._jit import compiled
@@ -13,6 +12,8 @@ from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
 
 # exp(x) is lost beside one below the first, and beside x above the second.
 _LOST, _ALONE = -37.0, 37.0
+# The size exp(x) above which the derivatives underflow.
+_MOST_SIZE = 700.0
 
 
 @compiled()
@@ -24,20 +25,36 @@ def log_any_at(x):
     return math.log(-math.expm1(-size)) if size < 1.0 else math.log1p(-math.exp(-size))
 
 
+# Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
+_SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
+_EVEN = np.arange(2, 27, 2)
+_BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
+# SciPy's numbers are off by up to 2e-12: too much for a fourth derivative, which has them times n³.
+# These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
+_PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
+
+
 @compiled()
-def log_any_slope_at(x):
-    """Return the derivative of :func:`log_any_at`: w/(exp(w) - 1), w = exp(x)."""
-    if x < _LOST:
-        return 1.0
+def log_any_slope_at(order, x):
+    """Return a derivative of :func:`log_any_at`, of order 1 to 3: the first is w/(exp(w) - 1)."""
     size = math.exp(min(x, _ALONE))
-    return size / math.expm1(size) if size < 700.0 else 0.0
+    if order == 1:
+        return 1.0 if x < _LOST else size / math.expm1(size) if size < _MOST_SIZE else 0.0
+    if size < _SMALL:
+        total, square = 0.0, size * size
+        for k in range(_PRECISE.size - 1, -1, -1):
+            n = 2.0 * k + 2.0
+            total = square * (total + (n if order == 2 else n * n) * _PRECISE[k])
+        return total - 0.5 * size
+    if not size < _MOST_SIZE:
+        return 0.0
+    slope = size / math.expm1(size)
+    rest = 1.0 - size - slope
+    return slope * rest if order == 2 else slope * (rest * rest - size - slope * rest)
 
 
-# The derivative g = w/(exp(w) - 1), w = exp(x), of which the next one is g (1 - w - g).
-LogAnySlope, log_any_slope = operation(
-    log_any_slope_at, lambda x, value: value * (number(1.0) - scalar.exp(x) - value)
-)
-LogAny, log_any = operation(log_any_at, lambda x, value: log_any_slope(x))
+LogAnySlope, log_any_slope = operation(log_any_slope_at, has_order=True)
+LogAny, log_any = operation(log_any_at, lambda x, value: log_any_slope(number(1), x))
 # Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak,
 # h'''' a valley on either side of a peak.
 _LOG_ANY = (
@@ -58,13 +75,6 @@ _LOG_ANY = (
         slack=lambda x: 1e-14 * np.exp(4.0 * x - np.exp(x)),
     ),
 )
-# Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
-_SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
-_EVEN = np.arange(2, 27, 2)
-_BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
-# SciPy's numbers are off by up to 2e-12: too much for a fourth derivative, which has them times n³.
-# These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
-_PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 
 
 @shaped(LogAny, _LOG_ANY)

@@ -7,7 +7,7 @@ from scipy import special
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.functions.base import number, operation
-from pymc_minibatch_mh.functions.erf import DENSITY, LEFT, RIGHT, TAIL, tail_ratios
+from pymc_minibatch_mh.functions.erf import DENSITY, LEFT, RIGHT, TAIL, tail_ratios, tail_ratios_at
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
 
@@ -34,18 +34,24 @@ def log_erfc_at(x):
 
 
 @compiled()
-def erfc_slope_at(x):
-    """Return the derivative of log(erfc(x))."""
+def erfc_slope_at(order, x):
+    """Return a derivative of log(erfc(x)), of order 1 to 3."""
     if x < _FROM_TAIL:
-        return -2.0 / _ROOT_PI * math.exp(-x * x) / math.erfc(x)
-    return -2.0 * x * _tail(x)
+        m = 2.0 / _ROOT_PI * math.exp(-x * x) / math.erfc(x)
+        if order == 1 or m == 0.0:
+            return -m
+        excess = m - 2.0 * x
+        return -m * excess if order == 2 else -m * (excess * excess + m * excess - 2.0)
+    if order == 1:
+        return -2.0 * x * _tail(x)
+    # In the tail, the sums in brackets are small differences of the ratios.
+    r1, r2, r3 = tail_ratios_at(x, _TERMS)
+    second = -4.0 * (x * r1) * _tail(x)
+    return second if order == 2 else 8.0 * second * r1 * r2 * (3.0 * r3 - 2.0 * r2)
 
 
-# The derivative h, of which the next one is -h (2x + h).
-ErfcSlope, erfc_slope = operation(
-    erfc_slope_at, lambda x, value: -(value * (number(2.0) * x + value))
-)
-LogErfc, log_erfc = operation(log_erfc_at, lambda x, value: erfc_slope(x))
+ErfcSlope, erfc_slope = operation(erfc_slope_at, has_order=True)
+LogErfc, log_erfc = operation(log_erfc_at, lambda x, value: erfc_slope(number(1), x))
 # h = log erfc and h', h'' decrease. h''' <= 0 has one minimum and tends to 0 on both sides, so that
 # h'''' has a valley and then a peak.
 _LOG_ERFC = (
@@ -72,11 +78,11 @@ def _log_erfc_values(x: Array, order: int) -> list[Array]:
     ratios = tail_ratios(x, tail, max(order, 3))
     r1, r2, r3 = ratios[:3]
     excess = np.where(tail, 2.0 * r1, m - 2.0 * x)
-    # m' = m excess; in the tail, the sum in brackets is a small difference of the ratios.
-    bend = np.where(
-        tail, 16.0 * r1 * r1 * r2 * (3.0 * r3 - 2.0 * r2), excess * excess + m * excess - 2.0
-    )
-    slopes = [-hazard, -m * excess, -m * bend]
+    # m' = m excess; in the tail, m'' is m times a small difference of the ratios, and underflows
+    # last if m meets a ratio first.
+    small = 16.0 * (m * r1) * (r1 * r2 * (3.0 * r3 - 2.0 * r2))
+    bend = np.where(tail, small, m * (excess * excess + m * excess - 2.0))
+    slopes = [-hazard, -m * excess, -bend]
     if order > 3:
         near = excess * (excess * excess + 4.0 * m * excess + m * m - 6.0) - 2.0 * m
         slopes.append(-m * np.where(tail, _fourth_in_tail(ratios), near))

@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-from pytensor.scalar import basic as scalar
-from pytensor.scalar import math as scalar_math
 from scipy import special
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import operation
+from pymc_minibatch_mh.functions.base import number, operation
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.log_any import third_slope
+from pymc_minibatch_mh.functions.logistic import softplus_at
 from pymc_minibatch_mh.functions.rules import Shape, shaped
 
 # exp(x) is lost beside one below the first, and beside x above the second.
@@ -25,11 +24,46 @@ def log_softplus_at(x):
     return math.log(x if x > _ALONE else math.log1p(math.exp(x)))
 
 
+# Below, a power series takes the place of terms that cancel.
+_RARE, _NEGLIGIBLE = 0.1, -20.0
+_POWERS = np.arange(25)
+
+
+def _slopes_of_log_softplus() -> Array:
+    """Return the power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
+    divisor = np.array([1.0, *((-1.0) ** (n - 1) / (n * (n + 1)) for n in _POWERS[1:])])
+    series = np.zeros(_POWERS.size)
+    series[0] = 1.0
+    for n in _POWERS[1:]:
+        series[n] = -(divisor[1 : n + 1] * series[n - 1 :: -1][:n]).sum()
+    return series
+
+
+_LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
+
+
+@compiled()
+def log_softplus_slope_at(order, x):
+    """Return a derivative of log(log(1 + exp(x))), of order 1 to 3."""
+    w = math.exp(min(x, 0.0))
+    if w < _RARE:
+        total = 0.0
+        for k in range(_LOG_SOFTPLUS_SLOPES.size - 1, -1, -1):
+            total = total * w + float(k) ** (order - 1) * _LOG_SOFTPLUS_SLOPES[k]
+        return total
+    share, other = 1.0 / (1.0 + math.exp(-x)), 1.0 / (1.0 + math.exp(x))
+    slope = share / softplus_at(x)
+    if order == 1:
+        return slope
+    rest = other - slope
+    return slope * (rest if order == 2 else rest * rest - share * other - slope * rest)
+
+
+LogSoftplusSlope, log_softplus_slope = operation(log_softplus_slope_at, has_order=True)
 LogSoftplus, log_softplus = operation(
-    log_softplus_at,
-    lambda x, value: scalar.reciprocal(scalar_math.softplus(x)) * scalar_math.sigmoid(x),
+    log_softplus_at, lambda x, value: log_softplus_slope(number(1), x)
 )
-# Of log(log(1 + exp(x))), likewise.
+# Of log(log(1 + exp(x))), a value and a derivative for each order.
 _LOG_SOFTPLUS = (
     Shape(),
     Shape(floor=0.0, ceiling=1.0),
@@ -48,22 +82,6 @@ _LOG_SOFTPLUS = (
         slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
     ),
 )
-# Below, a power series takes the place of terms that cancel.
-_RARE, _NEGLIGIBLE = 0.1, -20.0
-_POWERS = np.arange(25)
-
-
-def _slopes_of_log_softplus() -> Array:
-    """Return the power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
-    divisor = np.array([1.0, *((-1.0) ** (n - 1) / (n * (n + 1)) for n in _POWERS[1:])])
-    series = np.zeros(_POWERS.size)
-    series[0] = 1.0
-    for n in _POWERS[1:]:
-        series[n] = -(divisor[1 : n + 1] * series[n - 1 :: -1][:n]).sum()
-    return series
-
-
-_LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 
 
 @shaped(LogSoftplus, _LOG_SOFTPLUS)

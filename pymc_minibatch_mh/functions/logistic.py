@@ -7,7 +7,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, operation
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
 from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
 
@@ -31,9 +31,21 @@ def softplus_change_at(before, after, step):
     return 2.0 * math.atanh(half / (math.exp(-0.5 * (before + after)) + cosh))
 
 
+@compiled()
+def tanh_slope_at(order, x):
+    """Return a derivative of tanh(x), of order 1 to 3, precise in both tails."""
+    decay = math.exp(-2.0 * abs(x))
+    slope = 4.0 * decay / ((1.0 + decay) * (1.0 + decay))
+    if order == 1:
+        return slope
+    return -2.0 * slope * math.tanh(x) if order == 2 else slope * (4.0 - 6.0 * slope)
+
+
+TanhSlope, tanh_slope = operation(tanh_slope_at, has_order=True)
 SoftplusChange, CHANGES[scalar_math.Softplus] = operation(softplus_change_at)
 SLOPES[scalar_math.Softplus] = lambda x, value: scalar_math.sigmoid(x)
 SLOPES[scalar_math.Sigmoid] = lambda x, value: value * scalar_math.sigmoid(-x)
+SLOPES[scalar.Tanh] = lambda x, value: tanh_slope(number(1), x)
 # With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12, and the fourth where
 # the fifth is zero, which is p (1 - 30p + 120p²).
 _STEEPEST = math.log(2.0 + math.sqrt(3.0))

@@ -4,9 +4,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.scalar import basic as scalar
 
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, derivatives, outside, shaped
 
+
+@compiled()
+def reciprocal_slope_at(order, x):
+    """Return a derivative of 1/x, of order 1 to 3."""
+    square = x * x
+    if order == 1:
+        return -1.0 / square
+    # One by one: a higher power of x overflows where the quotient does not underflow yet.
+    return 2.0 / square / x if order == 2 else -6.0 / square / square
+
+
+ReciprocalSlope, reciprocal_slope = operation(reciprocal_slope_at, has_order=True)
+SLOPES[scalar.Reciprocal] = lambda x, value: reciprocal_slope(number(1), x)
 _LARGEST = np.finfo(float).max
 
 

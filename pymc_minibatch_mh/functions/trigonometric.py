@@ -6,9 +6,39 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
 from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
 
+
+@compiled()
+def arctan_slope_at(order, x):
+    """Return a derivative of arctan(x), of order 1 to 3."""
+    w = 1.0 / (1.0 + x * x)
+    return w if order == 1 else -2.0 * (x * w) * w if order == 2 else (6.0 - 8.0 * w) * w * w
+
+
+@compiled()
+def arcsinh_slope_at(order, x):
+    """Return a derivative of arcsinh(x), of order 1 to 3."""
+    s = 1.0 / math.hypot(1.0, x)
+    return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 - 3.0 * s * s) * s * s * s
+
+
+@compiled()
+def arccosh_slope_at(order, x):
+    """Return a derivative of arccosh(x), of order 1 to 3."""
+    s = 1.0 / math.sqrt(x - 1.0) / math.sqrt(x + 1.0)
+    return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 + 3.0 * s * s) * s * s * s
+
+
+ArctanSlope, arctan_slope = operation(arctan_slope_at, has_order=True)
+ArcsinhSlope, arcsinh_slope = operation(arcsinh_slope_at, has_order=True)
+ArccoshSlope, arccosh_slope = operation(arccosh_slope_at, has_order=True)
+SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(number(1), x)
+SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(number(1), x)
+SLOPES[scalar.ArcCosh] = lambda x, value: arccosh_slope(number(1), x)
 # Beyond, decaying terms are below the least slack, and their factors would overflow.
 _FAR = 1e150
 _THIRD = math.sqrt(1.0 / 3.0)

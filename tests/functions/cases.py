@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import mpmath as mp
 import numpy as np
+from pymc.distributions.dist_math import i0e_scalar, i1e_scalar
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
@@ -22,15 +24,17 @@ REALS, POSITIVE = (-np.inf, np.inf), (0.0, np.inf)
 
 @dataclass(frozen=True)
 class Case:
-    """A rule, its function and derivatives at any precision, and where those turn."""
+    """A function with its rule, exact values and derivatives, and where those turn."""
 
     name: str
+    op: ScalarOp
     enclose: Callable[[Interval, int], list[Interval]]
     exact: Callable[[mp.mpf], list[mp.mpf]]
     domain: tuple[float, float] = REALS
     turns: tuple[float, ...] = ()
     reach: float = 1e290
     rounds: bool = True
+    data: tuple[float, ...] = ()
 
     def __str__(self):
         return self.name
@@ -40,7 +44,7 @@ def of_op(op, exact, *args, **kwargs):
     def enclose(u, order):
         return derivatives(op, u, order)
 
-    return Case(str(op), enclose, exact, *args, **kwargs)
+    return Case(str(op), op, enclose, exact, *args, **kwargs)
 
 
 def slopes_of_log(x):
@@ -68,6 +72,8 @@ def slopes_of_erf(x):
 
 
 def exact_erfcx(x):
+    if x > 1e8:
+        return [mp.ff(-1, k) / x ** (k + 1) / mp.sqrt(mp.pi) for k in range(ORDER + 1)]
     value = mp.exp(x**2) * mp.erfc(x)
     first = 2 * x * value - 2 / mp.sqrt(mp.pi)
     second = 2 * value + 2 * x * first
@@ -97,7 +103,8 @@ def logarithmic_slopes(s, r, p, d):
 
 
 def exact_log_any(x):
-    w = mp.exp(x)
+    # Beyond, all derivatives underflow, and the double exponential overflows.
+    w = mp.exp(min(x, 800))
     value = mp.log1p(-mp.exp(-w)) if w > 1 else mp.log(-mp.expm1(-w))
     if w < 1e-3:
         terms = [mp.bernoulli(n) * w**n / mp.factorial(n) for n in range(40)]
@@ -125,6 +132,9 @@ def exact_log_softplus(x):
 
 
 def exact_log_erfc(x):
+    if x > 1e8:
+        value = -(x**2) - mp.log(x * mp.sqrt(mp.pi))
+        return [value, -2 * x - 1 / x, -2 + 1 / x**2, -2 / x**3, 6 / x**4]
     m = 2 / mp.sqrt(mp.pi) * mp.exp(-(x**2)) / mp.erfc(x)
     q = m - 2 * x
     value = mp.log(mp.erfc(x)) if x > 1 else mp.log1p(-mp.erf(x))
@@ -164,6 +174,58 @@ def polygammas(first):
 
 def line(value, slope):
     return lambda x: [value(x), mp.mpf(slope(x)), *[mp.mpf(0)] * (ORDER - 1)]
+
+
+def exact_tan(x):
+    t = mp.tan(x)
+    w = 1 + t**2
+    return [t, w, 2 * t * w, (2 + 6 * t**2) * w]
+
+
+def exact_arcsin(x, sign=1):
+    s = 1 / mp.sqrt(1 - x**2)
+    value = mp.asin(x) if sign > 0 else mp.acos(x)
+    return [value, sign * s, sign * x * s**3, sign * (1 + 2 * x**2) * s**5]
+
+
+def exact_arccosh(x):
+    s = 1 / mp.sqrt(x**2 - 1)
+    return [mp.acosh(x), s, -x * s**3, (1 + 2 * x**2) * s**5]
+
+
+def exact_arctanh(x):
+    w = 1 / (1 - x**2)
+    return [mp.atanh(x), w, 2 * x * w**2, (2 + 6 * x**2) * w**3]
+
+
+def exact_gamma(x):
+    value, first, second, third = mp.gamma(x), *(mp.psi(n, x) for n in range(3))
+    slopes = [first, first**2 + second, first**3 + 3 * first * second + third]
+    return [value, *(value * slope for slope in slopes)]
+
+
+def slopes_of_bessel(x):
+    """Return I_0 and its first four derivatives."""
+    i0, i1, i2, i3, i4 = (mp.besseli(n, x) for n in range(5))
+    return [i0, i1, (i0 + i2) / 2, (3 * i1 + i3) / 4, (3 * i0 + 4 * i2 + i4) / 8]
+
+
+def exact_scaled_bessel(order):
+    def exact(x):
+        if abs(x) > 1e20:
+            size, sign = abs(x), mp.sign(x)
+            tail = [mp.ff(-0.5, n) * size ** (-n - mp.mpf(0.5)) for n in range(ORDER + 1)]
+            return [
+                sign ** (n + order) * value / mp.sqrt(2 * mp.pi) for n, value in enumerate(tail)
+            ]
+        slopes, decay = slopes_of_bessel(abs(x))[order:], mp.exp(-abs(x))
+        values = [
+            decay * mp.fsum((-1) ** (n - k) * mp.binomial(n, k) * slopes[k] for k in range(n + 1))
+            for n in range(ORDER + 1 - order)
+        ]
+        return [mp.sign(x) ** (n + order) * value for n, value in enumerate(values)]
+
+    return exact
 
 
 LOGISTIC_TURNS = (
@@ -214,7 +276,7 @@ CASES = [
     of_op(scalar_math.erf, lambda x: [mp.erf(x), *slopes_of_erf(x)], turns=ERF_TURNS),
     of_op(
         scalar_math.erfc,
-        lambda x: [mp.erfc(x), *(-slope for slope in slopes_of_erf(x))],
+        lambda x: [mp.erfc(min(x, 1e9)), *(-slope for slope in slopes_of_erf(x))],
         turns=ERF_TURNS,
     ),
     of_op(scalar_math.erfcx, exact_erfcx, reach=1e4),
@@ -245,6 +307,7 @@ CASES = [
     ),
     Case(
         "log_erfc",
+        log_erfc,
         lambda u, order: derivatives(log_erfc, u, order),
         exact_log_erfc,
         turns=(-0.70878215917147, -1.464622454428443, 0.021095555664165),
@@ -253,12 +316,27 @@ CASES = [
     *(
         Case(
             f"power {c}",
+            scalar.pow,
             lambda u, order, c=c: derivatives(scalar.pow, u, order, c),
             lambda x, c=c: power(x, c),
             REALS if c == int(c) else POSITIVE,
             (0.0,) if c == int(c) else (),
             rounds=c not in (0, 1),
+            data=(float(c),),
         )
         for c in (-3, -2, -0.5, 0, 1, 1.75, 2, 3, 4, 17)
     ),
+]
+#: Functions without an enclosure, which steps take that need no bounds.
+OTHERS = [
+    Case("tan", scalar.tan, None, exact_tan, reach=1e6),
+    Case("arcsin", scalar.arcsin, None, exact_arcsin, (-1.0, 1.0)),
+    Case("arccos", scalar.arccos, None, lambda x: exact_arcsin(x, -1), (-1.0, 1.0)),
+    Case("arccosh", scalar.arccosh, None, exact_arccosh, (1.0, np.inf)),
+    Case("arctanh", scalar.arctanh, None, exact_arctanh, (-1.0, 1.0)),
+    Case("gamma", scalar_math.gamma, None, exact_gamma, POSITIVE),
+    Case("i0", scalar_math.i0, None, slopes_of_bessel, reach=700.0),
+    Case("i1", scalar_math.i1, None, lambda x: slopes_of_bessel(x)[1:], reach=700.0),
+    Case("i0e", i0e_scalar, None, exact_scaled_bessel(0), turns=(0.0,)),
+    Case("i1e", i1e_scalar, None, exact_scaled_bessel(1), turns=(0.0,)),
 ]

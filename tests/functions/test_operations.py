@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import Elemwise
 from scipy import special
 
 from every import every
-from pymc_minibatch_mh.functions import base
+from pymc_minibatch_mh.functions import base, gamma
 from pymc_minibatch_mh.functions.base import Function, numpy_of, output_type
 from pymc_minibatch_mh.functions.gamma import trigamma
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
@@ -136,6 +136,13 @@ def test_trigamma_is_that_of_scipy(low, high):
     points = np.geomspace(low, high, 2_000)
     ours = np.array([trigamma(x) for x in points])
     assert np.abs(ours / special.polygamma(1, points) - 1.0).max() < 2e-14
+
+
+@every("order", [1, 2, 3, 4, 5])
+def test_polygamma_functions_are_those_of_scipy(order):
+    points = np.geomspace(1e-8, 1e8, 500)
+    ours = np.array([gamma.polygamma(order, x) for x in points])
+    assert np.abs(ours / special.polygamma(order, points) - 1.0).max() < 1e-13
 
 
 def test_trigamma_of_negative_numbers_follows_from_the_recurrence():

@@ -3,7 +3,7 @@
 Differences are without cancellation, and own up to their rounding errors.
 """
 
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 
 import mpmath as mp
 import numpy as np
@@ -23,7 +23,7 @@ from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from tiers import QUICK, fast
 
 ROWS = np.array([0, 1, 7, 500])
@@ -178,3 +178,44 @@ def test_a_part_without_probability_changes_nothing():
     assert np.isfinite([change, doubt, other, none]).all()
     exact = 3.0 * 0.3 - np.exp(0.6) + np.exp(0.3)
     assert other == pytest.approx(exact, rel=1e-12)
+
+
+def brackets(mu, low, high):
+    """Return log(Φ(b) - Φ(a)), as a bracket of a normal variable is written."""
+    below, above = (pm.logcdf(pm.Normal.dist(mu, 0.7), end) for end in (low, high))
+    return above + pm.math.log1mexp(below - above)
+
+
+@every("end", [30.0, 1e3, 1e8])
+def test_open_brackets_have_all_derivatives(end):
+    ends = np.array([-end, -0.5, 0.5, 1.5, end])
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.CustomDist(
+            "y",
+            mu,
+            ends[:-1],
+            ends[1:],
+            observed=np.zeros(4),
+            logp=lambda v, *given: brackets(*given),
+        )
+    functions = row_functions(factorize(model, model.value_vars, min_rows=1))
+    rows, data = FormRows(functions), RowData(functions[0], np.arange(4))
+    leaves = np.stack([np.broadcast_to(data.value(x), 4) for x in rows.leaves[0]], axis=1)
+    ours = run(rows.slopes()[0], np.full((4, 1), 0.8), leaves, width=3)
+    thirds = run(rows.thirds()[0], np.full((4, 1), 0.8), leaves, width=1)
+
+    def exact(u, low, high):
+        return mp.log(
+            mp.ncdf((mp.mpf(high) - u) / mp.mpf(0.7)) - mp.ncdf((mp.mpf(low) - u) / mp.mpf(0.7))
+        )
+
+    with mp.workdps(DIGITS):
+        values = [
+            [
+                float(mp.diff(lambda u, *pair: exact(u, *pair), (0.8, *pair), (n, 0, 0)))
+                for n in range(4)
+            ]
+            for pair in pairwise(ends)
+        ]
+    np.testing.assert_allclose(np.hstack([ours, thirds]), values, rtol=1e-9, atol=1e-13)
