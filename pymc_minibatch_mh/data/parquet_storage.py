@@ -24,7 +24,11 @@ _FIXES = (
     (pa.types.is_dictionary, "Store the numbers of its categories."),
     (pa.types.is_decimal, "Cast it to float64 before it is written."),
     (pa.types.is_temporal, "Store a number, such as the seconds since a date, as float64."),
-    (pa.types.is_nested, "Store each of its numbers as a column, and name these as a list."),
+    (
+        pa.types.is_nested,
+        "Store each of its numbers as a column, and name these as a list, or all of them as a "
+        "fixed_size_list of numbers.",
+    ),
 )
 
 
@@ -63,7 +67,12 @@ class ParquetStorage:
         self.n_rows = int(self._edges[-1])
         if not self.n_rows:
             raise SettingError(f"{_short(source)} has no rows. Give files with some.")
-        self._matrices = {n for n in self._columns if columns and not isinstance(columns[n], str)}
+        self._matrices = {
+            name
+            for name, own in self._columns.items()
+            if (columns and not isinstance(columns[name], str))
+            or any(pa.types.is_fixed_size_list(self._types[column]) for column in own)
+        }
         self.fields = {name: self._field(name) for name in self._columns}
         self.stamp = self._stamp()
         # Two threads read, and either may need a row group of every array.
@@ -109,10 +118,12 @@ class ParquetStorage:
 
     def _field(self, name: str) -> Field:
         names = self._columns[name]
-        dtype = np.result_type(*(self._types[column].to_pandas_dtype() for column in names))
+        types = [self._types[column] for column in names]
+        dtype = np.result_type(*(_number_of(one).to_pandas_dtype() for one in types))
+        width = sum(_width(one) for one in types)
         return Field(
             native_type(f"{name!r}, the columns {names},", np.dtype(dtype)),
-            (len(names),) if name in self._matrices else (),
+            (width,) if name in self._matrices else (),
         )
 
     def _stamp(self) -> str:
@@ -157,17 +168,26 @@ class ParquetStorage:
             ) from error
         if table.num_rows != n_rows:
             raise SourceError(f"{self._place(number)} holds {table.num_rows:,} rows instead.")
-        found = np.empty((n_rows, len(columns)), dtype=self.fields[name].dtype)
-        for k, column in enumerate(columns):
-            values = table.column(column)
-            if values.null_count:
-                row = int(self._edges[number] + np.argmax(values.is_null().to_numpy()))
-                raise SourceError(
-                    f"the column {column!r} is empty in {self.where(row)}. Fill or drop such rows "
-                    "before the file is written."
-                )
-            found[:, k] = values.to_numpy()
+        parts = [
+            self._numbers(column, table.column(column).combine_chunks(), number)
+            for column in columns
+        ]
+        found = np.concatenate(parts, axis=1, dtype=self.fields[name].dtype, casting="unsafe")
         return found if name in self._matrices else found[:, 0]
+
+    def _numbers(self, column: str, values: Any, number: int) -> np.ndarray:
+        """Return the numbers of a column in a row group, shape (rows, width)."""
+        width, inside = 1, values
+        if pa.types.is_fixed_size_list(values.type) and not values.null_count:
+            width, inside = values.type.list_size, values.flatten()
+        if inside.null_count:
+            empty = int(np.argmax(inside.is_null().to_numpy(zero_copy_only=False)))
+            row = int(self._edges[number]) + empty // width
+            raise SourceError(
+                f"the column {column!r} is empty in {self.where(row)}. Fill or drop such rows "
+                "before the file is written."
+            )
+        return inside.to_numpy(zero_copy_only=False).reshape(len(values), width)
 
     def _read_group(self, path: str, group: int, columns: Sequence[str]) -> Any:
         # A file of its own for every read: none of its threads waits for another.
@@ -270,15 +290,26 @@ def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.D
         few = ", ".join(map(repr, schema.names[:20]))
         raise SettingError(f"{name!r} is not one column of {path}. Choose from {few}.")
     dtype = schema.field(name).type
+    stored = _number_of(dtype)
     for is_such, fix in _FIXES:
-        if is_such(dtype):
+        if is_such(stored):
             raise SettingError(f"the column {name!r} of {path} has type {dtype}. {fix}")
     if not (
-        pa.types.is_boolean(dtype) or pa.types.is_integer(dtype) or pa.types.is_floating(dtype)
+        pa.types.is_boolean(stored) or pa.types.is_integer(stored) or pa.types.is_floating(stored)
     ):
         raise SettingError(
             f"the column {name!r} of {path} has type {dtype}. Store real numbers: floats, integers "
             "or bools."
         )
-    native_type(f"the column {name!r} of {path}", np.dtype(dtype.to_pandas_dtype()))
+    native_type(f"the column {name!r} of {path}", np.dtype(stored.to_pandas_dtype()))
     return dtype
+
+
+def _number_of(dtype: pa.DataType) -> pa.DataType:
+    """Return the type of a column's numbers: that of the entries, where each row has several."""
+    return dtype.value_type if pa.types.is_fixed_size_list(dtype) else dtype
+
+
+def _width(dtype: pa.DataType) -> int:
+    """Return how many numbers a column has in each row."""
+    return dtype.list_size if pa.types.is_fixed_size_list(dtype) else 1

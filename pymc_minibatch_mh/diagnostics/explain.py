@@ -180,6 +180,8 @@ def _sources(expr: Expr, function: RowFunction, entries: bool) -> list[str]:
 
 
 PRIOR = "a prior, which has no rows"
+#: Rows that a potential may add up cannot be told apart.
+IN_FULL = "a potential: evaluated in full at every update, with all data that it adds up"
 
 
 def subsampled(parts: Factorization, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
@@ -265,7 +267,7 @@ def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsamp
         for rv in model.free_RVs
     ]
     potentials = [str(potential.name) for potential in model.potentials]
-    return found + [NotSubsampled(name, "a potential, which has no rows") for name in potentials]
+    return found + [NotSubsampled(name, IN_FULL) for name in potentials]
 
 
 def _reasons_of_variables(parts: Factorization) -> dict[str, str]:

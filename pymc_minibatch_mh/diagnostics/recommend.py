@@ -5,6 +5,7 @@ Without it nothing is said of the speed of NUTS.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -67,7 +68,10 @@ def nuts_untimed(model: pm.Model, covariance: np.ndarray | None) -> NutsUntimed 
     if not variables:
         return None
     try:
-        pytensor.grad(model.logp(), variables, disconnected_inputs="ignore")
+        with warnings.catch_warnings():
+            # PyMC writes a pm.Simulator in ways that PyTensor calls old: nothing that users can do.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pytensor.grad(model.logp(), variables, disconnected_inputs="ignore")
     except NO_GRADIENT:
         return None
     return NutsUntimed(*_by_rule(covariance))

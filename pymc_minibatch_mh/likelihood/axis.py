@@ -19,6 +19,7 @@ from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, AllocDiag, ARange, ExtractDiag, Join, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -44,13 +45,33 @@ from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
 _APART = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
-class MixedRowsError(Exception):
-    """An operation on the way that is not known to keep rows apart."""
+#: The ways out of what NUTS alone can sample as it is, of a mask, and of a sparse matrix.
+WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
+MASKED = (
+    "Choose from the data before the model, as in x[keep] * b; where the other rows are censored "
+    "and in a pm.Potential, declare all of them as one pm.Censored(...)."
+)
+DENSE = (
+    "Give the model a dense array, as in pm.math.dot(X.toarray(), b), or effects of groups by "
+    "their index, as in a[group]; or sample it with pm.NUTS()."
+)
 
-    def __init__(self, op: object, why: str) -> None:
+
+class MixedRowsError(Exception):
+    """An operation on the way that is not known to keep rows apart, and a way out."""
+
+    def __init__(self, op: object, why: str, fix: str = WAY_ON) -> None:
         super().__init__(why)
         self.op = op
         self.why = why
+        self.fix = fix
+
+
+def require_dense(variables: Iterable[Variable], op: object) -> None:
+    """Refuse sparse matrices, whose rows are not read one by one."""
+    if any(isinstance(variable.type, SparseTensorType) for variable in variables):
+        why = f"{called(op)} takes a sparse matrix, whose rows cannot be read one by one"
+        raise MixedRowsError(op, why, DENSE)
 
 
 class Walk(Protocol):
@@ -71,6 +92,7 @@ class Walk(Protocol):
 @singledispatch
 def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     """Rebuild the output of `node` for a batch of rows lying along `axis`."""
+    require_dense(node.inputs, op)
     raise MixedRowsError(op, f"{called(op)} is not known to keep observations apart")
 
 
@@ -246,7 +268,7 @@ def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Wal
     entries = _entries(op, x, node.inputs[1:])
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     if any(entries[k].type.dtype == "bool" for k in arrays):
-        raise MixedRowsError(op, "a boolean mask selects observations")
+        raise MixedRowsError(op, "a boolean mask selects observations", MASKED)
     if arrays != list(range(arrays[0], arrays[0] + len(arrays))):
         raise MixedRowsError(op, "index arrays with a slice between them are not supported")
     width = max(entries[k].type.ndim for k in arrays)

@@ -16,7 +16,13 @@ from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
-from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, part_of
+from pymc_minibatch_mh.likelihood.axis import (
+    WAY_ON,
+    MixedRowsError,
+    batch_of,
+    part_of,
+    require_dense,
+)
 from pymc_minibatch_mh.likelihood.derived import computed, data_behind, in_double
 from pymc_minibatch_mh.likelihood.stored import (
     require_one_storage,
@@ -24,7 +30,6 @@ from pymc_minibatch_mh.likelihood.stored import (
     with_declared_lengths,
 )
 
-WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
 _ENTRY_BY_ENTRY = (Elemwise, DimShuffle, TensorFromXTensor, XTensorFromTensor)
 SUMMARISE = "Compute such a summary from the data alone, before the model, or use pm.NUTS()."
 
@@ -110,6 +115,7 @@ class BatchWalk:
             )
         if not isinstance(variable, Constant | SharedVariable):
             raise MixedRowsError(variable, f"{variable} is not data")
+        require_dense([variable], "an operation")
         return self._batch_of_data(variable, data_values(variable), axis)
 
     def _rebuilt(self, variable: Variable, axis: int) -> Variable:
@@ -209,7 +215,7 @@ def batch_term(
     try:
         batch = with_declared_lengths(walk.rows(in_double(logp), 0))
     except MixedRowsError as error:
-        raise refuse(name, f"cannot be split into observations: {error.why}", WAY_ON) from error
+        raise refuse(name, f"cannot be split into observations: {error.why}", error.fix) from error
     _refuse_sums_over_rows(walk)
     require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
     if batch.type.ndim > 1:

@@ -45,7 +45,7 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, IN_PYTHON
-from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
+from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial, called
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction
 
@@ -389,13 +389,14 @@ class _Labels:
         elif isinstance(op, _SETS) and getattr(op, "set_instead_of_inc", False):
             self._move(node, 2)
         else:
-            raise self._refused(labels, f"has a prior that goes through {op}")
+            raise self._refused(labels, f"has a prior that goes through {called(op)}")
 
     def _combined(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
         spread = np.broadcast_arrays(*labels)
         largest = np.max(spread, axis=0)
         if any(((own >= 0) & (own != largest)).any() for own in spread):
-            raise self._refused(labels, f"has a prior in which {node.op} couples two elements")
+            name = called(node.op)
+            raise self._refused(labels, f"has a prior in which {name} couples two elements")
         return largest
 
     def _reduced(
@@ -405,7 +406,8 @@ class _Labels:
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
-            raise self._refused([labels], f"has a prior in which {node.op} couples elements")
+            name = called(node.op)
+            raise self._refused([labels], f"has a prior in which {name} couples elements")
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -433,10 +435,10 @@ class _Labels:
 
     def _move(self, node: Apply, count: int) -> None:
         """Apply an operation that moves numbers to their labels."""
-        moved = node.inputs[:count]
+        moved, name = node.inputs[:count], called(node.op)
         if any(v not in self._fixed for v in node.inputs if v not in moved):
             raise self._refused(
-                [self.of(v) for v in moved], f"has a prior in which parameters choose by {node.op}"
+                [self.of(v) for v in moved], f"has a prior in which parameters choose by {name}"
             )
         given = [
             self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
@@ -444,7 +446,7 @@ class _Labels:
         # Of truth values there are two, and of small integers not many.
         if any((self.of(v) != own).any() for v, own in zip(moved, given, strict=False)):
             raise self._refused(
-                [self.of(v) for v in moved], f"has a prior that goes through {node.op} of no reals"
+                [self.of(v) for v in moved], f"has a prior that goes through {name} of no reals"
             )
         if isinstance(node.op, CheckAndRaise):
             self._known[node.outputs[0]] = self.of(node.inputs[0])

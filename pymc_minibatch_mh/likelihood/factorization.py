@@ -14,6 +14,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
+from pymc.distributions.simulator import SimulatorRV
 from pymc.distributions.transforms import ZeroSumTransform, _default_transform
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pymc.pytensorf import constant_fold
@@ -393,7 +394,7 @@ def factorize(
     model = model_of(model)
     vars = value_variables(model, vars)
     require_continuous(model, vars)
-    _check_for_minibatches(model)
+    _check_for_random_densities(model)
     shapes, point = {v.name: v.type.shape for v in model.value_vars}, initial_point
     if point is not None or any(None in shape for shape in shapes.values()):
         # The model's own point has to be compiled: it is asked where nothing else knows.
@@ -502,9 +503,15 @@ def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
             )
 
 
-def _check_for_minibatches(model: pm.Model) -> None:
+def _check_for_random_densities(model: pm.Model) -> None:
     # Also where they are not subsampled: a random batch in the prior part is as wrong.
     for rv in model.observed_RVs + model.potentials:
+        if rv.owner is not None and isinstance(rv.owner.op, SimulatorRV):
+            raise refuse(
+                str(rv.name),
+                "is a Simulator: its density is a distance to simulated data as a whole",
+                "Sample it with pm.sample_smc().",
+            )
         rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
         above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
         if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):

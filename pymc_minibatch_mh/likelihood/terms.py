@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
-from pymc.distributions.simulator import SimulatorRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar.basic import Cast
@@ -126,9 +125,9 @@ def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelErr
             "nothing to subsample. Declare the likelihood with observed=."
         )
     return UnsupportedModelError(
-        f"{model.potentials[0].name!r} is a potential, which has no rows, and this model has no "
-        "observed variable, so there is nothing to subsample. Declare the likelihood with "
-        "observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
+        f"{model.potentials[0].name!r} is a potential, which is evaluated as a whole, and this "
+        "model has no observed variable, so there is nothing to subsample. Declare the likelihood "
+        "with observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
     )
 
 
@@ -203,12 +202,6 @@ def term_of(
     """Read one observed variable as rows."""
     name = str(rv.name)
     observations = _observations(model, rv, names)
-    if isinstance(rv.owner.op, SimulatorRV):
-        raise refuse(
-            name,
-            "is a Simulator: its density is a distance to simulated data as a whole",
-            "Sample it with pm.sample_smc().",
-        )
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = log_densities(model, [rv])
     if arrays is not None:

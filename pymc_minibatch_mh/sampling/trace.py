@@ -43,6 +43,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.derived import as_read, inlined, plain
+from pymc_minibatch_mh.likelihood.exprs import called
 from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
@@ -191,12 +192,12 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
         inside.update(node.outputs)
         op = getattr(node.op, "core_op", node.op)
         if isinstance(op, HasInnerGraph):
-            raise OneByOneError(f"{op} is a loop or another graph within the graph")
+            raise OneByOneError(f"{called(op)} is a loop or another graph within the graph")
         if isinstance(op, RNGConsumerOp):
-            raise OneByOneError(f"{op} draws random numbers")
+            raise OneByOneError(f"{called(op)} draws random numbers")
         own = not type(op).__module__.startswith(("pytensor.", "pymc."))
         if own or isinstance(op, FromFunctionOp):
-            raise OneByOneError(f"{op} is a function of your own")
+            raise OneByOneError(f"{called(op)} is a function of your own")
 
 
 def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:

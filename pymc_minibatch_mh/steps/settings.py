@@ -47,7 +47,7 @@ class SharedSettings(TypedDict, total=False):
         covariance of a walk, a proposal of your own.
     blocks : {"auto", True, False}
         Whether every element of a group's effects is accepted by itself, and reads the rows of its
-        own group alone: see :mod:`pymc_minibatch_mh.steps.elements`. "auto" does so from 200
+        own group alone: see :mod:`pymc_minibatch_mh.kernels.elements`. "auto" does so from 200
         effects on, where rows choose effects by an index of the data, the prior is a sum over them,
         and the test draws rows by bounds that are derived from the model.
     proposal : Proposal or "auto"

@@ -44,6 +44,52 @@ def test_columns_of_several_types_have_the_type_that_holds_them(folder):
     assert (field["one"].dtype, field["one"].shape) == (np.int16, (1,))
 
 
+def lists(folder, values, kind, **options):
+    """Write a column of lists into two files, and return where they are."""
+    half = len(values) // 2
+    for k, part in enumerate((values[:half], values[half:])):
+        column = pa.array(part, type=kind)
+        pq.write_table(
+            pa.table({"x": column, "y": np.arange(len(part))}), folder / f"{k}.parquet", **options
+        )
+    return folder
+
+
+@every("written", [pa.float32(), pa.int16(), pa.bool_()])
+def test_a_list_of_each_row_is_a_matrix(tmp_path, written):
+    values = (np.arange(60).reshape(20, 3) % 7 > 2) * 1
+    listed = values.astype(bool).tolist() if pa.types.is_boolean(written) else values.tolist()
+    folder = lists(tmp_path, listed, pa.list_(written, 3), row_group_size=4)
+    storage = ParquetStorage(folder, {"X": "x", "y": "y", "both": ["y", "x"]})
+    assert storage.fields["X"].shape == (3,)
+    assert storage.fields["X"].dtype == written.to_pandas_dtype()
+    rows = np.array([17, 3, 9, 3, 10])
+    found = storage.read(["X", "both"], rows)
+    np.testing.assert_array_equal(found["X"], values[rows])
+    np.testing.assert_array_equal(found["both"], np.c_[rows % 10, values[rows]])
+    np.testing.assert_array_equal(storage.read(["X"], slice(8, 14))["X"], values[8:14])
+    assert ParquetStorage(folder).fields["x"].shape == (3,)
+
+
+@every("empty", [None, [1.0, None, 2.0]])
+def test_an_empty_entry_of_a_list_is_named(tmp_path, empty):
+    listed = [[0.0, 1.0, 2.0]] * 20
+    listed[13] = empty
+    storage = ParquetStorage(lists(tmp_path, listed, pa.list_(pa.float64(), 3)), {"X": "x"})
+    with pytest.raises(SourceError, match=r"'x' is empty in row 13, which is row 3 of row group 0"):
+        storage.read(["X"], slice(10, 20))
+
+
+@every("kind", [pa.list_(pa.float64()), pa.list_(pa.list_(pa.float64(), 1), 3)])
+def test_lists_of_other_kinds_are_refused(tmp_path, kind):
+    inner = [1.0] if pa.types.is_nested(kind.value_type) else 1.0
+    folder = lists(tmp_path, [[inner] * 3] * 4, kind)
+    with pytest.raises(
+        SettingError, match=r"'x' of .* has type .*or all of them as a fixed_size_l"
+    ):
+        ParquetStorage(folder, {"X": "x"})
+
+
 def test_pages_that_cannot_be_decoded_are_named(folder):
     path = folder / "part-1.parquet"
     place = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset
