@@ -1,15 +1,26 @@
-"""A prepared step in a file: a NumPy archive without pickle, with digests of data and graphs."""
+"""A prepared step in a file: a NumPy archive without pickle.
 
+Beside its arrays stands whose they are: digests of the package's sources, of the model's data and
+graphs, and of the arrays themselves. A file of another kind, a damaged or an altered one is a
+SettingError; one of another model, other data or another version a StaleDataError.
+"""
+
+import errno
+import glob
 import hashlib
 import json
-import os
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
+from secrets import token_hex
 from types import FunctionType
-from typing import Any
+from typing import IO, Any
 from weakref import ReferenceType, ref
-from zipfile import BadZipFile
 
 import numpy as np
 import pymc as pm
@@ -17,6 +28,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
+from pymc_minibatch_mh._jit import sources
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
@@ -32,6 +44,11 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.target import Target
+
+#: Locks of files. Windows has none of the kind, and keeps what killed processes leave behind.
+_LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
+
+_log = logging.getLogger("pymc")
 
 #: The description of objects that do not describe themselves: their address.
 _SILENT: Any = object.__repr__
@@ -196,19 +213,20 @@ def _difference(before: Declared, now: Declared) -> str:
     return ""
 
 
-#: Changes with the contents of a file and with their computation.
-FORMAT = "pymc_minibatch_mh prepared step 12"
+#: Rooms of the package that compute what a file holds.
+COMPUTING = (
+    "_jit.py", "data", "functions", "likelihood", "reparametrize", "kernels", "compiled",
+    "reference", "bounds", "plan",
+)  # fmt: skip
 #: Fields of tables of bounds that a file holds.
-OF_TABLES = ("headers", "c", "looseness", "heavy")
+OF_TABLES = ("headers", "c", "looseness", "verified", "heavy")
 #: Named tuples of arrays and numbers, by what their fields begin with in a file.
 RECORDS: dict[str, Any] = {
     "reference": Reference, "calibration": Calibration, "groups": Groups, "copy": WhitenedCopy,
     "elements": GroupedReference, "parts": Parts,
 }  # fmt: skip
-#: Errors of reading a file of another kind, a damaged one or a folder.
-_NOT_SAVED = (
-    AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
-)  # fmt: skip
+#: Errors of the system by which a file is no archive, or a damaged one: others are of the disk.
+_NOT_SAVED = (errno.EISDIR, errno.EINVAL)
 
 
 def key_of_reference(target: Target) -> dict[str, str]:
@@ -227,14 +245,29 @@ def key_of(target: Target) -> dict[str, str]:
     return {**key_of_reference(target), **split_digests(target.factorization), **data}
 
 
-def _key_of_file(target: Target) -> dict[str, str]:
-    return {"the format": FORMAT, **key_of(target)}
+def _package() -> str:
+    """Return the version of this package, by the sources that compute what a file holds."""
+    return f"{version('pymc-minibatch-mh')} {sources(rooms=COMPUTING)}"
 
 
 def write(path: str | PathLike, plan: Plan) -> None:
-    """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
+    """Write a prepared step to a file, over one that is there unless that fails with an OSError.
+
+    Bounds of a user are written unless they have a metric, a function, which a warning then says.
+    """
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
+    arrays = _arrays_of(plan)
+    about = {
+        "package": _package(),
+        "model": key_of(plan.target),
+        "arrays": {name: digest(array) for name, array in arrays.items()},
+    }
+    _write_whole(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
+
+
+def _arrays_of(plan: Plan) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by their names."""
     arrays = {"marginal": np.array(plan.marginal, dtype=np.int64)}
     records: dict[str, Any] = {"reference": plan.reference, "calibration": plan.calibration}
     if plan.calibration is not None and plan.heavy is not None:
@@ -242,7 +275,12 @@ def write(path: str | PathLike, plan: Plan) -> None:
     if plan.elements is not None and plan.parts is not None:
         records |= {"elements": plan.elements, "parts": plan.parts.parts}
     tables = plan.tables
-    if isinstance(tables, Tables) and tables.verified:
+    if isinstance(tables, Tables) and tables.metric is not None:
+        _log.warning(
+            "The file has no bounds, as those of bounds=Bounds(c, metric) are a function of your "
+            "own. Pass bounds= again beside prepared=; without it, they are derived from the model."
+        )
+    elif isinstance(tables, Tables):
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
         records |= {
             "groups": tables.groups,
@@ -251,95 +289,154 @@ def write(path: str | PathLike, plan: Plan) -> None:
     for name, record in records.items():
         fields = {} if record is None else record._asdict()
         arrays |= {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
-    arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
-    _write_whole(Path(path), arrays)
+    return arrays
 
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write a file as a whole or not at all; an OSError names the file."""
     # A link stays one, and a pipe or another path that is no file is written to.
     place = path.resolve()
-    part = place.with_name(f"{place.name}.{os.getpid()}.part")
-    if place.exists() and not place.is_file():
-        part = place
     try:
-        with open(part, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        if part != place:
-            part.replace(place)
-    except BaseException as error:
-        if part != place:
-            part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(path)
+        if place.exists() and not place.is_file():
+            with open(place, "wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+        else:
+            _remove_left_behind(place)
+            _write_beside(place, arrays)
+    except OSError as error:
+        error.filename = str(path)
         raise
+
+
+def _write_beside(place: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a file beside its place, locked so that no other process removes it, and move it."""
+    while True:
+        part = place.with_name(f"{place.name}.{token_hex(4)}.part")
+        with open(part, "xb") as file:
+            try:
+                if not _is_locked(file) or not part.exists():
+                    # Another process has taken it for left behind before it was locked.
+                    continue
+                np.savez(file, allow_pickle=False, **arrays)
+                file.flush()
+                if _LOCKS is None:
+                    file.close()
+                part.replace(place)
+                return
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Return whether a file that this process has opened is its own until it is closed."""
+    if _LOCKS is None:
+        return True
+    try:
+        _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A disk that knows no locks: no other process removes the file either.
+        return True
+    return True
+
+
+def _remove_left_behind(place: Path) -> None:
+    """Remove what killed processes have begun to write beside a file: nobody has it locked."""
+    pattern = f"{glob.escape(place.name)}.{'[0-9a-f]' * 8}.part"
+    for part in place.parent.glob(pattern) if _LOCKS else ():
+        with suppress(OSError), open(part, "rb+") as file:
+            _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
+            part.unlink()
 
 
 def read(path: str | PathLike, target: Target) -> Plan:
     """Read a prepared step.
 
-    SettingError if the file is no prepared step; StaleDataError, which names the first difference,
-    if it belongs to another model or other data.
+    SettingError if the file is no prepared step, or an altered one; StaleDataError, which names the
+    first difference, if it belongs to another model, other data or another version.
     """
-    stored, records = _contents(path)
-    differs = first_difference(json.loads(str(stored["key"])), _key_of_file(target))
-    if differs:
-        raise StaleDataError(
-            f"prepared={str(path)!r} was saved for a model that differs in {differs}. Leave it out "
-            "to prepare the step anew, and save it again."
-        )
-    tables, parts = None, records.get("parts")
-    if "headers" in stored:
-        headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
-        groups, copy = records.get("groups"), records.get("copy")
-        copy = NO_COPY if copy is None else copy.aligned()
-        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups, copy=copy)
-    return Plan(
-        target,
-        Requirements(),
-        records["reference"],
-        records.get("calibration"),
-        stored.get("heavy_in_batches"),
-        tables,
-        marginal=tuple(map(int, stored["marginal"])),
-        elements=records.get("elements"),
-        parts=None if parts is None else PartTables(parts),
-    )
-
-
-def _records(stored: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the named tuples that a file holds; KeyError for a part of one."""
-    found = {}
-    for name, kind in RECORDS.items():
-        if name == "reference" or any(field.startswith(f"{name}_") for field in stored):
-            values = [stored[f"{name}_{field}"] for field in kind._fields]
-            found[name] = kind(*(value if value.ndim else value.item() for value in values))
-    return found
-
-
-def _contents(path: str | PathLike) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays of a file, and its named tuples."""
     if not isinstance(path, str | PathLike):
         raise SettingError(
             f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
         )
+    package = _package()
+    about, found = _contents(path, package)
+    fix = "Leave it out to prepare the step anew, and save it again."
+    if about["package"] != package:
+        raise StaleDataError(
+            f"prepared={str(path)!r} was saved by another version of this package, which may "
+            f"compute otherwise what it holds. {fix}"
+        )
+    if differs := first_difference(about["model"], key_of(target)):
+        raise StaleDataError(
+            f"prepared={str(path)!r} was saved for a model that differs in {differs}. {fix}"
+        )
+    return Plan(target, Requirements(), **found)
+
+
+def _contents(path: str | PathLike, package: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return whose a file is, and the fields of its plan, none unless a package has written it."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            stored = {name: archive[name] for name in archive.files}
-        missing = {"marginal", *(OF_TABLES if "headers" in stored else ())} - stored.keys()
-        if missing or not isinstance(json.loads(str(stored["key"])), dict):
-            raise KeyError(*missing)
-        return stored, _records(stored)
+            return _unaltered(archive, package)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
             "prepare the step anew."
         ) from error
-    except _NOT_SAVED as error:
+    except Exception as error:
+        # Bytes that are damaged, read as an archive, raise nearly anything.
+        if isinstance(error, OSError) and error.errno not in _NOT_SAVED:
+            raise
+        what = "is no file that step.save() wrote, or is damaged"
+        if isinstance(error, _AlteredError):
+            what = f"was altered after step.save(): {error}"
+        elif isinstance(error, MemoryError):
+            what = f"does not fit into memory, or was altered after step.save() ({error})"
         raise SettingError(
-            f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
-            "out to prepare the step anew."
+            f"prepared={str(path)!r} {what}. Leave it out to prepare the step anew."
         ) from error
+
+
+class _AlteredError(ValueError):
+    """An archive whose arrays are not those that were saved."""
+
+
+def _unaltered(archive: Any, package: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    if damaged := archive.zip.testzip():
+        raise ValueError(damaged)
+    about = json.loads(str(archive["key"]))
+    if about.setdefault("package") != package:
+        return about, {}
+    digests: dict[str, str] = about["arrays"]
+    for name in digests.keys() ^ {*archive.files} - {"key"}:
+        raise _AlteredError(f"the array {name!r} is missing or was added")
+    stored = {name: np.asarray(archive[name], order="C") for name in digests}
+    for name, array in stored.items():
+        if digest(array) != digests[name]:
+            raise _AlteredError(f"the array {name!r} is another one")
+    return {**about, "model": dict(about["model"])}, _fields(stored)
+
+
+def _fields(stored: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the fields of a plan that arrays hold; KeyError for a part of one."""
+    records = {}
+    for name, kind in RECORDS.items():
+        if name == "reference" or any(field.startswith(f"{name}_") for field in stored):
+            values = [stored[f"{name}_{field}"] for field in kind._fields]
+            records[name] = kind(*(value if value.ndim else value.item() for value in values))
+    own: dict[str, Any] = {"tables": None, "parts": None}
+    groups, copy = records.pop("groups", None), records.pop("copy", None)
+    if "headers" in stored:
+        held: dict[str, Any] = {name: stored[name] for name in OF_TABLES}
+        held |= {name: held[name].item() for name in ("looseness", "verified")}
+        own["tables"] = Tables(**held, groups=groups, copy=copy.aligned() if copy else NO_COPY)
+    if "parts" in records:
+        own["parts"] = PartTables(records.pop("parts"))
+    own["marginal"] = tuple(map(int, stored["marginal"]))
+    return {**records, **own, "heavy": stored.get("heavy_in_batches")}
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:

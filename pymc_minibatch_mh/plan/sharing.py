@@ -16,6 +16,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data import Column, Contents
 from pymc_minibatch_mh.data.files import AGAIN
 from pymc_minibatch_mh.data.storage import StoredRows, read_columns
@@ -50,6 +51,7 @@ from pymc_minibatch_mh.plan.plan import (
     require_possible,
     require_same_again,
 )
+from pymc_minibatch_mh.plan.violations import tell_of_unverified_bounds
 from pymc_minibatch_mh.reference.grouped import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
@@ -264,6 +266,9 @@ class SharedModel:
             found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
             return found.completed()
         found = found.completed()
+        if requirements.derives and found.tables is not None and not found.tables.verified:
+            names = names_of_terms(target.factorization)
+            tell_of_unverified_bounds(names, "the bounds of prepared")
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
