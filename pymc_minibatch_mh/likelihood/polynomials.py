@@ -1,0 +1,181 @@
+"""Ranges of polynomials of shares, by their coefficients in Bernstein's basis.
+
+Shares that add up to at most one, and the rest to one, are weights of the corners of a simplex. On
+a product of simplices a polynomial is a convex combination of its coefficients in Bernstein's
+basis, so that it lies between them; where it is linear in each simplex, they are its values at the
+corners. R. T. Farouki (2012), Computer Aided Geometric Design 29, doi:10.1016/j.cagd.2012.03.001.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import factorial, inf, perm, prod
+
+import numpy as np
+
+from pymc_minibatch_mh.functions.base import sum_of
+
+#: Coefficients in Bernstein's basis beyond which terms are bounded one by one.
+MAX_COEFFICIENTS = 2**14
+#: Terms of a polynomial beyond which its range is not looked for.
+MAX_TERMS = 200
+#: Rounding error of a model's numbers that add up to one, relative to the numbers.
+ROUNDED = 1e-14
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends, of which open ones are not reached."""
+
+    low: float = -inf
+    high: float = inf
+    low_is_open: bool = True
+    high_is_open: bool = True
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether both ends are finite."""
+        return self.low > -inf and self.high < inf
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether all numbers are positive."""
+        return self.low > 0.0 or (self.low == 0.0 and self.low_is_open)
+
+    @staticmethod
+    def hull(ranges: Sequence["Range"]) -> "Range":
+        """Return the range of the numbers of all ranges."""
+        low, low_is_open = min((r.low, r.low_is_open) for r in ranges)
+        high, closed = max((r.high, not r.high_is_open) for r in ranges)
+        return Range(low, high, low_is_open, not closed)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A quantity between 0 and 1, or from 0 on if it has no bound.
+
+    `zero` and `one` say whether it may be that. Those of one `group` add up to at most one. It
+    varies along the axes with `labels`, along the `shared` ones of which it adds up to one.
+    """
+
+    number: int
+    group: Hashable
+    zero: bool
+    one: bool
+    has_bound: bool
+    labels: frozenset[Hashable] = frozenset()
+    shared: frozenset[Hashable] = frozenset()
+
+
+#: Factors of products of unknowns, as often as they come up, and the numbers that multiply these.
+Monomial = tuple[Unknown, ...]
+Polynomial = Mapping[Monomial, float]
+
+
+def constant(value: float) -> Polynomial:
+    """Return a number as a polynomial."""
+    return {(): value} if value != 0.0 else {}
+
+
+def linear(of: Range, unknown: Unknown) -> Polynomial:
+    """Return a quantity of some range by an unknown between 0 and 1, or from 0 on."""
+    if of.low == -inf:
+        return {**constant(of.high), (unknown,): -1.0}
+    return {**constant(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
+
+
+def plus(*parts: Polynomial) -> Polynomial:
+    """Return a sum, without terms of which only rounding errors are left."""
+    terms: dict[Monomial, list[float]] = {}
+    for part in parts:
+        for monomial, factor in part.items():
+            terms.setdefault(monomial, []).append(factor)
+    totals = {monomial: sum_of(factors) for monomial, factors in terms.items()}
+    return {monomial: total for monomial, total in totals.items() if total != 0.0}
+
+
+def times(left: Polynomial, right: Polynomial) -> Polynomial:
+    """Return a product."""
+    products: list[Polynomial] = [
+        {tuple(sorted((*a, *b), key=lambda unknown: unknown.number)): x * y}
+        for a, x in left.items()
+        for b, y in right.items()
+    ]
+    return plus(*products)
+
+
+def range_of(polynomial: Polynomial) -> Range:
+    """Return a range that holds all values of a polynomial."""
+    low, low_is_open = _least(polynomial)
+    high, high_is_open = _least({monomial: -factor for monomial, factor in polynomial.items()})
+    return Range(low, -high, low_is_open, high_is_open)
+
+
+def _least(polynomial: Polynomial) -> tuple[float, bool]:
+    """Return a lower bound, and whether it is known not to be reached."""
+    by_size: dict[Monomial, dict[Monomial, float]] = {(): {}}
+    for monomial, factor in polynomial.items():
+        large = tuple(x for x in monomial if not x.has_bound)
+        rest = tuple(x for x in monomial if x.has_bound)
+        by_size.setdefault(large, {})[rest] = factor
+    least, is_open = _least_of_shares(by_size.pop(()))
+    for large, factors in by_size.items():
+        low, low_is_open = _least_of_shares(factors)
+        if low < 0.0:
+            return -inf, True
+        positive = low > 0.0 or low_is_open
+        is_open |= positive and not any(x.zero for x in large)
+    return least, is_open
+
+
+def _least_of_shares(polynomial: Polynomial) -> tuple[float, bool]:
+    groups: dict[Hashable, dict[Unknown, None]] = {}
+    for unknown in (x for monomial in polynomial for x in monomial):
+        groups.setdefault(unknown.group, {})[unknown] = None
+    simplices = [_Simplex(tuple(group), polynomial) for group in groups.values()]
+    if prod(len(simplex.indices) for simplex in simplices) > MAX_COEFFICIENTS:
+        smallest = sum(min(factor, 0.0) for monomial, factor in polynomial.items() if monomial)
+        return polynomial.get((), 0.0) + smallest, False
+    sizes = [len(simplex.indices) for simplex in simplices]
+    coefficients = np.zeros(sizes)
+    for monomial, factor in polynomial.items():
+        bases = [simplex.basis_of(monomial) for simplex in simplices]
+        coefficients += factor * reduce(np.multiply.outer, bases, np.ones(()))
+    always = reduce(np.logical_and.outer, [s.positive for s in simplices], np.ones((), dtype=bool))
+    doubt = ROUNDED * sum(map(abs, polynomial.values()))
+    least = float(coefficients.min())
+    is_open = bool((coefficients[always] > least + doubt).any())
+    return 0.0 if abs(least) <= doubt else least, is_open
+
+
+class _Simplex:
+    """A group of shares and their rest, with the degree of a polynomial in them."""
+
+    def __init__(self, shares: tuple[Unknown, ...], polynomial: Polynomial) -> None:
+        self._shares = shares
+        self._degree = max(sum(x in shares for x in monomial) for monomial in polynomial)
+        #: Exponents of the shares and of their rest in each function of the basis.
+        self.indices = [*_exponents(self._degree, len(shares) + 1)]
+        rest = len(shares) > 1 or shares[0].one
+        zero = np.array([*(x.zero for x in shares), rest])
+        #: Which functions of the basis are positive wherever the shares are.
+        self.positive = ~((np.array(self.indices) > 0) & zero).any(axis=1)
+
+    def basis_of(self, monomial: Monomial) -> np.ndarray:
+        """Return the coefficients of the part of a monomial that is in these shares."""
+        own = Counter(x for x in monomial if x in self._shares)
+        powers = [own[x] for x in self._shares]
+        scale = factorial(self._degree - sum(powers)) / factorial(self._degree)
+        # The rest comes last, of which there is no power to take.
+        return np.array([scale * prod(map(perm, index, powers)) for index in self.indices])
+
+
+def _exponents(degree: int, n: int) -> Iterator[tuple[int, ...]]:
+    """Yield all tuples of n exponents that add up to a degree."""
+    if n == 1:
+        yield (degree,)
+        return
+    for first in range(degree + 1):
+        for rest in _exponents(degree - first, n - 1):
+            yield (first, *rest)
