@@ -6,7 +6,7 @@ looked at when an array is opened and wherever it is read.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -22,8 +22,15 @@ from pymc_minibatch_mh.data.arrays import common_length, native_type, require_na
 from pymc_minibatch_mh.data.files import SourceFile, require_rows
 from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
 from pymc_minibatch_mh.data.storage import Field
-from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
+#: Codecs that turn numbers into bytes and back, and run no code that the files hold.
+CODECS = {
+    "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "cast_value", "crc32", "crc32c",
+    "delta", "fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits",
+    "pcodec", "quantize", "scale_offset", "sharding_indexed", "shuffle", "transpose", "zfpy",
+    "zlib", "zstd",
+}  # fmt: skip
 #: Objects of a remote store that are asked for at a time.
 ASKED_AT_A_TIME = 64
 
@@ -120,7 +127,15 @@ class ZarrStorage:
         names: Sequence[str] | Mapping[str, str] | None = None,
         missing_are_fill: bool = False,
     ) -> None:
-        self._arrays = _arrays_of(source, names)
+        try:
+            self._arrays = _arrays_of(source, names)
+        except MinibatchError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            # Of Zarr: files that are not there or hold something else, and unknown codecs.
+            raise SourceError(
+                f"{source} cannot be opened by Zarr: {error}. Give the path of a group."
+            ) from error
         require_names(f"the Zarr group {source}", self._arrays)
         for array in self._arrays.values():
             _require_plain(array)
@@ -255,16 +270,27 @@ def _opened(source: str | Path) -> zarr.Array | zarr.Group:
             f"from_zarr() is given a {type(source).__name__}. Give a group, its path, or name -> "
             "array."
         )
-    try:
-        return zarr.open(str(source), mode="r")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"{source} cannot be opened by Zarr: {error}. Give the path of a group."
-        ) from error
+    return zarr.open(str(source), mode="r")
+
+
+def _codecs_of(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the codecs of an array of either format, also of those inside shards."""
+    for codec in (*(metadata.get("filters") or ()), metadata.get("compressor")):
+        if codec is not None:
+            yield str(codec["id"])
+    for codec in (*metadata.get("codecs", ()), *metadata.get("index_codecs", ())):
+        yield str(codec["name"])
+        yield from _codecs_of(codec.get("configuration", {}))
 
 
 def _require_plain(array: zarr.Array) -> None:
-    """Refuse single numbers, and packed arrays, which hold other numbers than they stand for."""
+    """Refuse single numbers, packed arrays, which hold other numbers, and codecs that run code."""
+    for codec in _codecs_of(array.metadata.to_dict()):
+        if codec.removeprefix("numcodecs.") not in CODECS:
+            raise SourceError(
+                f"{_what(array)} is decoded by {codec!r}, which is not known to run no code of the "
+                "file's. Write it again with another codec, such as 'zstd'."
+            )
     if not array.ndim:
         raise SettingError(
             f"{_what(array)} is one number. Name the arrays with rows: names=['X', 'y']."

@@ -1,3 +1,4 @@
+import json
 import os
 import pickle
 import warnings
@@ -63,6 +64,71 @@ def test_a_chunk_that_cannot_be_decoded_is_named(folder, fault):
     assert "chunk 1 of the array" in storage.where(6_100)
     with pytest.raises(SourceError, match=r"rows 6,000 to 11,999 of .*X, chunks 1 to 1, cannot"):
         storage.read(["X"], np.array([6_100]))
+
+
+class _RunsCode:
+    """An object whose pickle writes a file when it is read."""
+
+    def __init__(self, mark):
+        self._mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self._mark),)
+
+
+def _pickled(folder, zarr_format, changed):
+    """Write an array whose metadata are changed, and a chunk that is a pickle that runs code."""
+    path = folder / "X"
+    array = zarr.create_array(path, shape=(9,), chunks=(9,), dtype="f8", zarr_format=zarr_format)
+    array[:] = np.arange(9.0)
+    file = path / ("zarr.json" if zarr_format == 3 else ".zarray")
+    metadata = json.loads(file.read_text())
+    changed(metadata)
+    file.write_text(json.dumps(metadata))
+    chunk = path / ("c/0" if zarr_format == 3 else "0")
+    chunk.write_bytes(pickle.dumps(_RunsCode(folder / "ran")))
+    return folder
+
+
+PICKLE = {"id": "pickle", "protocol": 5}
+IN_SHARDS = {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}], "index_codecs": []}
+
+
+@every(
+    ("zarr_format", "metadata"),
+    [
+        (2, {"filters": [PICKLE]}),
+        (2, {"compressor": PICKLE}),
+        (2, {"filters": [PICKLE], "dtype": "|O", "fill_value": None, "compressor": None}),
+        (3, {"codecs": [{"name": "pickle", "configuration": {"protocol": 5}}]}),
+        (3, {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}]}),
+    ],
+)
+def test_a_codec_that_runs_code_is_refused_before_a_chunk_is_read(
+    tmp_path_factory, zarr_format, metadata
+):
+    folder = tmp_path_factory.mktemp("pickled")
+    folder = _pickled(folder, zarr_format, lambda found: found.update(metadata))
+    for source in (folder, {"X": folder / "X"}):
+        with pytest.raises(SourceError, match=r"cannot be opened by Zarr|decoded by 'pickle'"):
+            ZarrStorage(source)
+    assert not (folder / "ran").exists()
+
+
+@every(
+    "metadata",
+    [
+        {"filters": [{"id": "delta"}], "compressor": PICKLE},
+        {"codecs": ({"name": "sharding_indexed", "configuration": IN_SHARDS},)},
+        {"codecs": ({"name": "bytes"}, {"name": "numcodecs.json2"})},
+        {"codecs": ({"name": "mine"},)},
+    ],
+)
+def test_codecs_that_zarr_would_decode_are_on_a_list(folder, monkeypatch, metadata):
+    array = zarr.open_array(folder / "t", mode="r")
+    monkeypatch.setattr(type(array.metadata), "to_dict", lambda _: metadata)
+    with pytest.raises(SourceError, match="is not known to run no code of the file's"):
+        ZarrStorage({"t": array})
 
 
 def test_a_chunk_in_memory_that_is_gone_is_named():
