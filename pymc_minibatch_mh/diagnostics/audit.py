@@ -370,9 +370,8 @@ def audit(
     chain, number = frozen_as_sampled(step, idata, draws, rng)
     updates, first = updates_per_draw(step, idata), step.target.factorization.first
     count, chosen = _number_of_pairs(pairs, step, draws, idata, chain)
-    _log.info(
-        "audit: reading %s for each of %d pairs, %s.", report.rows_of(step.target), count, chosen
-    )
+    why = "" if pairs is not None else f", {chosen}"
+    _log.info("audit: reading %s for each of %d pairs%s.", report.rows_of(step.target), count, why)
     found, top = _pairs_of(step, draws, count, chain, rng)
     bias = bias_of(positions_of(draws, step), found, first, updates)
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)

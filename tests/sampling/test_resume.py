@@ -50,6 +50,16 @@ def test_a_trace_may_be_gone_on_from_again_and_again(model_of, prepared, tmp_pat
         np.testing.assert_array_equal(values, whole.posterior[name][:, 20:])
 
 
+def test_what_a_step_draws_by_itself_moves_no_end(prepared):
+    step = prepared("two_likelihoods", "TunaMH")
+    first = sample(step, 10, **SETTINGS)
+    second = sample(step, 10, resume=first, **QUIET)
+    step.chain.advance(20)
+    third = sample(step, 10, resume=second, **QUIET)
+    whole = sample(step, 30, **SETTINGS)
+    np.testing.assert_array_equal(third.posterior["slope"], whole.posterior["slope"][:, 20:])
+
+
 def test_chains_that_an_interrupt_has_left_go_on_under_their_numbers(prepared, monkeypatch):
     step = prepared("two_likelihoods", "TunaMH")
     monkeypatch.setattr(driver.Workers, "complete", lambda self: ([1], 40))

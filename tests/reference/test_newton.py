@@ -1,0 +1,121 @@
+"""The search for a mode on log-densities that are written down, one difficulty each."""
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.newton import first_found, newton_search
+from reference.formulas import derivatives, passes_of, quadratic
+
+NAMES = ["a", "b"]
+
+
+def searched(likelihood, start, prior=None):
+    """Return the mode, and at how many positions derivatives were taken."""
+    asked = []
+
+    def counted(theta, *, hessian, rows=None):
+        asked.append(theta)
+        assert np.abs(theta).max() < 1e6, "the search leads away"
+        with np.errstate(over="ignore"):
+            return derivatives(*likelihood(theta), hessian=hessian)
+
+    def flat(theta, *, hessian):
+        return quadratic(0.0, np.zeros((theta.size, theta.size)), theta, hessian=hessian)
+
+    density = Density(passes_of(counted, prior or flat), 1.0)
+    start = np.array(start, dtype=float)
+    mode, _ = newton_search(density, start, NAMES[: start.size], 1e-4)
+    return mode, len(asked)
+
+
+def bell(theta):
+    """−Σ log cosh: full Newton steps from afar lead ever farther away."""
+    return -np.log(np.cosh(theta)).sum(), -np.tanh(theta), -np.diag(np.cosh(theta) ** -2.0)
+
+
+def test_a_step_that_is_too_long_is_halved():
+    # Along one coordinate a step of one would do from far off, but not from nearby.
+    assert searched(bell, [1.3])[0].position.item() == pytest.approx(0.0, abs=1e-3)
+    mode, _ = searched(bell, [3.0, -2.0])
+    np.testing.assert_allclose(mode.position, 0.0, atol=1e-3)
+    np.testing.assert_allclose(mode.total.hessian, -np.eye(2), atol=1e-3)
+
+
+def two_modes(theta):
+    """A saddle lies at the origin between modes at a = −1 and 1."""
+    a, b = theta
+    value = -((a**2 - 1.0) ** 2) - 0.5 * b**2
+    gradient = np.array([-4.0 * a * (a**2 - 1.0), -b])
+    return value, gradient, np.diag([4.0 - 12.0 * a**2, -1.0])
+
+
+def test_a_saddle_is_left_for_a_mode():
+    mode, _ = searched(two_modes, [0.0, 0.5])
+    np.testing.assert_allclose(np.abs(mode.position), [1.0, 0.0], atol=1e-3)
+    assert mode.total.hessian[0, 0] == pytest.approx(-8.0, rel=1e-3)
+
+
+def along_a_ridge(theta):
+    """Flat along b, where nothing is known."""
+    a, _ = theta
+    return -0.5 * a**2, np.array([-a, 0.0]), np.diag([-1.0, 0.0])
+
+
+def test_a_direction_without_curvature_is_named():
+    with pytest.raises(ModeError, match=r"^'b': the log-posterior is flat"):
+        searched(along_a_ridge, [1.0, 1.0])
+
+
+def falling(theta):
+    """Derivatives that promise a rise which is not there, most of it along b."""
+    return -float((theta != 1.0).any()), -(theta - [0.0, 50.0]), -np.eye(2)
+
+
+def test_a_point_that_cannot_be_left_names_the_coordinate_of_the_longest_step():
+    with pytest.raises(ModeError, match=r"^'b' cannot be moved towards a mode"):
+        searched(falling, [1.0, 1.0])
+
+
+def test_a_mode_comes_with_its_hessian():
+    precision = np.array([[2.0, 0.6], [0.6, 1.0]])
+
+    def normal(theta):
+        gap = theta - [1.0, 2.0]
+        return -0.5 * gap @ precision @ gap, -precision @ gap, -precision
+
+    mode, asked = searched(normal, [50.0, -50.0])
+    np.testing.assert_allclose(mode.position, [1.0, 2.0], atol=1e-6)
+    np.testing.assert_allclose(mode.total.hessian, -precision)
+    assert asked <= 4
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 1.0])
+def test_a_kink_of_the_prior_is_averaged_over_as_wide_an_interval_as_the_posterior(scale):
+    def likelihood(theta):
+        return -0.5 * (theta - 0.02) @ (theta - 0.02) * 400.0, -400.0 * (theta - 0.02), [[-400.0]]
+
+    def prior(theta, *, hessian):
+        value, gradient = -np.abs(theta).sum() / scale, -np.sign(theta) / scale
+        return derivatives(value, gradient, np.zeros((1, 1)), hessian=hessian)
+
+    mode, _ = searched(lambda theta: [*map(np.asarray, likelihood(theta))], [1.0], prior)
+    grid = np.linspace(-0.5, 0.5, 200_001)
+    log_density = -200.0 * (grid - 0.02) ** 2 - np.abs(grid) / scale
+    weights = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weights)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+    assert abs(mode.position.item() - mean) < 0.5 * sd
+    assert 0.6 < (-mode.total.hessian.item()) ** -0.5 / sd < 1.6
+
+
+def test_the_first_start_that_leads_somewhere_is_taken_and_the_first_reason_is_told():
+    def search(start):
+        if start < 3:
+            raise ModeError(f"start {start}")
+        return start
+
+    assert first_found(search, iter([1, 2, 3, 4])) == 3
+    with pytest.raises(ModeError, match="start 1"):
+        first_found(search, [1, 2])

@@ -1,0 +1,73 @@
+"""What a step refuses, and what it tells of itself, without a chain that runs."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh import RandomWalk, TunaMH
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.steps.base import SHARED, docstring_of, model_behind, step_of
+
+
+def test_only_steps_of_this_package_are_steps(prepared):
+    step = prepared("logistic", "TunaMH")
+    assert step_of(step) is step
+    with pytest.raises(SettingError, match=r"^step=TunaMH is a class. Pass TunaMH\(\)\."):
+        step_of(TunaMH)
+    with pytest.raises(SettingError, match=r"^step=int is no step method of this package"):
+        step_of(3)
+
+
+def test_a_pickled_step_takes_no_other_model_for_its_own(prepared, model_of):
+    step = pickle.loads(pickle.dumps(prepared("logistic", "TunaMH")))
+    with model_of("logistic") as model:
+        assert model_behind(step) is model
+    with model_of("poisson"), pytest.raises(SettingError, match="has left its model in another"):
+        model_behind(step)
+
+
+def test_a_state_of_other_updates_or_of_another_shape_is_refused(prepared):
+    step = prepared("logistic", "PenaltyMH")
+    state = step.sampling_state
+    with pytest.raises(SettingError, match=r"^updates_per_draw=1 is not that of the sampling stat"):
+        step.sampling_state = replace(state, updates_per_draw=3)
+    longer = replace(state.chain_state, warm_up_sum=np.zeros(4))
+    with pytest.raises(SettingError, match=r"^sampling_state= has 'warm_up_sum' of shape \(4,\)"):
+        step.sampling_state = replace(state, chain_state=longer)
+    with pytest.raises(SettingError, match=r"method \(TunaMH, not PenaltyMH\)"):
+        step.sampling_state = prepared("logistic", "TunaMH").sampling_state
+
+
+def test_a_key_tells_proposals_and_limits_apart(prepared):
+    usual = prepared("logistic", "PenaltyMH").key
+    walk = prepared("logistic", "PenaltyMH", proposal=RandomWalk()).key
+    limited = prepared("logistic", "PenaltyMH", full_pass_above=800).key
+    assert {name for name in usual if walk[name] != usual[name]} == {"its proposal"}
+    assert {name for name in usual if limited[name] != usual[name]} == {"full_pass_above"}
+
+
+def test_draws_of_the_approximation_are_as_wide_as_asked(prepared):
+    step = prepared("logistic", "TunaMH")
+    for scale in (0.5, 2.0):
+        rng = np.random.default_rng(91)
+        draws = np.array([step.gaussian_draw(rng, scale)["beta"] for _ in range(400)])
+        gaps = (draws - step.reference.centre) @ step.reference.whitener.T
+        assert gaps.std() == pytest.approx(scale, rel=0.1)
+
+
+def test_a_docstring_has_an_example_where_a_step_needs_no_setting():
+    class Ready:
+        def __init__(self, *, size=1):
+            pass
+
+    class Asks:
+        def __init__(self, size):
+            pass
+
+    written = f"A step.\n\n{SHARED}"
+    assert docstring_of(Ready, "Another step.") == "Another step."
+    assert "step=Ready())" in docstring_of(Ready, written)
+    assert "See Also" in docstring_of(Asks, written)
+    assert "Examples" not in docstring_of(Asks, written)
