@@ -296,12 +296,12 @@ class Plan:
 
         Where elements move each by itself, the centre's geometry is theirs.
         """
-        own = self.reference
         if elements is not None and self.elements is not None:
             pairs = zip(elements, self.elements, strict=True)
-            same = all(np.array_equal(one, other) for one, other in pairs)
+            same = all(np.array_equal(np.asarray(x), np.asarray(own)) for x, own in pairs)
             found = self if same else self._by_parts(elements)
             return replace(found, reference=reference)
+        own = self.reference
         same = np.array_equal(reference.centre, own.centre)
         if same and np.array_equal(reference.whitener, own.whitener):
             return replace(self, reference=reference)

@@ -204,7 +204,8 @@ class Checkpoint:
         self._due = [self._began + LEAST_SECONDS] * n
         self._last: list[Future[None] | None] = [None] * n
         self._writer = ThreadPoolExecutor(1, "checkpoint")
-        self._failed = ""
+        #: Why the last block of each chain could not be written; empty if it was.
+        self._failed = [""] * n
 
     @classmethod
     def begin(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
@@ -332,8 +333,10 @@ class Checkpoint:
         """Have the new draws of a chain written if it is time, or if it has `ended`."""
         last, progress = self._last[number], workers.progress[number]
         if last is None or last.done():
-            all_written = self._written[number] == (progress.tuned, progress.drawn)
-            if all_written or not (ended or time.perf_counter() >= self._due[number]):
+            is_new = self._written[number] != (progress.tuned, progress.drawn)
+            if not (is_new or self._failed[number]):
+                return
+            if not (ended or time.perf_counter() >= self._due[number]):
                 return
         elif not ended:
             return
@@ -348,11 +351,11 @@ class Checkpoint:
                     result_of(last)
         finally:
             self._writer.shutdown()
-        if self._failed:
+        if any(self._failed):
             _log.error(
                 "The last draws are not in the checkpoint %r: %s. The trace has them.",
                 str(self.folder),
-                self._failed,
+                max(self._failed),
             )
 
     def _snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
@@ -371,19 +374,19 @@ class Checkpoint:
         return arrays, text
 
     def _try(self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any) -> None:
-        """Write; say if that fails, and have the next block hold these draws as well."""
+        """Write; say if that fails: the next block then has these draws as well."""
         began = time.perf_counter()
         try:
             self._write(number, workers, arrays, text)
-            self._failed = ""
+            self._failed[number] = ""
         except OSError as error:
-            if not self._failed:
+            if not any(self._failed):
                 _log.warning(
                     "The checkpoint cannot be written: %s. Sampling goes on, and the next block "
-                    "is tried again with these draws.",
+                    "has these draws as well.",
                     error,
                 )
-            self._failed = str(error)
+            self._failed[number] = str(error)
         now = time.perf_counter()
         pause = max(LEAST_SECONDS, min(MOST_SECONDS, BLOCK_SHARE * text["seconds"]))
         self._due[number] = now + max(pause, (now - began) / WRITING_SHARE)
