@@ -37,7 +37,7 @@ from numba import types
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.draw import AHEAD, generator_at
+from pymc_minibatch_mh.kernels.draw import AHEAD, generator_at, poisson
 from pymc_minibatch_mh.kernels.handle import address_in, function_at, lent
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.parts import (
@@ -424,7 +424,7 @@ def _rows_outside(own):
 def _keep_candidates(own, kappa, limit):
     """Return the candidates that are kept by their ceilings, with repetition."""
     rng, ends = _generator(own.generator), _ends(own.scratch)
-    parts, rates, total, count = own.parts, own.scratch.rates, rng.poisson(kappa * limit), 0
+    parts, rates, total, count = own.parts, own.scratch.rates, poisson(rng, kappa * limit), 0
     kept, rows, chances = np.empty(total, np.int64), np.empty(AHEAD, np.int64), np.empty(AHEAD)
     some_outside = own.scratch.outside[0] > 0
     for first in range(0, total, AHEAD):

@@ -41,7 +41,7 @@ from pymc_minibatch_mh.checks import positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.draw import draw_alias
+from pymc_minibatch_mh.kernels.draw import draw_alias, poisson
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
@@ -143,7 +143,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
     size = tables.headers[WIDTHS, TOTAL]
     expected = test.lam + size
     if expected <= test.max_rate:
-        count = rng.poisson(expected) if size > 0.0 else 0
+        count = poisson(rng, expected) if size > 0.0 else 0
         product = 0.0
         if count > 0:
             drawn = np.empty(count, np.int64)

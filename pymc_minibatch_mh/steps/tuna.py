@@ -56,7 +56,7 @@ from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
-from pymc_minibatch_mh.kernels.draw import AHEAD, fetch, number_of
+from pymc_minibatch_mh.kernels.draw import AHEAD, fetch, number_of, poisson
 from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
@@ -267,7 +267,7 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
     raised = test.ceiling_factor * reference.relative / m
     bounds = (table, m, size, ends_of_move(tables.copy, move, reference.order, raised, vectors))
     if expected + tables.heavy.size <= min(test.max_rate, MOST_RATE):
-        count, left = tables.heavy.size, rng.poisson(expected)
+        count, left = tables.heavy.size, poisson(rng, expected)
         product = _change_of_heavy(posterior, move, counts)
         rows = scratch(_most_at_once(test, tables, left), np.int64)
         while left > 0 and product > -np.inf:
