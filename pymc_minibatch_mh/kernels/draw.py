@@ -169,7 +169,7 @@ def insert(table, row):
 
 
 @compiled()
-def _list_all(rows, n, total):
+def list_all(rows, n, total):
     """Return the first `n` of `rows` and after them, in order, the others of all `total`."""
     drawn = np.zeros(total, np.bool_)
     drawn[rows[:n]] = True
@@ -186,7 +186,7 @@ def reserve(rows, table, n, target, total):
     if rows.size >= target:
         return rows, table
     if 2 * target > total:
-        return _list_all(rows, n, total), table[:0]
+        return list_all(rows, n, total), table[:0]
     size = 16
     while size < target:
         size *= 2

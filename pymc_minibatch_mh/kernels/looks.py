@@ -19,6 +19,7 @@ from pymc_minibatch_mh.kernels.draw import (
     ask,
     draw_more,
     insert,
+    list_all,
     reserve,
     skip_rows,
 )
@@ -188,37 +189,54 @@ def _look_at_more(posterior, move, batch, seen, target, moments, rng):
     return moments
 
 
+@compiled()
+def read_rest(posterior, move, batch, seen, moments, known):
+    """Read the rows that a batch lacks; return the change of all, and how many were read.
+
+    The heavy rows' change is `known`, unless the batch is empty. Stored rows are all read anew.
+    """
+    n = moments[0]
+    if n == 0 or posterior.tables.supply.room > 0:
+        return read_all(posterior, move, NO_BOUNDS)[0], number_of_rows(posterior)
+    total = number_of_drawn(posterior)
+    # Without a set of the batch's rows, the list has all of them.
+    rest = (list_all(batch, n, total) if seen.size else batch)[n:total]
+    if posterior.tables.heavy.size:
+        skip_rows(rest, posterior.tables.heavy, rest)
+    return n * moments[1] + known + read_chosen(posterior, move, rest, NO_BOUNDS)[0], rest.size
+
+
 @compiled(inlined=True)
 def look_until_decided(test, move, cheap, posterior, rng, counts):
     """Read rows until the test decides, or all of them: see :func:`roles.decide`."""
     heavy, supply = posterior.tables.heavy, posterior.tables.supply
-    # Of the rows that are drawn.
     total = number_of_drawn(posterior)
     limit = min(posterior.most_drawn - heavy.size, total)
     beta = posterior.reference.inverse_temperature
-    noise = predicted_noise(move, posterior.reference, test.kappa)
-    uniform = rng.random()
+    noise, uniform = predicted_noise(move, posterior.reference, test.kappa), rng.random()
     batch, seen = np.empty(0, np.int64), np.empty(0, np.int64)
-    n, moments, known = 0, (0, 0.0, 0.0, 0.0), 0.0
+    n, read, moments, known = 0, 0, (0, 0.0, 0.0, 0.0), 0.0
     while True:
         target = sample_size(noise, n, total, test)
         counts[entry.N_LOOKS] += 1.0
         if target >= limit:
-            change, _ = read_all(posterior, move, NO_BOUNDS)
+            change, count = read_rest(posterior, move, batch, seen, moments, known)
+            read += count
             n, log_ratio, variance, skew = total, cheap + beta * change, 0.0, 0.0
         else:
             if n == 0 and heavy.size:
-                known = beta * read_chosen(posterior, move, heavy, NO_BOUNDS)[0]
+                known = read_chosen(posterior, move, heavy, NO_BOUNDS)[0]
             # Of a supply it is asked which rows the batch has, so that it needs the set.
             most = total if supply.room == 0 else 2 * target
             batch, seen = reserve(batch, seen, n, target, most)
             moments = _look_at_more(posterior, move, batch, seen, target, moments, rng)
             n, mean, second, third = moments
-            log_ratio = cheap + beta * total * mean + known
+            read = n + heavy.size
+            log_ratio = cheap + beta * total * mean + beta * known
             variance = (beta * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
             skew = skewness(n, second, third)
         if supply.open_requests[0]:
-            return -1.0, 0.0, float(n)
+            return -1.0, 0.0, float(read)
         verdict, accept, error = decide_batch(log_ratio, variance, skew, n, total, uniform, test)
         if verdict >= 0.0 or np.isnan(verdict):
             break
@@ -230,7 +248,7 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
     counts[entry.LOG_RATIO] = log_ratio
     counts[entry.LOG_RATIO_STD] = np.sqrt(variance)
     # NaN is no verdict, which the error estimate says: the chain stops.
-    return (-1.0 if np.isnan(verdict) else verdict), accept, float(n + heavy.size)
+    return (-1.0 if np.isnan(verdict) else verdict), accept, float(read)
 
 
 @compiled()

@@ -135,7 +135,7 @@ class Statistic(NamedTuple):
 STATS = {
     "accept": Statistic(np.float64, "estimated acceptance probability", ACCEPT, averaged=True),
     "accepted_share": Statistic(np.float64, "share of accepted updates", ACCEPTED, averaged=True),
-    "n_obs": Statistic(np.int64, "rows whose log-likelihood was evaluated", N_OBS),
+    "n_obs": Statistic(np.int64, "evaluations of rows, each of them counted", N_OBS),
     "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS),
     "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
     "n_bright": Statistic(np.int64, "bright rows in the last update of FireflyMH", N_BRIGHT),

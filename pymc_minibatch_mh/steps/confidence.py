@@ -39,9 +39,9 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import smallest_table
 from pymc_minibatch_mh.kernels.draw import draw_more, reserve
-from pymc_minibatch_mh.kernels.looks import NO_BOUNDS, add_moments, scan_rows
+from pymc_minibatch_mh.kernels.looks import add_moments, read_rest, scan_rows
 from pymc_minibatch_mh.kernels.moves import hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
@@ -182,8 +182,8 @@ def decide_by_confidence(test, move, cheap, posterior, rng, counts):
         counts[entry.N_LOOKS] += 1.0
         if target == total:
             if test.scans == 0:
-                change, _ = read_all(posterior, move, NO_BOUNDS)
-                mean_of_all, read = change / total, total
+                change, count = read_rest(posterior, move, drawn, table, moments, 0.0)
+                mean_of_all, read = change / total, read + count
             n, error, width = total, 0.0, 0.0
             log_ratio = cheap + beta * total * mean_of_all
         else:

@@ -115,7 +115,7 @@ def _shares_at(place, drawn, posterior, found, counts):
 
 @compiled(spliced=True)
 def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
-    """Read drawn rows, thin them by where they are, and return the log of the product."""
+    """Read drawn rows, thin them by where they are; return the log of the product, rows read."""
     count = drawn.size
     rows, shares = scratch(count, np.int64), scratch(count, np.float64)
     _shares_at(move.position, drawn, posterior, (rows, shares), counts)
@@ -125,14 +125,14 @@ def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
             rows[kept], shares[kept] = rows[i], shares[i]
             kept += 1
     if kept == 0:
-        return 0.0
+        return 0.0, count
     # Rows lie term after term by now, and are read in that order once more.
     again, new_shares = scratch(count, np.int64), scratch(count, np.float64)
     _shares_at(move.new, rows[:kept], posterior, (again[:kept], new_shares[:kept]), counts)
     total = 0.0
     for i in range(kept):
         total += log_growth(shares[i], new_shares[i], raised)
-    return total
+    return total, count + kept
 
 
 @role_of(LevelsTest, "decide")
@@ -149,7 +149,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
             drawn = np.empty(count, np.int64)
             draw_alias(rng, tables.thresholds[WIDTHS], tables.aliases[WIDTHS], drawn, count)
             raised = test.lam / size
-            product = _product_of_drawn(move, drawn, raised, posterior, rng, counts)
+            product, count = _product_of_drawn(move, drawn, raised, posterior, rng, counts)
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
@@ -216,9 +216,10 @@ class PoissonMH(MinibatchStep):
 
     Guarantee: *exact given valid bounds*, here on each row's log-likelihood itself, from below and
     above, for every value of the parameters. They are derived where priors are bounded, such as
-    ``pm.Uniform``, or the likelihood is. Every update reads λ + L rows on average, L the sum of the
-    ranges' widths, and all rows where that is more than `full_pass_above` (stat ``full_pass``).
-    :class:`TunaMH` reads far fewer. See the page "Bounds and exactness".
+    ``pm.Uniform``, or the likelihood is. Every update draws λ + L rows on average, L the sum of the
+    ranges' widths, and evaluates those that it keeps twice; all rows decide where λ + L is more
+    than `full_pass_above` (stat ``full_pass``). :class:`TunaMH` reads far fewer. See the page
+    "Bounds and exactness".
 
     Parameters
     ----------

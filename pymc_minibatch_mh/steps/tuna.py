@@ -192,7 +192,7 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
 
 @compiled()
 def _product_of_all(move, posterior, bounds, informs, counts):
-    """Read all rows and return their sum in the log ratio; learn from a move that informs.
+    """Read all rows; return their sum in the log ratio and rows read; learn where that informs.
 
     The counts learn as from C M drawn rows: without this, a χ at which every move reads all rows
     could not be found to be too large.
@@ -200,15 +200,17 @@ def _product_of_all(move, posterior, bounds, informs, counts):
     table, m, size, _ = bounds
     c = posterior.tables.c[table] if informs else posterior.tables.c[0, :0]
     change, squares = read_all(posterior, move, c)
+    count = number_of_rows(posterior)
     if informs and posterior.tables.heavy.size:
         squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]
+        count += posterior.tables.heavy.size
     beta = posterior.reference.inverse_temperature
     if np.isfinite(squares) and informs:
         counts[entry.SQUARED_RATIOS] += beta * beta * squares / m
         counts[entry.N_RATIOS] += size
     counts[entry.FULL_PASS] += 1.0
     counts[entry.INVALID] += not np.isfinite(change)
-    return beta * change
+    return beta * change, count
 
 
 @compiled(inlined=True)
@@ -282,8 +284,7 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
-        count = number_of_rows(posterior)
-        product = _product_of_all(move, posterior, bounds, informs, counts)
+        product, count = _product_of_all(move, posterior, bounds, informs, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product
     # Past the first stage of a delayed acceptance, the product is left to decide.

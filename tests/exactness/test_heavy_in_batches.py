@@ -13,7 +13,7 @@ from exactness.test_enumeration import FIGURES
 from exactness.toys import jump, rows_of
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.steps import penalty
+from pymc_minibatch_mh.steps import austere, penalty
 
 pytestmark = ON_BATCHES
 
@@ -74,3 +74,16 @@ def test_a_full_pass_reads_every_row_once(batch_size, most_drawn):
     found, rows = log_ratios(batch_size, most_drawn)
     np.testing.assert_allclose(found, CHEAP + BETA * ROWS.sum(), rtol=1e-12)
     assert (rows == ROWS.size).all()
+
+
+def test_a_later_look_reads_the_other_rows_once():
+    """At this level no look at two of the four other rows decides."""
+    tables = no_tables()._replace(heavy=HEAVY)
+    rows = rows_of([0.0 * ROWS, ROWS], [0.0, CHEAP], second=2)
+    settings = austere.austere_test(1e-9, batch_size=2)
+    chain = Compiled(posterior_of(rows, BETA, tables), jump([0.0, 1.0]), settings)
+    before, counts = chain.run(200, seed=56)
+    found = np.where(before < 0.5, 1.0, -1.0) * counts[:, entry.LOG_RATIO]
+    np.testing.assert_allclose(found, CHEAP + BETA * ROWS.sum(), rtol=1e-12)
+    assert (counts[:, entry.N_LOOKS] == 2.0).all()
+    assert (counts[:, entry.N_OBS] == ROWS.size).all()
