@@ -3,15 +3,19 @@
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
+
+from pymc_minibatch_mh.errors import MinibatchError
 
 _log = logging.getLogger("pymc")
 _PACKAGE = "pymc_minibatch_mh"
@@ -67,6 +71,11 @@ def compiled(
         False keeps the function on disk with its callers alone: for one that takes records of
         others' types, which no other process might know.
     """
+    if config.DISABLE_JIT:
+        raise MinibatchError(
+            "NUMBA_DISABLE_JIT turns numba's compiler off, and updates of this package exist as "
+            "compiled functions alone: unset that environment variable, and start Python anew."
+        )
 
     def decorate(function: Callable) -> Any:
         # Functions that are always inlined are kept with their callers.
@@ -111,18 +120,24 @@ def _modules_of(types: Iterable[Any]) -> Iterator[str]:
         yield from _modules_of(getattr(one, "types", ()))
 
 
+_DIGEST_SIZE = sha256().digest_size
+
+
 @cache
 def _digest(path: str) -> str:
     return sha256(Path(path).read_bytes()).hexdigest()
 
 
 class _CacheFile(IndexDataCacheFile):
-    """Numba's own, for processes that write at the same time and for files that were copied.
+    """Numba's own, for processes that write at the same time and for files copied or damaged.
 
     Numba numbers the files of compiled functions: two processes that begin with an empty cache
     would both write the first. Here a file is named after its contents, and a source is known by
-    its contents, as a copy of it has another time.
+    its contents, as a copy of it has another time. Every file ends with its digest: one that was
+    cut or altered is absent, and written anew.
     """
+
+    told = False
 
     def __init__(self, numbas: IndexDataCacheFile, source: str) -> None:
         self.__dict__.update(vars(numbas))
@@ -155,6 +170,38 @@ class _CacheFile(IndexDataCacheFile):
             overloads[key] = self._data_name(int(digest[:15], 16))
             self._save_index(overloads)
         self._save_data(overloads[key], data)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[BytesIO]:
+        content = BytesIO()
+        yield content
+        with super()._open_for_write(filepath) as file:
+            file.write(content.getvalue() + sha256(content.getvalue()).digest())
+
+    def _load_index(self) -> dict:
+        return super()._load_index() if self._is_undamaged(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        return super()._load_data(name) if self._is_undamaged(self._data_path(name)) else None
+
+    def _is_undamaged(self, path: str) -> bool:
+        """Return whether a file ends with its digest, or is missing, for numba to find out."""
+        try:
+            content = Path(path).read_bytes()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            content = b""
+        if sha256(content[:-_DIGEST_SIZE]).digest() == content[-_DIGEST_SIZE:]:
+            return True
+        if not _CacheFile.told:
+            _log.warning(
+                "A file of compiled functions was cut or altered, or cannot be read: %s. Such "
+                "functions are compiled anew, and their files replaced.",
+                path,
+            )
+        _CacheFile.told = True
+        return False
 
 
 class _Cache(FunctionCache):

@@ -26,7 +26,7 @@ ARROWS = {
         "bounds", "diagnostics", "errors", "kernels", "likelihood", "proposals", "sampling",
         "steps",
     },
-    "_jit": set(),
+    "_jit": {"errors"},
     "checks": {"errors"},
     "errors": set(),
     "progress": set(),

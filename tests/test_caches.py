@@ -1,5 +1,8 @@
 """Compiled functions are kept for every process, whatever others keep at the same time."""
 
+import os
+import subprocess
+import sys
 from collections import namedtuple
 
 import pytest
@@ -7,7 +10,7 @@ from numba import types
 from numba.core import config
 from numba.core.caching import FunctionCache
 
-from pymc_minibatch_mh import _jit
+from pymc_minibatch_mh import MinibatchError, _jit
 from pymc_minibatch_mh.steps.austere import AustereTest
 
 
@@ -106,3 +109,61 @@ def test_a_spliced_function_is_compiled_as_a_part_of_its_caller_alone(options, c
 
     assert caller(2.0) == 5.0
     assert len(own.signatures) == compilations
+
+
+def damaged(file, how):
+    content = file.read_bytes()
+    file.write_bytes(
+        {
+            "cut": content[: len(content) // 2],
+            "emptied": b"",
+            "zeros": bytes(len(content)),
+            "a byte altered": content[:60] + bytes([content[60] ^ 1]) + content[61:],
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied", "zeros", "a byte altered"])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_damaged_file_is_written_anew_and_told_once(
+    process, monkeypatch, caplog, tmp_path, kind, how
+):
+    monkeypatch.setattr(_jit._CacheFile, "told", False)
+    compiled(process(), types.float64)
+    (file,) = tmp_path.rglob(f"*.{kind}")
+    for told in (True, False):
+        damaged(file, how)
+        found = compiled(process(), types.float64)
+        assert found(0.75) == 1.5
+        assert not found.stats.cache_hits
+        assert (str(file) in caplog.text) == told
+        caplog.clear()
+        assert compiled(process(), types.float64).stats.cache_hits
+
+
+def test_a_folder_in_the_place_of_a_file_is_told(process, monkeypatch, caplog, tmp_path):
+    """It cannot be read, and not be replaced either."""
+    monkeypatch.setattr(_jit._CacheFile, "told", False)
+    monkeypatch.setattr(_jit._Cache, "told", False)
+    compiled(process(), types.float64)
+    (file,) = tmp_path.rglob("*.nbi")
+    file.unlink()
+    file.mkdir()
+    assert compiled(process(), types.float64)(0.75) == 1.5
+    assert "was cut or altered, or cannot be read" in caplog.text
+    assert "Numba cannot keep compiled functions" in caplog.text
+
+
+def test_a_compiler_that_is_turned_off_is_named(monkeypatch):
+    monkeypatch.setattr(config, "DISABLE_JIT", 1)
+    with pytest.raises(MinibatchError, match="NUMBA_DISABLE_JIT turns numba's compiler off"):
+        _jit.compiled()(doubled)
+
+
+def test_nothing_else_is_said_of_a_compiler_that_is_turned_off():
+    code = "import pymc_minibatch_mh as mb\nmb.TunaMH"
+    env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith("pymc_minibatch_mh.errors.MinibatchError: NUMBA_DISABLE_JIT")
+    assert message.endswith("unset that environment variable, and start Python anew.")
