@@ -282,7 +282,9 @@ class MinibatchStep(BlockedStep):
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
 
         The file holds arrays and text and is read without pickle. It is keyed on digests of all
-        rows and of the model's graphs: a step on anything else refuses it.
+        rows, of the model's graphs and of this package's sources, and has digests of its arrays:
+        a step on anything else refuses it, and one that was altered. Bounds of a user remain a
+        user's; those with a metric are left out, by a warning.
 
         Parameters
         ----------

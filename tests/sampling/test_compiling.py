@@ -19,6 +19,9 @@ from pymc_minibatch_mh import (
     PenaltyMH,
     PoissonMH,
     TunaMH,
+    audit,
+    explain,
+    log_likelihood,
     sample,
 )
 from pymc_minibatch_mh.chain import chain as chains
@@ -132,6 +135,16 @@ def test_a_step_that_was_saved_does_not_compile_in_threads(prepared, model_of, t
     model = model_of("student")
     with watched():
         run_in_every_way(TunaMH(model=model, prepared=tmp_path / "step.npz"), model)
+
+
+def test_what_follows_sampling_does_not_compile_in_threads(prepared, model_of):
+    model = model_of("student")
+    with watched():
+        trace = sample(prepared("student"), 50, **RUN)
+        sent = dumps(prepared("student"), model)
+        audit(trace, loads(sent, model), pairs=20, random_seed=1)
+        explain(loads(sent, model), draws=100, tune=100, random_seed=1)
+        log_likelihood(trace, range(1_000), model=model)
 
 
 @pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
