@@ -18,6 +18,12 @@ WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
     "hierarchy, whichever way that is written; or sample with pm.NUTS()."
 )
+#: Guesses at why a coordinate runs away.
+FLAT_PRIOR = (
+    "Its prior is flat that way; a guess is that a category has no event, or that a predictor "
+    "separates the outcomes, so that the data do not bound it either. "
+)
+EXACT_FIT = "A guess is that the model fits the data exactly. "
 #: Coordinates that a message shows the values of.
 SHOWN = 6
 
@@ -57,15 +63,22 @@ def not_finite(names: Sequence[str], position: np.ndarray, bad: np.ndarray) -> M
 
 
 def scale_collapses(
-    names: Sequence[str], k: int, path: Sequence[np.ndarray], values: Sequence[float]
+    names: Sequence[str], k: int, way: tuple["Point", "Point"], *, settled: bool, flat: bool
 ) -> ModeError:
-    """Tell of a coordinate that does not stop."""
-    move, rise = path[-1][k] - path[0][k], values[-1] - values[0]
+    """Tell of a coordinate that does not stop between two points.
+
+    Beyond the second one the log-density falls nowhere, or else the search has not `settled`; a
+    prior that is `flat` does not hold the coordinate.
+    """
+    first, last = (point.position[k] for point in way)
+    rise = way[1].total.value - way[0].total.value
+    beyond = "it falls nowhere beyond" if settled else "no step has come to where it falls"
+    guess = FLAT_PRIOR if flat else EXACT_FIT if last < first and "_log__" in names[k] else ""
     return ModeError(
-        f"{names[k]!r} runs away: {_end_of(names[k], move)}, and the log-density still rises. In "
-        f"the last {len(path) - 1} Newton steps it rose by {rise:.3g} from {path[0][k]:.4g} to "
-        f"{path[-1][k]:.4g} without slowing down, so there is no mode that way. The last point is "
-        f"{_place(names, path[-1], k)}. {WAY_ON}"
+        f"{names[k]!r} runs away: {_end_of(names[k], last - first)}, and the log-density still "
+        f"rises. In the last Newton steps it rose by {rise:.3g} from {first:.4g} to {last:.4g} "
+        f"without slowing down, and {beyond}, so there is no mode that way. {guess}The last point "
+        f"is {_place(names, way[1].position, k)}. {WAY_ON}"
     )
 
 

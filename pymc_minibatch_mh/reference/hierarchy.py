@@ -18,6 +18,7 @@ Hence the rule for scales, by *slopes between two points*, which see priors with
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -29,6 +30,7 @@ from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
@@ -151,7 +153,7 @@ MAX_PASSES = 60
 CALM, SETTLED = 1.0, 0.01
 #: How far a transformed scale moves between two passes: a factor of e^1.5 for a logarithm.
 REACH = 1.5
-#: Moves in a row by all of the reach, after which a scale runs away.
+#: Moves in a row by all of the reach, after which a scale may run away.
 STEADY_MOVES = 8
 #: Standard deviation of a transformed scale from which on nothing is known of it: a factor of e^5.
 MOST_SPREAD = 5.0
@@ -229,6 +231,17 @@ class _Place:
         return Mode(position, precision, likelihood, kinked, tuple(map(int, self.scales)))
 
 
+def _density_along(
+    marginal: Marginal, best: Given, way: np.ndarray, distance: float
+) -> tuple[float, float]:
+    """Return the marginal log-density of scales and its slope, NaN where it has no value."""
+    given = marginal.given(best.position[marginal.scales] + distance * way, best.position)
+    if given is None:
+        return np.nan, np.nan
+    value, gradient = marginal.value_and_gradient(given)
+    return value, float(gradient @ way)
+
+
 class _Search:
     """A search for the mode of `scales` and of the rest there, from any start."""
 
@@ -274,7 +287,7 @@ class _Search:
                     raise mode_errors.not_finite(self._names, best.position, bad)
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
                     return self._mode(place, best, marginal.precision(best, curvature))
-            steady = self._steady(steady, move, best)
+            steady = self._steady(steady, move, marginal, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
         raise mode_errors.unsettled(
@@ -284,16 +297,21 @@ class _Search:
     def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
         return np.abs(move) > 0.999 * self._reach
 
-    def _steady(self, steady: np.ndarray, move: np.ndarray, best: Given) -> np.ndarray:
-        """Count moves by all of the reach, and refuse a scale that goes on and on."""
+    def _steady(
+        self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
+    ) -> np.ndarray:
+        """Count moves by all of the reach, and refuse a scale whose density falls nowhere."""
         way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))
-        if np.abs(steady[worst]) >= STEADY_MOVES:
+        if np.abs(steady[worst]) < STEADY_MOVES:
+            return steady
+        line = np.sign(steady) * (np.arange(steady.size) == worst)
+        if distance_to_maximum(partial(_density_along, marginal, best, line)) is None:
             raise mode_errors.scale_runs_away(
                 self._names, int(self._scales[worst]), best.position, steady[worst]
             )
-        return steady
+        return np.zeros_like(steady)
 
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
         """Climb to the neighbourhood of the best x at the scales of a position."""

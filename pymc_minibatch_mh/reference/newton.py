@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from pymc_minibatch_mh.reference.density import (
     normals_near,
     quadratic_of,
 )
+from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 
 MAX_STEPS = 60
 #: A Hessian serves several steps, until one shrinks the distance by less than this factor.
@@ -38,6 +40,8 @@ ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 #: Way that a coordinate has then gone at least: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0
+#: Standard deviation, relative to its coordinate, that the rounding of a position hides.
+UNRESOLVED = 1e-14
 #: How often, and how closely, the interval that a kink is averaged over is fitted to the posterior.
 FITS, FITTED = 12, 0.25
 
@@ -88,6 +92,8 @@ class _Path:
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
+    #: The coordinate that went on and on first, and where that began.
+    run: tuple[int, Point] | None = None
 
     here: Point = field(init=False)
     quadratic: Quadratic = field(init=False)
@@ -108,7 +114,8 @@ class _Path:
                 self._look_around(self.here.position)
                 last = np.inf
             elif distance < self.tolerance:
-                self._require_not_running(STEADY_MOVES_AT_END)
+                if self._require_not_running(STEADY_MOVES_AT_END):
+                    continue
                 if self.quadratic.concave:
                     return self.here
                 self._leave_saddle()
@@ -118,11 +125,20 @@ class _Path:
                 last = distance
                 self.been.append(self.here)
                 self.distances.append(distance)
-                self._require_not_running(STEADY_MOVES)
-                if not self._moved(step, distance):
+                if self._require_not_running(STEADY_MOVES):
+                    last = np.inf
+                elif not self._moved(step, distance):
                     return self.here
+        raise self._unsettled(step, distance)
+
+    def _unsettled(self, step: np.ndarray, distance: float) -> ModeError:
+        """Tell why the search has not ended: a coordinate that still goes on, or the worst one."""
         worst, position = self._worst(step), self.here.position
-        raise mode_errors.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
+        if self.run is not None:
+            k, first = self.run
+            if step[k] * (position - first.position)[k] > 0.0:
+                return self._running_away(k, first, settled=False)
+        return mode_errors.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
         """Take derivatives with the Hessian."""
@@ -153,8 +169,7 @@ class _Path:
             return not self.quadratic.concave
         if not self.quadratic.complete:
             raise mode_errors.not_finite(self.names, self.here.position, ~self.quadratic.known)
-        self._require_not_running(STEADY_MOVES_AT_END)
-        if self._risen_alone():
+        if self._require_not_running(STEADY_MOVES_AT_END) or self._risen_alone():
             return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()
         worst, place = self._worst(step), self.here.position
@@ -226,29 +241,61 @@ class _Path:
                 return
         raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
-    def _require_not_running(self, moves: int) -> None:
-        """Refuse a coordinate that goes on and on, while the log-density gains no curvature."""
-        if len(self.been) <= moves:
-            return
-        recent = self.been[-moves - 1 :]
-        path = [point.position for point in recent]
+    def _require_not_running(self, moves: int) -> bool:
+        """Follow coordinates that go on and on for as long as the log-density rises.
+
+        ModeError where it never falls; False where there is nothing to follow.
+        """
+        steps = np.diff([point.position for point in self.been[-moves - 1 :]], axis=0)
+        way = self._steady_way(steps) if len(steps) == moves else np.empty(0)
+        if not way.any():
+            return False
+        k = int(np.argmax(np.abs(np.where(way, steps.sum(axis=0), 0.0))))
+        self.run = self.run or (k, self.been[-moves - 1])
+        distance = distance_to_maximum(partial(self._along, way))
+        if distance is None or self._is_unresolved:
+            raise self._running_away(k, self.been[-moves - 1], settled=True)
+        self.been, self.distances = [], []
+        if distance:
+            self._look_around(self.here.position + distance * way)
+        return distance > 0.0
+
+    def _running_away(self, k: int, first: Point, *, settled: bool) -> ModeError:
+        prior = self.density.prior(self.here.position, hessian=False)
+        flat = bool(prior.gradient[k] == 0.0)
+        way = first, self.here
+        return mode_errors.scale_collapses(self.names, k, way, settled=settled, flat=flat)
+
+    def _along(self, way: np.ndarray, distance: float) -> tuple[float, float]:
+        there = self.density.at(self.here.position + distance * way, hessian=False).total
+        return there.value, float(there.gradient @ way)
+
+    def _steady_way(self, steps: np.ndarray) -> np.ndarray:
+        """Last step of the coordinates that do not slow down, if one of them has gone a long way.
+
+        `steps` are the recent ones, shape (moves, d).
+        """
+        moves, nothing = len(steps), np.zeros(steps.shape[1])
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
-            return
-        steps = np.diff(path, axis=0)
+            return nothing
+        way, gone = steps[-1], steps.sum(axis=0)
         steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
-            np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
+            np.abs(way) >= 0.5 * np.abs(steps[0])
         )
         # A coordinate that comes back from a step too far is on its way to a mode.
-        away = np.abs(path[-1] - self.been[0].position) > np.abs(path[0] - self.been[0].position)
-        way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
+        end = self.been[-1].position - self.been[0].position
+        steady &= np.abs(end) > np.abs(end - gone)
         # The logarithm of a variable that may be zero has a long way, without weight at its end.
         logs = self.density.logs
-        way[logs[steps[-1][logs] < 0.0]] = 0.0
-        if way.max() >= LONG_WAY:
-            raise mode_errors.scale_collapses(
-                self.names, int(np.argmax(way)), path, [point.total.value for point in recent]
-            )
+        steady[logs[way[logs] < 0.0]] = False
+        is_long = np.abs(gone[steady]).max(initial=0.0) >= LONG_WAY
+        return np.where(steady, way, 0.0) if is_long else nothing
+
+    @property
+    def _is_unresolved(self) -> bool:
+        """Whether a coordinate has a standard deviation that its rounding hides."""
+        return bool((1.0 / self.quadratic.scale < UNRESOLVED * np.abs(self.here.position)).any())
 
     def _worst(self, step: np.ndarray) -> int:
         return int(np.argmax(np.abs(step) * self.quadratic.scale))

@@ -180,6 +180,14 @@ def test_a_scale_that_the_data_tell_is_found_by_formula():
     assert np.exp(2 * mode.position[0]) == pytest.approx(np.mean(means**2) - 0.25, rel=0.01)
 
 
+def test_a_scale_far_from_the_start_does_not_run_away():
+    means = 1e7 * np.random.default_rng(2).normal(0.0, 3.0, 30)
+    names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
+    passes, rng = hierarchy_passes(means, 4.0), np.random.default_rng(0)
+    mode = find_marginal_mode(passes, np.zeros(31), 1.0, names, rng, (0,))
+    assert np.exp(2 * mode.position[0]) == pytest.approx(np.mean(means**2), rel=0.01)
+
+
 def test_a_temperature_counts_the_rows_only():
     means = np.random.default_rng(2).normal(0.0, 3.0, 30)
     names = ["tau_log__", *(f"a[{k}]" for k in range(30))]

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
+from every import every
 from families import FAMILIES
 from gallery.catalogue import EXAMPLES
 from likelihood.evaluation import at_points
@@ -18,6 +19,7 @@ from pymc_minibatch_mh.reference import newton
 from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.density import normals_near
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.mode import JITTERS
 from pymc_minibatch_mh.reference.target import Target
 from tiers import fast
@@ -255,6 +257,91 @@ def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
     assert np.linalg.norm(gap) < 0.1
 
 
+# Coordinates that go far, and are held there.
+
+
+def dummy_without_events(prior):
+    """A rare predictor none of whose rows has an event."""
+    x, y = np.arange(20_000) >= 19_900, (np.arange(20_000) < 1_000).astype(int)
+    pm.Bernoulli("y", logit_p=prior("a") + prior("b") * x, observed=y)
+
+
+def events_of_a_dummy_alone(prior):
+    x = np.arange(20_000) >= 19_900
+    mu = pt.exp(prior("a") + prior("b") * x)
+    pm.Poisson("y", mu, observed=np.where(x, 0, np.arange(20_000) % 3))
+
+
+def separated_slope(prior):
+    x = np.linspace(-3.0, 3.0, N)
+    pm.Bernoulli("y", logit_p=prior("a") + prior("b") * x, observed=(x > 0.1).astype(int))
+
+
+def no_excess_zeros(prior):
+    psi, mu = pm.Beta("psi", 0.5, 0.5), pt.exp(prior("mu"))
+    pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=np.random.default_rng(3).poisson(1.3, N))
+
+
+def wide(name):
+    return pm.Normal(name, 0.0, 1_000.0)
+
+
+@every("define", [dummy_without_events, events_of_a_dummy_alone, separated_slope, no_excess_zeros])
+def test_a_coordinate_that_its_prior_holds_far_out_has_a_mode(define):
+    with pm.Model() as model:
+        define(wide)
+    checked_mode(model)
+
+
+@every("define", [dummy_without_events, events_of_a_dummy_alone, separated_slope])
+def test_without_a_prior_that_holds_it_a_coordinate_runs_away(define):
+    with pm.Model() as model:
+        define(pm.Flat)
+    with pytest.raises(ModeError, match=r"^'b' runs away.*falls nowhere beyond.*prior is flat"):
+        searched(model)
+
+
+@every("unit", [1e-6, 1.0, 1e6])
+def test_a_regression_on_raw_scales_leads_to_least_squares(unit):
+    rng = np.random.default_rng(4)
+    height = 170.0 + 9.0 * rng.standard_normal(N)
+    pay = unit * (-58_000.0 + 480.0 * height + 19_000.0 * rng.standard_normal(N))
+    with pm.Model() as model:
+        line = pm.Flat("a") + pm.Flat("b") * height
+        pm.Normal("pay", line, pm.HalfFlat("s"), observed=pay)
+    mode = checked_mode(model)
+    coefficients, squares, *_ = np.linalg.lstsq(np.c_[np.ones(N), height], pay, rcond=None)
+    away = mode.position[:2] - coefficients
+    assert away @ mode.precision[:2, :2] @ away < 1e-4
+    # The density of log s has a factor s.
+    assert mode.position[2] == pytest.approx(0.5 * np.log(squares[0] / (N - 1)), abs=1e-5)
+
+
+@every(
+    ("log_density", "distance"),
+    [
+        (lambda t: -np.exp(-t) - 0.5 * (t / 1_000.0) ** 2, 11.3),
+        # Heavy tails fall by the logarithm.
+        (lambda t: -np.exp(-t) - np.log1p((t / 2.5) ** 2), 1.2),
+        # The end of the numbers lies beyond the maximum, or before it.
+        (lambda t: t - np.exp(np.longdouble(t) - 500.0) if t < 505.0 else np.nan, 500.0),
+        (lambda t: t if t < 700.0 else np.nan, None),
+        (lambda t: -np.exp(-t), None),
+        (lambda t: 0.0 * t, None),
+    ],
+)
+def test_a_rise_is_followed_to_where_it_ends(log_density, distance):
+    def along(t):
+        value, h = log_density(t), 1e-4
+        return float(value), float(log_density(t + h) - log_density(t - h)) / (2.0 * h)
+
+    found = distance_to_maximum(along)
+    if distance is None:
+        assert found is None
+    else:
+        assert 0.8 * distance <= found <= distance
+
+
 # Searches that cannot end.
 
 
@@ -276,14 +363,15 @@ def slope_without_curvature(rng):
 
 
 @pytest.mark.parametrize(
-    ("define", "found"),
+    ("define", "found", "early"),
     [
-        (perfect_fit, "'s_log__' runs away: the scale 's' goes to 0,"),
-        (scale_without_data, "'s_log__' runs away: the scale 's' goes to infinity,"),
-        (slope_without_curvature, "'far' runs away: it goes to minus infinity,"),
+        (perfect_fit, "'s_log__' runs away: the scale 's' goes to 0,", True),
+        # Along a ridge that curves, no straight line tells whether the log-density ever falls.
+        (scale_without_data, "'s_log__' runs away: the scale 's' goes to infinity,", False),
+        (slope_without_curvature, "'far' runs away: it goes to minus infinity,", True),
     ],
 )
-def test_a_coordinate_that_runs_away_ends_the_search_early(rng, told, define, found):
+def test_a_coordinate_that_runs_away_ends_the_search(rng, told, define, found, early):
     with pm.Model() as model:
         define(rng)
     with pytest.raises(ModeError) as error:
@@ -292,7 +380,16 @@ def test_a_coordinate_that_runs_away_ends_the_search_early(rng, told, define, fo
     assert "The last point is" in str(error.value)
     starts = [k for k, (_, text) in enumerate(told) if text.startswith("1/")]
     assert len(starts) == 1 + len(JITTERS)
-    assert np.diff([*starts, len(told)]).max() < newton.MAX_STEPS
+    assert np.diff([*starts, len(told)]).max() <= newton.MAX_STEPS - early
+
+
+def test_an_exact_fit_has_no_mode_though_residuals_are_rounded():
+    x = np.random.default_rng(5).standard_normal(N)
+    with pm.Model() as model:
+        line = pm.Normal("a", 0.0, 5.0) + pm.Normal("b", 0.0, 5.0) * x
+        pm.Normal("y", line, pm.HalfNormal("s", 1.0), observed=0.1 + 0.3 * x)
+    with pytest.raises(ModeError, match=r"^'s_log__' runs away.*guess is that the model fits"):
+        searched(model)
 
 
 def test_the_search_says_how_far_it_is(rng, told):
