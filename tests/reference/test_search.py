@@ -388,7 +388,7 @@ def test_an_exact_fit_has_no_mode_though_residuals_are_rounded():
     with pm.Model() as model:
         line = pm.Normal("a", 0.0, 5.0) + pm.Normal("b", 0.0, 5.0) * x
         pm.Normal("y", line, pm.HalfNormal("s", 1.0), observed=0.1 + 0.3 * x)
-    with pytest.raises(ModeError, match=r"^'s_log__' runs away.*nowhere beyond.*model fits the data"):
+    with pytest.raises(ModeError, match=r"^'s_log__' runs away.*nowhere beyond.*model fits"):
         searched(model)
 
 
