@@ -120,6 +120,9 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
             f"{name}={seed} has no seed sequence, of which the generators of chains are made. "
             "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
         )
+    if isinstance(seed, np.random.RandomState):
+        # It has nothing to spawn generators of chains from: as PyMC's functions do, take numbers.
+        seed = seed.randint(2**30, size=4)
     try:
         return get_random_generator(seed)
     except (TypeError, ValueError) as error:

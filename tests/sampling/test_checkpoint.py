@@ -18,8 +18,7 @@ from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import checkpoint, workers
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, filled, leaves
-from sampling.models import tall
-from zoo import METHODS
+from zoo import METHODS, two_likelihoods
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -103,7 +102,9 @@ def test_a_run_goes_on_from_every_moment(prepared, often, moments, monkeypatch, 
     whole = sample(step, DRAWS, **given)
     same_trace(sample(step, DRAWS, checkpoint=tmp_path / "run", **given), whole)
     assert len(moments) > 8
-    for folder in moments:
+    monkeypatch.setattr(checkpoint, "LEAST_SECONDS", 1e9)
+    # Of the files between two of these the next one is of another kind: a block, then a state.
+    for folder in moments[::3]:
         same_trace(sample(step, DRAWS, resume=folder, **given), whole)
 
 
@@ -114,3 +115,256 @@ def test_every_method_goes_on(prepared, method, tmp_path):
     sample(step, 20, thin=3, checkpoint=tmp_path / "run", **RUN, **QUIET)
     given = {**RUN, "cores": 2, "chains": None, "random_seed": None}
     same_trace(sample(step, DRAWS, thin=3, resume=tmp_path / "run", **given, **QUIET), whole)
+
+
+@pytest.fixture
+def begun(prepared, tmp_path):
+    """A step, a folder with half of a run, and the whole of it."""
+    step = prepared("two_likelihoods", "TunaMH")
+    sample(step, 20, checkpoint=tmp_path / "run", **RUN, **QUIET)
+    return step, tmp_path / "run"
+
+
+def resumed(step, folder, draws=DRAWS, **settings):
+    return sample(step, draws, resume=folder, **{**RUN, **QUIET, **settings})
+
+
+def test_a_run_that_has_ended_is_read_and_goes_on(begun, monkeypatch, caplog):
+    step, folder = begun
+    first = resumed(step, str(folder), 20)
+    monkeypatch.setattr(workers.Chain, "advance", None)
+    same_trace(resumed(step, folder, 20), first)
+    monkeypatch.undo()
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        longer = resumed(step, folder)
+    assert f"Going on with the run in {str(folder)!r}, which has 300 of 380 draws." in caplog.text
+    same_trace(longer, sample(step, DRAWS, **RUN, **QUIET))
+    with pytest.raises(SettingError, match=r"^draws=20 are fewer than a chain .* has, 60\."):
+        resumed(step, folder, 20)
+    # A trace goes on from the end of a run as from any other.
+    assert sample(step, 5, resume=longer, **QUIET).posterior["draw"][0] == DRAWS
+
+
+def test_a_step_that_was_prepared_otherwise_goes_on_with_the_same_bits(begun, model_of):
+    step, folder = begun
+    model = model_of("two_likelihoods")
+    start = {"level": np.array(0.01), "slope": np.array(0.07)}
+    other = TunaMH(model=model, initial_point=start)
+    assert not np.array_equal(other.reference.centre, step.reference.centre)
+    trace, whole = resumed(other, folder), sample(step, DRAWS, **RUN, **QUIET)
+    assert trace.posterior.equals(whole.posterior)
+
+
+def test_what_is_computed_of_draws_is_that_of_one_run(tmp_path):
+    rng = np.random.default_rng(1)
+    x, noise = rng.standard_normal((2, 2_000))
+    with pm.Model():
+        slope = pm.Normal("slope", 0.0, 2.0)
+        mu = pm.Deterministic("mu", slope * x)
+        pm.Deterministic("double", 2.0 * slope)
+        pm.Normal("y", mu, 1.0, observed=0.5 * x + noise)
+        step = PenaltyMH()
+    given = {"tune": 60, "chains": 2, "random_seed": 3, "var_names": ["slope", "mu", "double"]}
+    whole = sample(step, 250, **given, **QUIET)
+    sample(step, 130, checkpoint=tmp_path / "run", **given, **QUIET)
+    trace = sample(step, 250, resume=tmp_path / "run", **given, **QUIET)
+    same_trace(trace, whole)
+    assert trace["posterior_thinned"].sizes["draw"] == whole["posterior_thinned"].sizes["draw"]
+
+
+@pytest.mark.parametrize("phase", ["tuned", "drawn"])
+def test_an_interrupt_leaves_a_run_that_goes_on(prepared, monkeypatch, tmp_path, phase):
+    step = prepared("two_likelihoods", "TunaMH")
+    tune = 1_000_000 if phase == "tuned" else 130
+    given = {**RUN, **QUIET, "tune": tune, "cores": 2, "discard_tuned_samples": True}
+
+    def show(self, progress):
+        if max(getattr(one, phase) for one in progress) > 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers.Bars, "show", show)
+    monkeypatch.setattr(workers, "LOOK", 0.001)
+    try:
+        sample(step, 5_000_000, checkpoint=tmp_path / "run", **given)
+    except KeyboardInterrupt:
+        assert phase == "tuned"
+    monkeypatch.undo()
+    found = Checkpoint.open(tmp_path / "run")
+    ends = found.ends(step)
+    made = [state.n_draws for state, _, _ in ends]
+    assert max(made) > 0
+    assert [tuned + drawn for tuned, drawn in found._written] == made
+
+
+@pytest.mark.parametrize("name", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_generators_of_numpy_go_on(prepared, tmp_path, name):
+    step, given = prepared("two_likelihoods", "TunaMH"), {"chains": 1, "tune": 60, **QUIET}
+
+    def seed():
+        return np.random.Generator(getattr(np.random, name)(3))
+
+    whole = sample(step, 40, random_seed=seed(), **given)
+    sample(step, 10, random_seed=seed(), checkpoint=tmp_path / "run", **given)
+    trace = sample(step, 40, random_seed=seed(), resume=tmp_path / "run", **given)
+    assert trace.posterior.equals(whole.posterior)
+
+
+def test_other_settings_of_a_run_are_refused(begun, tmp_path):
+    step, folder = begun
+    for name, value in (("tune", 20), ("thin", 2), ("chains", 3), ("discard_tuned_samples", True)):
+        with pytest.raises(SettingError, match=f"^{name}={value} is not that of the run in "):
+            resumed(step, folder, **{name: value})
+    point = {"level": 0.01, "slope": 0.02}
+    for name, value in (("random_seed", 6), ("initvals", point)):
+        with pytest.raises(SettingError, match=f"^{name}= begins other chains than those of"):
+            resumed(step, folder, **{name: value})
+    with pytest.raises(SettingError, match=r"^checkpoint=.* has a run already. Go on .* resume="):
+        sample(step, 20, checkpoint=folder, **QUIET)
+    with pytest.raises(SettingError, match=r"^checkpoint= does not go with resume="):
+        resumed(step, folder, checkpoint=tmp_path / "other")
+    for path in (tmp_path, folder / "run.npz"):
+        with pytest.raises(SettingError, match=r"^checkpoint=.* is no empty folder"):
+            sample(step, 20, checkpoint=path, **QUIET)
+    with pytest.raises(SettingError, match=r"^checkpoint=7 is no path"):
+        sample(step, 20, checkpoint=7, **QUIET)
+    with pytest.raises(SettingError, match=r"^resume=.*nowhere' is no folder with a run"):
+        resumed(step, tmp_path / "nowhere")
+
+
+def test_other_steps_models_and_data_are_refused(begun, prepared):
+    _, folder = begun
+    for step, what in (
+        (prepared("two_likelihoods", "PenaltyMH"), "method \\(TunaMH, not PenaltyMH\\)"),
+        (prepared("two_likelihoods", "TunaMH", updates_per_draw=5), "updates_per_draw"),
+        (prepared("two_likelihoods", "TunaMH", tune=False), "tune"),
+        (prepared("poisson", "TunaMH"), "the variables"),
+        (TunaMH(model=two_likelihoods(rows=3_400)), "the likelihood of 'seen'"),
+    ):
+        with pytest.raises(SettingError, match=f"is the run of a step that differs in {what}"):
+            resumed(step, folder)
+
+
+def rewritten(data, change):
+    """Return an archive as np.savez writes it, with one of its arrays changed."""
+    arrays, out = dict(np.load(io.BytesIO(data))), io.BytesIO()
+    change(arrays)
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+def edited(name):
+    def change(arrays):
+        array = arrays[name] = arrays[name].copy()
+        array.reshape(-1)[0] += 1
+
+    return partial(rewritten, change=change)
+
+
+def flipped(data):
+    """Return the data of an archive with one bit of a member flipped."""
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    first = archive.read(archive.namelist()[0])
+    place = data.index(first) + len(first) - 1
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+#: File of a run, and what becomes of its bytes.
+DAMAGES = {
+    "cut": ("chain-0-0.npz", lambda data: data[: len(data) // 2]),
+    "empty": ("chain-1.npz", lambda data: b""),
+    "flipped": ("chain-0-0.npz", flipped),
+    "a state flipped": ("chain-0.npz", flipped),
+    "a draw": ("chain-1-0.npz", edited("draws.positions")),
+    "a state": ("chain-0.npz", edited("state.reference.centre")),
+    "a position": ("chain-0.npz", edited("position")),
+    "text": ("chain-0.npz", edited("text")),
+    "settings": ("run.npz", edited("text")),
+    "pickled": ("chain-0.npz", lambda data: rewritten(data, lambda x: x.update(a=np.array({})))),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_not_as_it_was_written_is_named(begun, damage):
+    step, folder = begun
+    name, change = DAMAGES[damage]
+    path = folder / name
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(SettingError, match=f"^resume=.*{name} is damaged, altered or missing"):
+        resumed(step, folder)
+
+
+def test_files_of_another_run_are_refused(begun, tmp_path):
+    step, folder = begun
+    given = {**RUN, **QUIET, "random_seed": 6}
+    sample(step, 20, checkpoint=tmp_path / "other", **given)
+    ours = {one.name: one.read_bytes() for one in folder.iterdir()}
+    for name, other, message in (
+        ("chain-0.npz", tmp_path / "other" / "chain-0.npz", "is a chain of another run"),
+        ("chain-0.npz", folder / "chain-1.npz", "is a chain of another run"),
+        ("chain-0-0.npz", tmp_path / "other" / "chain-0-0.npz", "another file of that name"),
+        ("chain-0-0.npz", folder / "chain-1-0.npz", "another file of that name"),
+        ("chain-1-0.npz", None, "missing"),
+    ):
+        if other is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(other.read_bytes())
+        with pytest.raises(SettingError, match=f"^resume=.*{name} .*{message}"):
+            resumed(step, folder)
+        (folder / name).write_bytes(ours[name])
+
+
+def test_a_full_disk_is_said_and_takes_no_draws(prepared, monkeypatch, tmp_path, caplog):
+    step = prepared("two_likelihoods", "TunaMH")
+    with files_of_at_most(500), pytest.raises(OSError, match=r"too large: '.*chain-0\.npz'"):
+        sample(step, DRAWS, checkpoint=tmp_path / "run", **RUN, **QUIET)
+    whole = sample(step, 2_000, **RUN, **QUIET)
+    with files_of_at_most(20_000):
+        trace = sample(step, 2_000, checkpoint=tmp_path / "run", **RUN, **QUIET)
+    same_trace(trace, whole)
+    assert caplog.text.count("The checkpoint cannot be written") == 1
+    assert "The last draws are not in the checkpoint" in caplog.text
+    names = {one.name for one in (tmp_path / "run").iterdir()}
+    assert names == {"run.npz", "chain-0.npz", "chain-1.npz"}
+    same_trace(resumed(step, tmp_path / "run", 2_000), whole)
+
+
+def test_a_state_that_was_not_written_is_written_with_the_next_block(
+    prepared, often, monkeypatch, tmp_path
+):
+    step = prepared("two_likelihoods", "TunaMH")
+    write, failed = checkpoint.write_archive, []
+
+    def full(path, *arrays):
+        if path.name == "chain-1.npz" and (path.parent / "chain-1-1.npz").exists() and not failed:
+            failed.append(path)
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, *arrays)
+
+    monkeypatch.setattr(checkpoint, "write_archive", full)
+    whole = sample(step, DRAWS, **RUN, **QUIET)
+    sample(step, 20, checkpoint=tmp_path / "run", **RUN, **QUIET)
+    assert failed
+    same_trace(resumed(step, tmp_path / "run"), whole)
+
+
+def test_records_of_anything_but_numbers_are_refused_by_name():
+    with pytest.raises(SettingError, match=r"cannot write 'state\.proposal\.1' .* type dict"):
+        dict(leaves("state.proposal", (1.0, {"a": 1})))
+    record = (1, 2.5, True, "text", np.eye(2, dtype=np.float32), (np.arange(3),))
+    stored = dict(leaves("x", record))
+    found = filled("x", record, stored)
+    assert [type(part) for part in found] == [type(part) for part in record]
+    np.testing.assert_array_equal(found[5][0], np.arange(3))
+    with pytest.raises(KeyError):
+        filled("x", (np.zeros((2, 2)),), {"x.0": np.zeros(2)})
+
+
+def test_a_generator_that_is_not_numpys_is_refused(prepared, tmp_path):
+    class Own(np.random.PCG64):
+        pass
+
+    chain = prepared("two_likelihoods", "TunaMH").chain.copy()
+    chain.rng = np.random.Generator(Own(1))
+    with pytest.raises(SettingError, match=r"^random_seed= has the bit generator Own"):
+        checkpoint.digest_of_starts([chain])

@@ -197,6 +197,34 @@ def test_a_violated_bound_in_a_thread_ends_the_run_by_name(prepared):
         driven(step, 1_000_000, cores=2)
 
 
+def test_an_error_in_a_chain_stops_the_others(prepared, monkeypatch):
+    chain = prepared("two_likelihoods", "TunaMH").chain
+    settings = workers.RunSettings(draws=10, tune=0, chains=2, cores=2, thin=1)
+    run = workers.Workers(settings, [chain.copy(), chain.copy()], keeps_warm_up=False)
+    advance, told = workers.Chain.advance, []
+
+    def failing(chain, *arguments):
+        if chain is run.chains[0]:
+            raise BoundViolationError("a row exceeds its bound")
+        told.append(run._stop.wait(20.0))
+        return advance(chain, *arguments)
+
+    monkeypatch.setattr(workers.Chain, "advance", failing)
+    with pytest.raises(BoundViolationError):
+        run.run(workers.Bars(2, 10, shown=False))
+    # A chain that had not begun was not run at all.
+    assert all(told)
+
+
+def test_a_legacy_random_state_seeds_chains(prepared):
+    step = prepared("two_likelihoods", "TunaMH")
+    state = np.random.RandomState(7)
+    first, second = (driven(step, 10, random_seed=state) for _ in range(2))
+    again = driven(step, 10, random_seed=np.random.RandomState(7))
+    assert differences(first, again) == []
+    assert not first.posterior.equals(second.posterior)
+
+
 def test_draws_after_a_tolerated_violation_are_not_certified(model_of, prepared, caplog):
     step = with_tables(prepared("bernoulli_logit", "TunaMH", on_violation="warn"), 0.2)
     settings = {"initvals": starts(step), "chains": 1}
