@@ -170,7 +170,7 @@ def unit_noise(reference, position, new):
 def _look_at_more(posterior, move, batch, seen, target, moments, rng):
     """Draw rows until there are `target` of them, and read them; return the moments of all.
 
-    Rows that could not be had are missing: see :class:`supply.Supply`.
+    Rows that could not be had are missing: see :class:`draw.Supply`.
     """
     n = moments[0]
     count = read_at_a_time(posterior, target - n)

@@ -112,12 +112,13 @@ def _check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     value = walk.rows(guarded, axis)
     for condition in (leaf for check in checks for leaf in conditions(check)):
         if not always_holds(condition) and walk.is_free(condition):
-            holds = _condition_of_rows(condition, guarded.type.ndim, axis, walk)
+            holds = _condition_of_rows(condition, guarded, axis, walk)
             value = pt.switch(holds, value, -np.inf)
     return value
 
 
-def _condition_of_rows(condition: Variable, ndim: int, axis: int, walk: Walk) -> Variable:
+def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: Walk) -> Variable:
+    ndim = guarded.type.ndim
     extra = condition.type.ndim - ndim
     own_axis = axis if extra > 0 else axis + extra
     if own_axis >= 0 and not condition.type.broadcastable[own_axis]:
@@ -127,7 +128,18 @@ def _condition_of_rows(condition: Variable, ndim: int, axis: int, walk: Walk) ->
             # Parameters that all rows share, such as a vector of class probabilities.
             return pt.all(walk.whole(condition))
         return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
-    return walk.whole(condition) if extra <= 0 else pt.all(walk.whole(condition))
+    whole = walk.whole(condition)
+    return whole if _fits(condition, guarded) else pt.all(whole)
+
+
+def _fits(condition: Variable, guarded: Variable) -> bool:
+    """Whether a condition is known to have an entry for each of what it guards, or one for all.
+
+    PyMC asks whether it holds everywhere, and marginalising a variable adds axes in front.
+    """
+    own, lengths = condition.type.shape, guarded.type.shape
+    pairs = zip(reversed(own), reversed(lengths), strict=False)
+    return len(own) <= len(lengths) and all(n == 1 or n == m is not None for n, m in pairs)
 
 
 @batch_of.register(SpecifyShape)

@@ -24,6 +24,7 @@ from pymc_minibatch_mh.likelihood.axis import (
     require_dense,
 )
 from pymc_minibatch_mh.likelihood.derived import computed, data_behind, in_double
+from pymc_minibatch_mh.likelihood.exprs import called
 from pymc_minibatch_mh.likelihood.stored import (
     require_one_storage,
     stored_array,
@@ -120,11 +121,8 @@ class BatchWalk:
 
     def _rebuilt(self, variable: Variable, axis: int) -> Variable:
         known = dict(self.batches), list(self.shared_by_all), dict(self._seen)
-        node = variable.owner
         try:
-            if len(node.outputs) > 1:
-                return part_of(variable, axis, self)
-            return batch_of(node.op, node, axis, self)
+            return self._by_rule(variable, axis)
         except (MixedRowsError, UnsupportedModelError):
             behind = data_behind(variable)
             # A density of one observation that looks at others is not one of independent rows.
@@ -133,6 +131,19 @@ class BatchWalk:
         self.batches, self.shared_by_all, self._seen = known
         self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
         return self._batch_of_data(variable, computed(variable), axis)
+
+    def _by_rule(self, variable: Variable, axis: int) -> Variable:
+        node = variable.owner
+        try:
+            if len(node.outputs) > 1:
+                return part_of(variable, axis, self)
+            return batch_of(node.op, node, axis, self)
+        except UnsupportedModelError:
+            raise
+        except (IndexError, TypeError, ValueError) as error:
+            # PyTensor makes no such operation: the axis that was followed is not that of the rows.
+            why = f"the operands of {called(node.op)} have other shapes for fewer observations"
+            raise MixedRowsError(node.op, why) from error
 
     def _batch_of_data(
         self, variable: Variable, values: np.ndarray | StoredArray, axis: int

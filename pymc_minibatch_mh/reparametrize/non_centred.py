@@ -21,7 +21,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.exprs import places_of
+from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import (
     Block,
     Factorization,
@@ -219,11 +219,17 @@ class _Search:
                 f"are linear would have bounds that move with {names}"
             )
         beside = set().union(*(way.beside for way in ways))
-        if beside:
+        chosen = beside & _chosen_in(_forms(self._factorization))
+        if chosen:
             raise _RefusedError(
-                f"is multiplied by entries of {self._names(beside)} that data choose, which is "
+                f"is multiplied by entries of {self._names(chosen)} that data choose, which is "
                 f"undone for {MOST_ENTRIES} entries at most, and where the same data choose all of "
                 "what they multiply"
+            )
+        if beside:
+            raise _RefusedError(
+                f"is multiplied by functions of {self._names(beside)} that are others in each row, "
+                "so that no coordinates make rows linear in it"
             )
 
     def _require_valid(self, one: NonCentred) -> None:
@@ -355,6 +361,12 @@ def _forms(factorization: Factorization) -> list[LinearForm]:
 def _places_in(forms: Sequence[LinearForm]) -> set[int]:
     """Return the coordinates that forms depend on."""
     return {k for form in forms for term in form.terms for k in places_of(term.place)}
+
+
+def _chosen_in(forms: Sequence[LinearForm]) -> set[int]:
+    """Return the coordinates that data choose among, such as those of groups."""
+    places = [term.place for form in forms for term in form.terms]
+    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:

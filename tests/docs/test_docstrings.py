@@ -1,8 +1,10 @@
 """The examples of the docstrings run, and print what they say."""
 
+import ast
 import doctest
 import inspect
 import re
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -45,6 +47,51 @@ def uniform_model():
         p = pm.Uniform("p", **BOUNDED)
         pm.Bernoulli("seen", p=p, observed=np.arange(2_000) % 2)
     return model
+
+
+PACKAGE = Path(pymc_minibatch_mh.__file__).parent
+#: Packages whose names docstrings refer to in full.
+OTHERS = ("arviz.", "pymc.", "pytensor.", "scipy.")
+
+
+def _defined(tree, prefix):
+    """Yield the full names of what a module or a class defines."""
+    for node in tree.body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        for name in [getattr(node, "name", None), *(getattr(one, "id", None) for one in targets)]:
+            if name is not None:
+                yield f"{prefix}.{name}"
+        if isinstance(node, ast.ClassDef):
+            yield from _defined(node, f"{prefix}.{node.name}")
+
+
+def dead_references(sources):
+    """Return references of docstrings to what is nowhere defined; `sources`: module -> source."""
+    known = set()
+    for module, source in sources.items():
+        known |= {module, *_defined(ast.parse(source), module)}
+    ends = {name[k:] for name in known for k in range(len(name)) if name[k - 1] == "." or not k}
+    named = {
+        f"{module}: {name}"
+        for module, source in sources.items()
+        for name in re.findall(r":(?:mod|class|func|meth|attr|data):`~?([\w.]+)`", source)
+        if name not in ends and not name.startswith(OTHERS)
+    }
+    return sorted(named)
+
+
+def sources():
+    """Return the source of every module of the package."""
+    return {
+        ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts): file.read_text("utf-8")
+        for file in PACKAGE.rglob("*.py")
+    }
+
+
+def test_docstrings_refer_to_what_there_is():
+    assert dead_references(sources()) == []
+    old = {"package.steps.settings": '"""See :mod:`package.steps.elements` and :func:`gone`."""'}
+    assert len(dead_references(sources() | old)) == 2
 
 
 def test_parameters_have_the_names_that_they_are_given_by():

@@ -2,8 +2,11 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from pymc.distributions.dist_math import check_parameters
+from pytensor import sparse
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.basic import AllocDiag
+from scipy.sparse import csr_matrix
 
 from every import every
 from likelihood.evaluation import PYTHON, evaluate
@@ -45,6 +48,11 @@ def assert_rows(graph, n_rows=N):
 def inlined(graph):
     v = pt.vector("v")
     return OpFromGraph([v], [graph(v)])
+
+
+def checked(graph, condition):
+    """Guard a graph as PyMC's densities do: by all of a condition."""
+    return check_parameters(graph, condition, can_be_replaced_by_ninf=True)
 
 
 twice_plus_one = inlined(lambda v: 2.0 * v + 1.0)
@@ -151,6 +159,9 @@ KEPT_APART = {
     "rows of data paired": lambda: (shared(X)[:, None, :] - shared(X)[None]).sum((1, 2)) * b[0],
     "join of rows of data": lambda: pt.concatenate([shared(x[:3]), shared(x[3:])]) * b[0],
     "parts of each row": lambda: pt.split(shared(X) * b, [1, 2], axis=1)[0],
+    "check of states in front of the rows": lambda: pt.logsumexp(
+        checked(shared(x)[:, None] * pt.ones((2, 1, 1)) * pt.ones(4), b[:2] < 9.0).sum(2), axis=0
+    ),
     "length as a number": lambda: shared(x) * b[0] / (shared(x) * b[0]).shape[0],
 }
 
@@ -218,6 +229,43 @@ MIXED = {
 def test_operations_that_mix_rows_are_refused(name):
     with pytest.raises(UnsupportedModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
         term_of(MIXED[name]())
+
+
+SPARSE = sparse.as_sparse(csr_matrix(X))
+
+
+@every(
+    ("graph", "name"),
+    [
+        (lambda: sparse.structured_dot(SPARSE, b[:, None])[:, 0], "StructuredDot"),
+        (lambda: sparse.dot(SPARSE, c)[:, 0], "Dot"),
+        (lambda: sparse.dot(pytensor.shared(csr_matrix(X)), b[:, None])[:, 0], "Dot"),
+        (lambda: (SPARSE @ c)[:, 0], "an operation"),
+    ],
+)
+def test_a_sparse_matrix_is_named_with_the_way_to_a_dense_one(graph, name):
+    with pytest.raises(UnsupportedModelError) as refusal:
+        term_of(graph())
+    assert f"{name} takes a sparse matrix, whose rows cannot be read" in str(refusal.value)
+    assert "pm.math.dot(X.toarray(), b)" in str(refusal.value)
+    assert_rows(shared(X) @ b)
+    assert_rows(sparse.dense_from_sparse(SPARSE) @ b)
+
+
+def test_a_mask_is_refused_with_the_way_to_censored_rows():
+    with pytest.raises(
+        UnsupportedModelError, match=r"boolean mask .* as one pm\.Censored\(\.\.\.\)\."
+    ):
+        term_of((shared(X) * b)[:, 0][shared(np.arange(N) % 2 == 0)], 3)
+
+
+def test_an_operation_that_has_other_shapes_for_a_batch_is_refused_by_name(monkeypatch):
+    def wrong(*_):
+        raise ValueError("Incompatible Elemwise input shapes")
+
+    monkeypatch.setattr(batch, "batch_of", wrong)
+    with pytest.raises(UnsupportedModelError, match=r"operands of Elemwise|operands of mul have"):
+        term_of(shared(x) * b[0])
 
 
 def test_an_operation_without_a_rule_is_refused():

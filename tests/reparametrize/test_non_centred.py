@@ -141,7 +141,13 @@ def scales_of_many():
     pm.Normal("y", size[g] * z[g], 1.0, observed=y)
 
 
+def function_of_data():
+    rate, z = pm.Normal("rate"), pm.Normal("z", shape=1)
+    pm.Normal("y", z[0] * (1.0 + pm.math.exp(rate * x)), 1.0, observed=y)
+
+
 REFUSALS = {
+    "function of data": (function_of_data, "by functions of 'rate' that are others in each row"),
     "also noise": (scale_is_noise_too, "also depend on 'sigma' by itself"),
     "of either sign": (scale_has_a_sign, "'size' that is not known to be positive"),
     "two scales": (two_scales, "in some places of the rows and not in others"),
