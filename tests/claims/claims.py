@@ -12,6 +12,7 @@ DEFINITIONS = _STORED["definitions"]
 #: Page -> sections of which every sentence is in one of the two; None for all of the page.
 SECTIONS = {
     "README.md": [None],
+    "SECURITY.md": ["## What the package does and does not do"],
     "docs/choose.md": ["## What is guaranteed"],
     "docs/guarantees.md": [None],
     "docs/bounds.md": [

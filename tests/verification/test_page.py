@@ -1,11 +1,50 @@
 """README.md shows what the catalogues and the stored figures say."""
 
 import json
+import re
+from pathlib import Path
 
 from every import every
-from verification.page import FIGURES, PAGE, between, figures, tables
+from exactness import law
+from gallery.catalogue import EXAMPLES
+from golden.combinations import COMBINATIONS
+from inputs.table import ACCEPTED, on_the_page
+from inputs.table import PAGE as INPUTS
+from mutants.catalogue import EDITED
+from mutants.held import HELD
+from statistical.posteriordb import POSTERIORS
+from verification.page import FIGURES, PAGE, between, figures, read, tables
 
 MADE = tables()
+TESTING = Path(__file__).parents[2] / "docs" / "background" / "testing.md"
+WORDS = {"three": 3, "four": 4, "five": 5}
+#: What the page of the documentation counts: words around a number -> how many there are, and by
+#: how many they may exceed the number.
+COUNTED = {
+    r"More than (\w+) mistakes are made": (len(EDITED) + len(HELD), 100),
+    r"More than (\w+) invalid inputs": (
+        sum(x != ACCEPTED for x in on_the_page(INPUTS.read_text(encoding="utf-8")).values()),
+        100,
+    ),
+    r"draws of (\w+) combinations": (len(COMBINATIONS), 9),
+    r"on (\w+) random chains per method": (
+        min(row["chains"] for row in read(law.EXACT_FILE).values()),
+        0,
+    ),
+    r"standard deviations of (\w+) posteriors": (len(POSTERIORS), 0),
+    r"(\w+) models of PyMC's gallery": (len(EXAMPLES), 0),
+}
+
+
+@every(("words", "count"), COUNTED.items())
+def test_the_documentation_counts_what_is_there(words, count):
+    text = " ".join(TESTING.read_text(encoding="utf-8").split())
+    there, beyond = count
+    found = re.findall(words, text)
+    assert found
+    for said in found:
+        number = WORDS.get(said) or int(said)
+        assert number <= there <= number + beyond, f"{there} where the page says {said}"
 
 
 @every("name", MADE)
