@@ -43,7 +43,7 @@ ARROWS = {
         "compiled", "data", "errors", "functions", "kernels", "likelihood", "progress", "reference",
     },
     "plan": {
-        "bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference",
+        "_jit", "bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference",
         "reparametrize", "threads",
     },
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
