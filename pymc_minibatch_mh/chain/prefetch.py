@@ -79,7 +79,8 @@ class ChainState:
     def shapes(self) -> dict[str, Any]:
         """Return the shapes of the arrays, by name, which all chains of a step share."""
         # Around another centre there may be another number of tables, or of directions.
-        names = [f.name for f in fields(self) if f.name not in ("supplies", "elements")]
+        names = [f.name for f in fields(self) if f.name != "supplies"]
+        names.remove("elements")
         return {name: _shape(getattr(self, name)) for name in names}
 
 

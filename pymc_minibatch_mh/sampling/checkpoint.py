@@ -189,7 +189,7 @@ def _generator(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 class Checkpoint:
-    """The folder of a run, begun by :meth:`begin`, or found by :meth:`open`."""
+    """The folder of a run, begun by :meth:`create`, or found by :meth:`open`."""
 
     def __init__(self, folder: Path, run: Mapping[str, Any]) -> None:
         self.folder, self.run = folder, run
@@ -208,7 +208,7 @@ class Checkpoint:
         self._failed = [""] * n
 
     @classmethod
-    def begin(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
+    def create(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
         """Make the folder, and write the settings and the chains as they start."""
         folder, settings = free_folder(path), workers.settings
         run = {
@@ -287,7 +287,7 @@ class Checkpoint:
         like = Chain(step.program, np.random.default_rng(0), adapting=False).state
         found = []
         for number in range(len(self._blocks)):
-            path = self._path(number)
+            path = self._file_of(number)
             arrays, text = read_archive(path)
             if text["run"] != [self._digest, number]:
                 raise SettingError(
@@ -403,14 +403,14 @@ class Checkpoint:
         ):
             if record is not None and last > first:
                 where[phase] = first, last
-                draws |= _columns(record, (number, slice(first, last)), phase)
+                draws |= _stored_columns(record, (number, slice(first, last)), phase)
         if where:
-            path = self._path(number, len(self._blocks[number]))
+            path = self._file_of(number, len(self._blocks[number]))
             self._blocks[number].append([path.name, write_archive(path, draws, where)])
         self._written[number] = now
-        write_archive(self._path(number), arrays, text | {"blocks": self._blocks[number]})
+        write_archive(self._file_of(number), arrays, text | {"blocks": self._blocks[number]})
 
-    def _path(self, number: int, block: int | None = None) -> Path:
+    def _file_of(self, number: int, block: int | None = None) -> Path:
         return self.folder / f"chain-{number}{'' if block is None else f'-{block}'}.npz"
 
 
@@ -418,7 +418,7 @@ def _records(workers: Workers) -> dict[str, Record | None]:
     return {"warmup": workers.warm_up, "draws": workers.kept}
 
 
-def _columns(record: Record, where: tuple[int, slice], phase: str) -> dict[str, np.ndarray]:
+def _stored_columns(record: Record, where: tuple[int, slice], phase: str) -> dict[str, np.ndarray]:
     """Return the positions and stats of draws; one number where all are the same, bit for bit."""
     columns = {f"{phase}.positions": record.positions[where]}
     for name, stats in record.stats.items():

@@ -189,7 +189,7 @@ def sample(
         if folder is not None:
             folder.fill(workers)
         elif checkpoint is not None:
-            folder = Checkpoint.begin(checkpoint, step, workers)
+            folder = Checkpoint.create(checkpoint, step, workers)
         tell_of_run(step, settings)
         seconds, interrupted = _run(workers, folder, shown=shown)
         step.chain = workers.chains[-1]
