@@ -1,7 +1,8 @@
-"""A wheel in an environment of its own: ``python tests/installs.py [PYTHON] [RESOLUTION]``.
+"""A wheel in its own environment: ``python tests/installs.py [PYTHON] [RESOLUTION] [EXTRAS]``.
 
 The environment holds what the wheel asks for and nothing else. RESOLUTION is uv's: highest, or
-lowest-direct for the oldest versions that pyproject.toml allows.
+lowest-direct for the oldest versions that pyproject.toml allows. EXTRAS are some of ``arrow``,
+``dask``, ``netcdf`` and ``zarr``, with commas between, each of which is used once.
 """
 
 import os
@@ -26,12 +27,40 @@ with pm.Model():
 mean = float(trace.posterior["slope"].mean())
 assert abs(mean - 2.0) < 0.1, mean
 assert pymc_minibatch_mh.__version__ == version("pymc-minibatch-mh")
-print(pymc_minibatch_mh.__file__)
+from pymc_minibatch_mh import Rows
+
 """
+#: Extra -> how its package reads rows back, or a trace.
+EXTRAS = {
+    "arrow": """
+import pyarrow as pa, pyarrow.parquet as pq
+pq.write_table(pa.table({"x": x}), "rows.parquet")
+found = Rows.from_parquet("rows.parquet").storage.read(["x"], slice(None))["x"]
+np.testing.assert_array_equal(found, x)
+""",
+    "dask": """
+import dask.array as da
+found = Rows.from_dask(x=da.from_array(x, chunks=1_000)).storage.read(["x"], slice(None))["x"]
+np.testing.assert_array_equal(found, x)
+""",
+    "netcdf": """
+import xarray as xr
+trace.to_netcdf("trace.nc")
+assert float(xr.open_datatree("trace.nc")["posterior"]["slope"].mean()) == mean
+""",
+    "zarr": """
+import zarr
+zarr.open_group("rows.zarr", mode="w").create_array("x", data=x, chunks=(1_000,))
+found = Rows.from_zarr("rows.zarr").storage.read(["x"], slice(None))["x"]
+np.testing.assert_array_equal(found, x)
+""",
+}
+LAST = "print(pymc_minibatch_mh.__file__)"
 
 
-def sampled_from_a_wheel(python: str, resolution: str) -> str:
+def sampled_from_a_wheel(python: str, resolution: str, extras: str = "") -> str:
     """Build the wheel, install it, sample with it, and return where the package lies."""
+    names = [name for name in extras.split(",") if name]
     # `uv run` says where it is.
     uv = os.environ.get("UV") or shutil.which("uv") or "uv"
     with TemporaryDirectory() as folder:
@@ -51,10 +80,12 @@ def sampled_from_a_wheel(python: str, resolution: str) -> str:
         run(uv, "venv", "--python", python, str(place / "venv"))
         folder_of_python = "Scripts" if os.name == "nt" else "bin"
         own = str(place / "venv" / folder_of_python / "python")
-        run(uv, "pip", "install", "--python", own, "--resolution", resolution, str(wheel))
-        return run(own, "-c", PROGRAM).splitlines()[-1]
+        wanted = f"{wheel}[{','.join(names)}]" if names else str(wheel)
+        run(uv, "pip", "install", "--python", own, "--resolution", resolution, wanted)
+        program = "".join([PROGRAM, *(EXTRAS[name] for name in names), LAST])
+        return run(own, "-c", program).splitlines()[-1]
 
 
 if __name__ == "__main__":
-    wanted = dict(enumerate(sys.argv))
-    print(sampled_from_a_wheel(wanted.get(1, "3.12"), wanted.get(2, "highest")))
+    given = dict(enumerate(sys.argv))
+    print(sampled_from_a_wheel(given.get(1, "3.12"), given.get(2, "highest"), given.get(3, "")))

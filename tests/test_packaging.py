@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
-from installs import sampled_from_a_wheel
+from installs import EXTRAS, sampled_from_a_wheel
+from mutants.test_mutants import MUTANTS
 from pymc_minibatch_mh.kernels.roles import STATS
+from shards import PARTS
 
 ROOT = Path(__file__).parents[1]
 INSTALL = "python -m pip install uv && "
@@ -68,6 +71,48 @@ def test_hosted_ci_runs_the_same_script_with_pinned_actions():
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in actions)
 
 
+def jobs() -> dict[str, dict]:
+    return yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]
+
+
+def commands(job: str) -> list[str]:
+    return [step["run"] for step in jobs()[job]["steps"] if "run" in step]
+
+
+def test_the_fast_tier_runs_on_every_version_and_on_macos():
+    classifiers = tomllib.loads(read("pyproject.toml"))["project"]["classifiers"]
+    supported = {v for c in classifiers if (v := c.split(" :: ")[-1]).startswith("3.")}
+    ways = jobs()["fast"]["strategy"]["matrix"]["include"]
+    linux = {way["python"] for way in ways if way["os"].startswith("ubuntu")}
+    assert linux | {read(".python-version").strip()} == supported
+    assert any(way["os"].startswith("macos") for way in ways)
+    assert commands("fast")[-1] == "python -m uv run --python ${{ matrix.python }} pytest -n 2"
+    assert "if" not in jobs()["fast"]
+
+
+def test_the_slow_tier_and_all_mutants_run_every_week():
+    workflow = yaml.safe_load(read(".github/workflows/ci.yml"))
+    # YAML 1.1 takes the key "on" for a truth value.
+    (when,) = workflow[True]["schedule"]
+    assert len(when["cron"].split()) == 5
+    assert re.fullmatch(r"\d+ \d+ \* \* \d", when["cron"])
+    assert "schedule" in jobs()["slow"]["if"]
+    assert jobs()["slow"]["strategy"]["matrix"]["part"] == list(range(1, PARTS + 1))
+    asked = f"python -m uv run pytest -n 2 -m slow --shard ${{{{ matrix.part }}}}/{PARTS}"
+    assert commands("slow")[-1] == asked
+    # A mutant is in the fast tier, or else slow.
+    assert {mark.name for case in MUTANTS for mark in case.marks} == {"slow"}
+
+
+def test_the_lowest_versions_are_installed_with_and_without_extras():
+    matrix = jobs()["install"]["strategy"]["matrix"]
+    lowest = [way for way in matrix["include"] if way["resolution"] == "lowest-direct"]
+    assert [way.get("extras", "").split(",") for way in lowest] == [[""], [*EXTRAS]]
+    optional = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    # Backends of plots are left to the tests.
+    assert EXTRAS.keys() == optional.keys() - {"bokeh", "plotly"}
+
+
 def test_package_is_marked_as_typed():
     assert (ROOT / "pymc_minibatch_mh/py.typed").is_file()
 
@@ -101,6 +146,9 @@ VERSION = "{}.{}".format(*sys.version_info)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("resolution", ["highest", "lowest-direct"])
-def test_a_wheel_samples_in_an_environment_of_its_own(resolution):
-    assert "site-packages" in sampled_from_a_wheel(VERSION, resolution)
+@pytest.mark.parametrize(
+    ("resolution", "extras"),
+    [("highest", ""), ("lowest-direct", ""), ("lowest-direct", ",".join(EXTRAS))],
+)
+def test_a_wheel_samples_in_an_environment_of_its_own(resolution, extras):
+    assert "site-packages" in sampled_from_a_wheel(VERSION, resolution, extras)
