@@ -53,7 +53,13 @@ SMOOTH_STEP = (
     "In place of a switch(tau > t, a, b) of your own write a smooth step, b + (a - b) * "
     "pm.math.sigmoid((tau - t) / width). "
 )
-#: The same about a check of a distribution, outside which the log-density is -inf.
+#: The same about a condition for a log-density not to be -inf.
+SUPPORT = (
+    "The condition is that of a switch in the log-density to -inf, as in switch(y > t, a, -inf): "
+    "it is not a parameter check, and perhaps your own. An observation is impossible beyond a "
+    "value of the parameters, and the posterior jumps there. "
+)
+#: The same about a parameter check of a distribution.
 CHECKED = (
     "The condition is a check by the distribution of its parameters, such as 0 <= p <= 1, which is "
     "not seen to hold everywhere: write probabilities as pm.math.sigmoid(...) or "
@@ -70,7 +76,7 @@ def explain_unbounded(
     lower = " a lower taylor_order," if order > 1 else ""
     smooth = ""
     if culprit is not None and _is_condition(culprit):
-        smooth = CHECKED if _is_check(function.root, culprit) else SMOOTH_STEP
+        smooth = _about_condition(function, culprit)
     return BoundsError(
         f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
         f"{_called(culprit)} have no bound over the trust region, as at a kink or a singularity. "
@@ -122,13 +128,13 @@ def _is_condition(culprit: Apply | None) -> bool:
     return culprit is not None and isinstance(culprit.op, conditions)
 
 
-def _is_check(root: Expr, condition: Apply) -> bool:
-    """Whether a log-likelihood is -inf wherever a condition does not hold."""
-    checks = [expr for expr in _operations(root) if is_a(expr, scalar.Switch)]
-    return any(
-        condition in (check, *reachable(check.inputs[0])) and any(map(is_impossible, check.inputs))
-        for check in checks
-    )
+def _about_condition(function: RowFunction, condition: Apply) -> str:
+    """Return where a condition comes from, and the way out."""
+    all_switches = [x for x in _operations(function.root) if is_a(x, scalar.Switch)]
+    switches = [x for x in all_switches if condition in (x, *reachable(x.inputs[0]))]
+    if any(x in function.exprs.checks for s in switches for x in reachable(s.inputs[0])):
+        return CHECKED
+    return SUPPORT if any(is_impossible(x) for s in switches for x in s.inputs) else SMOOTH_STEP
 
 
 def _operations(root: Expr) -> list[Apply]:

@@ -39,7 +39,7 @@ from pytensor.tensor.subtensor import (
 
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood.exprs import called
-from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
+from pymc_minibatch_mh.likelihood.parameters import always_holds, checked, conditions
 
 #: Operations each entry of whose result depends on one row of the left or column of the right.
 _APART = (Dot, SolveTriangular, Solve, CholeskySolve)
@@ -113,7 +113,7 @@ def _check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     for condition in (leaf for check in checks for leaf in conditions(check)):
         if not always_holds(condition) and walk.is_free(condition):
             holds = _condition_of_rows(condition, guarded, axis, walk)
-            value = pt.switch(holds, value, -np.inf)
+            value = pt.switch(checked(holds), value, -np.inf)
     return value
 
 

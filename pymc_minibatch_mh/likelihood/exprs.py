@@ -164,6 +164,10 @@ class ExprGraph:
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Any] = {}
+        #: Logarithms of the other shares of one, by shares of several.
+        self.shares: dict[Expr, tuple[Expr, ...]] = {}
+        #: Conditions that are parameter checks.
+        self.checks: set[Expr] = set()
         #: Cholesky factors of matrices that are known to be products of them.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)

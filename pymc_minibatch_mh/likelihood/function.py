@@ -196,6 +196,8 @@ class _Arguments:
                 # Not simplified again: an argument hides that it is affine.
                 operands = [self.rebuilt(operand) for operand in expr.inputs]
                 self._known[expr] = self._exprs.node(expr.op, operands)  # type: ignore[attr-defined]
+                if expr in self._exprs.checks:
+                    self._exprs.checks.add(self._known[expr])
         return self._known[expr]
 
     def _argument(self, affine: Affine) -> Expr:

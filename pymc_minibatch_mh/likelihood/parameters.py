@@ -14,6 +14,12 @@ from pytensor.tensor.math import All
 
 from pymc_minibatch_mh.likelihood.ranges import Ranges
 
+
+class Checked(scalar.Identity):
+    """A parameter check, which is told from a condition that the model has by this operation."""
+
+
+checked = Elemwise(Checked(scalar.same_out, name="checked"))
 # Rounding errors that a check of a sum has to tolerate, to hold for all sums that are one.
 _ROUNDED = 1e-9
 

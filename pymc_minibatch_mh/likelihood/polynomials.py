@@ -130,33 +130,46 @@ def _least(polynomial: Polynomial) -> tuple[float, bool]:
 
 
 def _least_of_shares(polynomial: Polynomial) -> tuple[float, bool]:
-    groups: dict[Hashable, dict[Unknown, None]] = {}
-    for unknown in (x for monomial in polynomial for x in monomial):
-        groups.setdefault(unknown.group, {})[unknown] = None
-    simplices = [_Simplex(tuple(group), polynomial) for group in groups.values()]
-    if prod(len(simplex.indices) for simplex in simplices) > MAX_COEFFICIENTS:
+    found = in_basis(polynomial, MAX_COEFFICIENTS)
+    if found is None:
         smallest = sum(min(factor, 0.0) for monomial, factor in polynomial.items() if monomial)
         return polynomial.get((), 0.0) + smallest, False
-    sizes = [len(simplex.indices) for simplex in simplices]
-    coefficients = np.zeros(sizes)
-    for monomial, factor in polynomial.items():
-        bases = [simplex.basis_of(monomial) for simplex in simplices]
-        coefficients += factor * reduce(np.multiply.outer, bases, np.ones(()))
+    coefficients, simplices = found
     always = reduce(np.logical_and.outer, [s.positive for s in simplices], np.ones((), dtype=bool))
-    doubt = ROUNDED * sum(map(abs, polynomial.values()))
-    least = float(coefficients.min())
+    least, doubt = float(coefficients.min()), rounding_of(polynomial)
     is_open = bool((coefficients[always] > least + doubt).any())
     return 0.0 if abs(least) <= doubt else least, is_open
 
 
-class _Simplex:
+def rounding_of(polynomial: Polynomial) -> float:
+    """Return the rounding error of coefficients in Bernstein's basis."""
+    return ROUNDED * sum(map(abs, polynomial.values()))
+
+
+def in_basis(polynomial: Polynomial, limit: int) -> tuple[np.ndarray, list["Simplex"]] | None:
+    """Return coefficients in Bernstein's basis, with an axis per simplex; None of too many."""
+    groups: dict[Hashable, dict[Unknown, None]] = {}
+    for unknown in (x for monomial in polynomial for x in monomial):
+        groups.setdefault(unknown.group, {})[unknown] = None
+    simplices = [Simplex(tuple(group), polynomial) for group in groups.values()]
+    sizes = [len(simplex.indices) for simplex in simplices]
+    if prod(sizes) > limit:
+        return None
+    coefficients = np.zeros(sizes)
+    for monomial, factor in polynomial.items():
+        bases = [simplex.basis_of(monomial) for simplex in simplices]
+        coefficients += factor * reduce(np.multiply.outer, bases, np.ones(()))
+    return coefficients, simplices
+
+
+class Simplex:
     """A group of shares and their rest, with the degree of a polynomial in them."""
 
     def __init__(self, shares: tuple[Unknown, ...], polynomial: Polynomial) -> None:
-        self._shares = shares
-        self._degree = max(sum(x in shares for x in monomial) for monomial in polynomial)
+        self.shares = shares
+        self.degree = max(sum(x in shares for x in monomial) for monomial in polynomial)
         #: Exponents of the shares and of their rest in each function of the basis.
-        self.indices = [*_exponents(self._degree, len(shares) + 1)]
+        self.indices = [*_exponents(self.degree, len(shares) + 1)]
         rest = len(shares) > 1 or shares[0].one
         zero = np.array([*(x.zero for x in shares), rest])
         #: Which functions of the basis are positive wherever the shares are.
@@ -164,9 +177,9 @@ class _Simplex:
 
     def basis_of(self, monomial: Monomial) -> np.ndarray:
         """Return the coefficients of the part of a monomial that is in these shares."""
-        own = Counter(x for x in monomial if x in self._shares)
-        powers = [own[x] for x in self._shares]
-        scale = factorial(self._degree - sum(powers)) / factorial(self._degree)
+        own = Counter(x for x in monomial if x in self.shares)
+        powers = [own[x] for x in self.shares]
+        scale = factorial(self.degree - sum(powers)) / factorial(self.degree)
         # The rest comes last, of which there is no power to take.
         return np.array([scale * prod(map(perm, index, powers)) for index in self.indices])
 

@@ -76,9 +76,10 @@ class Ranges:
         return self._range(self._whole(variable))
 
     def of_difference(self, left: Variable, right: Variable) -> Range:
-        """Return a range of the entries of a tensor less those of another of as many axes."""
-        axes = range(left.type.ndim)
-        parts = [self._polynomial(x, _view(x, axes)) for x in (left, right)]
+        """Return a range of the entries of a tensor less those of another."""
+        axes = range(max(left.type.ndim, right.type.ndim))
+        views = (_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
+        parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
         return self._range(_sum_or_none([parts[0], _scaled(parts[1], -1.0)]))
 
     @staticmethod
@@ -93,7 +94,7 @@ class Ranges:
         if _is_data(variable):
             return self._constant(variable, view)
         node = variable.owner
-        if node is None:
+        if node is None or not node.inputs:
             return None
         share = self._share(variable, view)
         if share is not None:
@@ -265,14 +266,14 @@ class Ranges:
             return self._polynomial(node.inputs[1], _view(node.inputs[1], view))
         if isinstance(op, (*_SUMS, scalar.Mul)):
             return self._arithmetic(op, [self._polynomial(x, _view(x, view)) for x in node.inputs])
-        if isinstance(op, scalar.TrueDiv) and (share := self._quotient(node, view)) is not None:
-            return share
         if isinstance(op, scalar.Switch) and (holds := _decided(node.inputs[0])) is not None:
             chosen = node.inputs[1 if holds else 2]
             return self._polynomial(chosen, _view(chosen, view))
-        power = self._power(op, node, view)
-        if power is not None:
-            return power
+        known = self._power(op, node, view)
+        if known is None and isinstance(op, scalar.TrueDiv):
+            known = self._quotient(node, view)
+        if known is not None:
+            return known
         return self._known(result, view, self._range_of_elemwise(op, node))
 
     @staticmethod
@@ -305,15 +306,16 @@ class Ranges:
     def _quotient(self, node: Apply, view: View) -> Polynomial | None:
         """Return (x y) / (x + z) as a share x / (x + z) times y."""
         above, below = node.inputs
-        factors = _factors(above)
+        factors, found = _factors(above), []
         for factor in factors:
             of = self._range_of_quotient(factor, below)
+            key = tuple((self._number(x), _view(x, view)) for x in (factor, below))
+            others = [self._polynomial(x, _view(x, view)) for x in factors if x is not factor]
             if of.high <= 1.0:
-                key = (*((self._number(x), _view(x, view)) for x in (factor, below)),)
                 share = linear(of, self._unknown(key, of, None, view))
-                others = [self._polynomial(x, _view(x, view)) for x in factors if x is not factor]
-                return self._arithmetic(scalar.mul, [share, *others])
-        return None
+                product = self._arithmetic(scalar.mul, [share, *others])
+                found += [] if product is None else [product]
+        return min(found, key=lambda product: range_of(product).high, default=None)
 
     def _range_of_elemwise(self, op: scalar.ScalarOp, node: Apply) -> Range:
         rule = next((rule for types, rule in _RULES if isinstance(op, types)), None)

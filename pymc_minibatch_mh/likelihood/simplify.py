@@ -40,6 +40,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     ExprGraph,
     Lookup,
 )
+from pymc_minibatch_mh.likelihood.parameters import Checked
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
@@ -49,11 +50,13 @@ from pymc_minibatch_mh.likelihood.patterns import (
     is_probability,
     n_exprs,
     number,
+    reachable,
     remembered,
     scaled_core,
     summands,
     without,
 )
+from pymc_minibatch_mh.likelihood.shares import Probability, products_of
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
@@ -117,7 +120,8 @@ def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
 def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     """Return ``op(*operands)`` in a form that bounds can be tight for."""
     if all(expr.is_data for expr in operands):
-        return operands[1] if isinstance(op, scalar.Second) else exprs.node(op, operands)
+        same = isinstance(op, scalar.Second | scalar.Identity)
+        return operands[-1] if same else exprs.node(op, operands)
     if isinstance(op, ORDERS):
         return order(exprs, op, *operands)
     known = outside_the_reals(exprs, op, operands)
@@ -132,9 +136,24 @@ def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
 def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Return a quotient, x/(x + y) of positive quantities as a logistic function."""
     rest = rest_of_share(exprs, left, right)
+    if rest is None and _is_one_of_several(left, right):
+        logs = [part.inputs[0] for part in right.inputs]
+        total = log_of_sum(exprs, logs)
+        others = [subtract(exprs, log, total) for log in logs if log is not left.inputs[0]]
+        share = exp(exprs, subtract(exprs, left.inputs[0], total))
+        exprs.shares[share] = tuple(others)
+        return share
     if rest is None:
         return divide(exprs, left, right)
     return sigmoid(exprs, subtract(exprs, logarithm(exprs, left), logarithm(exprs, rest)))
+
+
+def _is_one_of_several(part: Expr, whole: Expr) -> bool:
+    """Whether a quotient is exp(x) / Σ exp(y), less the largest exponent as in a softmax."""
+    several = is_a(whole, scalar.Add) and all(is_a(x, scalar.Exp) for x in whole.inputs)
+    return (
+        several and part in whole.inputs and any(is_a(x, scalar.Maximum) for x in reachable(part))
+    )
 
 
 def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
@@ -156,6 +175,8 @@ def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
         return log1p(exprs, x.inputs[0])
     tail = _log_of_tail(exprs, x, 0.0)
+    if tail is None and is_a(x, scalar.Add) and not is_positive(x):
+        tail = _log_of_probability(exprs, x, 0.0)
     if tail is not None:
         return tail
     share = between(exprs, x)
@@ -184,6 +205,33 @@ def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
         return None
     inner = core.inputs[0] if share < 0.0 else negative(exprs, core.inputs[0])
     return add(exprs, exprs.constant(log(whole)), exprs.node(log_erfc, (inner,)))
+
+
+def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
+    """Return log(x + more) where that is a sum of positive products of probabilities."""
+    products = products_of(exprs, x, more, _as_probability)
+    if products is None:
+        return None
+    logs = [
+        add(exprs, exprs.constant(log(k)), *(log_of_sum(exprs, factor) for factor in factors))
+        for k, factors in products
+    ]
+    return log_of_sum(exprs, logs)
+
+
+def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
+    """Return what is a multiple of a probability as one."""
+    if x in exprs.shares:
+        return Probability(1.0, x.inputs[0], exprs.shares[x])
+    exponential = is_a(x, scalar.Exp) and (
+        is_a(x.inputs[0], scalar_math.Log1mexp, LogAny)
+        or is_nonnegative(negative(exprs, x.inputs[0]))
+    )
+    if not (exponential or is_a(x, scalar_math.Sigmoid, scalar_math.Erfc)):
+        return None
+    factor = 2.0 if is_a(x, scalar_math.Erfc) else 1.0
+    share = add(exprs, exprs.constant(-log(factor)), logarithm(exprs, x))
+    return Probability(factor, share, (log1mexp(exprs, share),))
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
@@ -333,6 +381,8 @@ def log1p(exprs: ExprGraph, x: Expr) -> Expr:
         inner = negative(exprs, core.inputs[0])
         return add(exprs, exprs.constant(log(0.5)), exprs.node(log_erfc, (inner,)))
     tail = _log_of_tail(exprs, x, 1.0)
+    if tail is None and not is_nonnegative(x):
+        tail = _log_of_probability(exprs, x, 1.0)
     return exprs.node(scalar.log1p, (x,)) if tail is None else tail
 
 
@@ -447,6 +497,12 @@ def maximum(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     return exprs.node(scalar.maximum, (left, right))
 
 
+def _checked(exprs: ExprGraph, condition: Expr) -> Expr:
+    """Return the condition of a parameter check, and remember that it is one."""
+    exprs.checks.add(condition)
+    return condition
+
+
 _RULES: dict[type, Callable[..., Expr]] = {
     scalar.Add: add,
     scalar.Mul: multiply,
@@ -471,5 +527,6 @@ _RULES: dict[type, Callable[..., Expr]] = {
     scalar.Abs: lambda exprs, x: x if is_positive(x) else exprs.node(scalar.abs, (x,)),
     scalar.Sign: lambda exprs, x: exprs.one if is_positive(x) else exprs.node(scalar.sign, (x,)),
     scalar.Identity: lambda exprs, x: x,
+    Checked: _checked,
     scalar.Maximum: maximum,
 }

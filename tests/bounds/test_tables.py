@@ -140,6 +140,50 @@ def test_a_step_of_the_model_is_refused_with_a_smooth_one():
     assert "smooth step" not in str(kink.value)
 
 
+SWITCHES = {
+    "of the user's own": (lambda v, b: pt.switch(v > b[0], -v, -np.inf), "switch.*-inf.*perhaps"),
+    "in a log of a sum": (
+        lambda v, b: pt.logaddexp(pt.switch(v > b[0], -v, -np.inf), b[1]), "smooth step"),
+    "of a support": (
+        lambda v, b: pm.logp(pm.Exponential.dist(1.0), v - b[0]), "switch.*-inf.*perhaps"),
+    "of a check": (
+        lambda v, b: pm.logp(pm.Bernoulli.dist(b[0] + 0.0 * v), v > 0.0), "a check by the distr"),
+    "of a check within": (
+        lambda v, b: pt.switch(v > 2.0, -np.inf, pm.logp(pm.Normal.dist(0.0, b[0]), v)),
+        "a check by the distr"),
+}  # fmt: skip
+
+
+@every("name", SWITCHES)
+def test_a_switch_is_told_from_a_check_of_parameters(name):
+    logp, words = SWITCHES[name]
+    with pytest.raises(BoundsError, match=f"a condition on the parameters.*{words}") as found:
+        bounds_of(toy(logp, d=2))
+    assert ("check by" in str(found.value)) == ("check" in name)
+
+
+SHARES = {
+    "lapse rate": lambda a, b: (lapse := pm.math.sigmoid(a)) + (1 - 2 * lapse) * b,
+    "guesses and lapses": lambda a, b: (
+        (w := pm.Dirichlet("w", np.ones(3)))[0] + (1 - w[0] - w[1]) * b
+    ),
+    "noisy or": lambda a, b: 1 - (1 - pm.math.sigmoid(a)) * (1 - pm.math.sigmoid(2.0 * a) * b),
+}
+
+
+@every("name", SHARES)
+@every("order", [1, 2])
+def test_shares_that_stay_shares_have_bounds(name, order):
+    x, rng = np.linspace(-6.0, 6.0, 40), np.random.default_rng(3)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", -2.0, 1.0), pm.Normal("b")
+        p = SHARES[name](a, pm.math.sigmoid(3.0 + b * x))
+        pm.Bernoulli("y", p, observed=rng.random(40) < 0.5)
+    tables = bounds_of(model, order, spread=0.4)
+    assert np.isfinite(tables.c).all()
+    assert tables.headers[-1, TOTAL] < 1e4
+
+
 def test_a_kink_has_a_bound_without_control_variates():
     tables = tables_of("laplace", 0)
     assert tables.headers[-1, 0] == np.inf

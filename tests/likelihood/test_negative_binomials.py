@@ -90,7 +90,8 @@ def test_shares_of_a_sum_of_any_sign_stay_quotients():
 
 
 def test_an_undecided_check_of_p_is_named():
-    parameters = lambda mu, al: {"n": al, "p": al / (al + EXPOSURE * mu)}  # noqa: E731
+    # Above one where the mean is small.
+    parameters = lambda mu, al: {"n": al, "p": al / (al + EXPOSURE * mu - 0.3)}  # noqa: E731
     with model_of(parameters), pytest.raises(BoundsError, match="a condition on") as found:
         TunaMH()
     assert "a check by the distribution of its parameters, such as 0 <= p <= 1" in str(found.value)

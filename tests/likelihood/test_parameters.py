@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pytensor import scalar
 from pytensor.graph.fg import FunctionGraph
@@ -68,6 +69,99 @@ def shares(u, axis=1):
 def transposed_shares(u):
     parts = pt.exp(u[:, None] - u[None, :])
     return parts / parts.sum(axis=1)
+
+
+def lapsing(lapse, p):
+    return lapse + (1.0 - 2.0 * lapse) * p
+
+
+def side_by_side(*columns):
+    return pt.stack(columns, axis=1)
+
+
+s, w = pt.sigmoid, pt.special.softmax
+GUESS = np.array([0.1, 0.2, 0.5])
+
+
+@every(
+    "condition",
+    [
+        lambda u: pt.le(lapsing(s(u[0]), s(u)), 1.0) & pt.gt(lapsing(s(u[0]), s(u)), 0.0),
+        lambda u: pt.lt(lapsing(s(u)[np.array([0, 1, 0, 3])], s(2.0 * u)), 1.0),
+        lambda u: pt.le(s(u[1]) + (1.0 - s(u[1]) - s(u[0])) * s(u), 1.0),
+        lambda u: pt.ge(s(u[1]) + (1.0 - s(u[1]) - s(u[0])) * s(u), 0.0),
+        lambda u: pt.le(w(u[:3])[0] + w(u[:3])[1] * s(u), 1.0),
+        lambda u: pt.le(w(u[:3])[-1] + w(u[:3])[0], 1.0),
+        lambda u: pt.le(2.0 * s(u) * (1.0 - s(u)), 1.0),
+        lambda u: pt.le(side_by_side(s(u) ** 2, 2.0 * s(u) * (1.0 - s(u)), (1.0 - s(u)) ** 2), 1.0),
+        lambda u: pt.isclose(
+            side_by_side(s(u) ** 2, 2.0 * s(u) * (1.0 - s(u)), (1.0 - s(u)) ** 2).sum(axis=1), 1.0
+        ),
+        lambda u: pt.le(s(u) + s(2.0 * u) - s(u) * s(2.0 * u), 1.0),
+        lambda u: pt.le(w(u) * s(u[0]) + (1.0 - s(u[0])) * w(2.0 * u), 1.0),
+        lambda u: pt.le((w(u) * s(3.0 * u)).sum(), 1.0),
+        lambda u: pt.le(pt.dot(w(u[None, :] * u[:, None], axis=1), s(u)), 1.0),
+        lambda u: pt.le(pt.dot(np.full((2, 4), 0.25), s(u)), 1.0),
+        lambda u: pt.isclose((s(u[0]) / 4.0 + (1.0 - s(u[0])) * w(u)).sum(), 1.0),
+        lambda u: pt.gt(1.0 - pt.exp(-pt.exp(u)), 0.0),
+        lambda u: pt.le(lapsing(s(u[0]), 1.0 - pt.exp(-pt.exp(u))), 1.0),
+        lambda u: pt.le(0.5 + pt.arctan(u) / np.pi, 1.0),
+        lambda u: pt.le(0.5 * (1.0 + pt.tanh(u)), 1.0),
+        lambda u: pt.lt(1.0 / (1.0 + pt.exp(-u)), 1.0),
+        lambda u: pt.lt(pt.exp(u) / (pt.exp(u) + pt.exp(u[0])), 1.0),
+        lambda u: pt.le(s(u[0]) + (1.0 - s(u[0])) * pt.exp(u) / (2.0 + pt.exp(u)), 1.0),
+        lambda u: pt.le(s(u[0]) + (1.0 - s(u[0])) * pt.clip(u, 0.1, 0.9), 1.0),
+        lambda u: pt.le(GUESS + (1.0 - GUESS) * s(u[:3]), 1.0),
+        lambda u: pt.le(pytensor.shared(GUESS) + (1.0 - GUESS) * s(u[:3]), 1.0),
+        lambda u: pt.le(1.0 - pt.prod(1.0 - s(u)), 1.0),
+        lambda u: pt.le(pt.cumsum(w(u)), 1.0),
+        lambda u: pt.le(pt.cumprod(1.0 - s(u)), 1.0),
+        lambda u: pt.le(pt.concatenate([s(u), w(u)]), 1.0),
+        lambda u: pt.le(pt.switch(u > 0.0, s(u), 1.0), 1.0),
+        lambda u: pt.le(sum(s(k * u) for k in range(1, 21)) / 20.0, 1.0),
+        lambda u: pt.le(s(u) ** pt.exp(u[0]), 1.0),
+        lambda u: pt.le(pt.gammainc(2.0, pt.exp(u)), 1.0),
+    ],
+)
+def test_shares_are_seen_to_stay_shares(condition):
+    assert always_holds(folded(condition(pt.vector("u", shape=(4,)))))
+
+
+@every(
+    "condition",
+    [
+        lambda u: pt.le(s(u[0]) + (1.0 - s(u[0])) * 1.1 * s(u), 1.0),
+        lambda u: pt.le(s(u[0]) + s(u), 1.0),
+        lambda u: pt.ge(s(u[0]) - s(u), 0.0),
+        lambda u: pt.le(s(u[0]) + s(u) - 0.9 * s(u[0]) * s(u), 1.0),
+        lambda u: pt.le(3.0 * s(u) * (1.0 - s(u)), 0.7),
+        # The same entry twice, and different entries of one tensor.
+        lambda u: pt.le(w(u[:3])[-1] + w(u[:3])[2], 1.0),
+        lambda u: pt.le(w(u)[u.shape[0] - 1] + w(u)[3], 1.0),
+        lambda u: pt.le(2.0 * s(u)[:, None] * (1.0 - s(u)[None, :]), 1.0),
+        lambda u: pt.le(2.0 * s(u)[::-1] * (1.0 - s(u)), 1.0),
+        lambda u: pt.gt(1.0 - w(u[:3])[0] - w(u[:3])[1] - w(u[:3])[2], 0.0),
+        lambda u: pt.lt(w(u)[0], 1.0),
+        lambda u: pt.le((w(u[None, :] * u[:, None], axis=0) * s(u)).sum(axis=1), 1.0),
+        lambda u: pt.le(pt.dot(s(u[None, :] * u[:, None]), w(2.0 * u)) + 0.01, 1.0),
+        lambda u: pt.le(pt.dot(s(u[None, :] * u[:, None]), s(u)), 1.0),
+        lambda u: pt.le(pt.dot(np.full((2, 4), 0.3), s(u)), 1.0),
+        lambda u: pt.le(pt.exp(u) / (pt.exp(u) + u), 1.0),
+        lambda u: pt.lt(pt.exp(u) / (pt.exp(u) + pt.sqr(u)), 1.0),
+        lambda u: pt.le(pt.exp(u) / (1.0 + pt.exp(2.0 * u)), 0.1),
+        lambda u: pt.le(1.0 / (1.0 - s(u)), 1.0),
+        lambda u: pt.le(GUESS + (1.1 - GUESS) * s(u[:3]), 1.0),
+        lambda u: pt.le(GUESS + (1.0 - GUESS[::-1]) * s(u[:3]), 1.0),
+        lambda u: pt.ge(pt.log(s(u)), -1.0),
+        lambda u: pt.le(pt.switch(u > 0.0, s(u), 1.1), 1.0),
+        lambda u: pt.ge(pt.sqrt(u), 0.0),
+        lambda u: pt.le(pt.exp(-u), 1.0),
+        lambda u: pt.ge(pt.cos(u), -0.9),
+        lambda u: pt.lt(pt.cumsum(w(u)), 1.0),
+    ],
+)
+def test_what_may_be_no_share_is_kept(condition):
+    assert not always_holds(folded(condition(pt.vector("u", shape=(4,)))))
 
 
 @every(

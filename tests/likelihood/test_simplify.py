@@ -55,8 +55,46 @@ def kept_below_one(z):
     return f.switch(f.eq(share, 1.0), 1.0 - 2.0**-52, share)
 
 
+def lapsing(lapse, p):
+    """Return a probability with a lapse rate."""
+    return lapse + f.mul(1.0 - 2.0 * lapse, p)
+
+
+def with_guesses(guess, lapse, p):
+    return guess + f.mul(f.add(1.0, -guess, -lapse), p)
+
+
+def shares_of_three(a, b, c):
+    """Return probabilities that add up to one, as PyMC has those of a Dirichlet distribution."""
+    largest = f.maximum(f.maximum(a, b), c)
+    sizes = [f.exp(part - largest) for part in (a, b, c)]
+    return [size / f.add(*sizes) for size in sizes]
+
+
 # Name -> expression, and the operations that are left of it.
 IDENTITIES = {
+    "a probability with a lapse rate": (
+        f.log(lapsing(f.sigmoid(u), f.sigmoid(x * v))), "Add Mul Softplus"),
+    "what a probability with a lapse rate leaves": (
+        f.log1p(-lapsing(f.sigmoid(u), 0.5 * f.erfc(x * v))), "Add Mul Softplus LogErfc"),
+    "a probability with guesses and lapses": (
+        f.log1p(-with_guesses(0.5 * f.sigmoid(u), 0.5 * f.sigmoid(w), f.sigmoid(x * v))),
+        "Add Mul Softplus"),
+    "guesses and lapses of one": (
+        f.log1p(-with_guesses(*shares_of_three(u, v, 0.0 * u)[:2], f.sigmoid(x * w))),
+        "Add Mul Softplus"),
+    "what two shares of three leave": (
+        f.log1p(
+            -f.add(
+                shares_of_three(u, v, w)[0], f.mul(shares_of_three(u, v, w)[1], f.sigmoid(x * v))
+            )
+        ),
+        "Add Mul Softplus"),
+    "a share that is mixed": (
+        f.log1p(-lapsing(f.sigmoid(u), 1.0 - f.exp(-f.exp(v)))), "Add Mul Softplus LogAny Exp"),
+    "two of a kind": (
+        f.log1p(-f.mul(2.0, f.sigmoid(u), 1.0 - f.sigmoid(u))), "Add Mul Softplus"),
+    "what may exceed one": (f.log1p(-(f.sigmoid(u) + f.sigmoid(v))), "Log1p Add Mul Sigmoid"),
     "a sum is affine": (f.add(u - x, -v, 2.0, u), ""),
     "a scaled sum is affine": (f.mul(x, u + p, -3.0) / p, ""),
     "terms cancel": (f.exp(u) + f.sqr(v) - f.exp(u), "Sqr"),
