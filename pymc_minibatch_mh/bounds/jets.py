@@ -21,6 +21,7 @@ from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
 from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, called
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import Between
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
@@ -64,6 +65,8 @@ class Jets:
             return {(): self._boxes[expr.number], (expr.number,): one}
         assert isinstance(expr, Apply)
         op, operands = expr.op, expr.inputs
+        if isinstance(op, Between):
+            return _in_both(*(self.of(x) for x in operands[1:]))
         if isinstance(op, scalar.Switch):
             return self._switch(*operands)
         if type(op) in _COMPARISONS:
@@ -217,6 +220,15 @@ def require_rules(function: RowFunction) -> None:
 
 def _at(jet: Jet, index: Index) -> Interval:
     return jet[index] if index in jet else Interval.point(0.0)
+
+
+def _in_both(left: Jet, right: Jet) -> Jet:
+    """Return the jet of a function that has two forms, by what both enclosures hold."""
+    both = {}
+    for k in {*left, *right}:
+        x, y = _at(left, k), _at(right, k)
+        both[k] = Interval(np.maximum(x.lo, y.lo), np.minimum(x.hi, y.hi))
+    return both
 
 
 def _total(jets: Sequence[Jet]) -> Jet:

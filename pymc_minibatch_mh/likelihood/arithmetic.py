@@ -5,6 +5,7 @@ likelihood of the row is zero and needs no bound. The rules find the affine part
 keep products of exponentials in one, and undo double computation, which intervals cannot see.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf
@@ -16,9 +17,11 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_minibatch_mh.functions.base import output_type, sum_of
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus, log_softplus
 from pymc_minibatch_mh.likelihood.exprs import Affine, Expr, ExprGraph, LoweringError, require
 from pymc_minibatch_mh.likelihood.patterns import (
+    Between,
     factors_of,
     is_a,
     is_finite,
@@ -147,7 +150,8 @@ def add(exprs: ExprGraph, *operands: Expr) -> Expr:
     affines = [part for part in parts if isinstance(part, Affine)]
     data = [part for part in parts if part.is_data]
     others = [part for part in parts if not (part.is_data or isinstance(part, Affine))]
-    others = _like_terms(exprs, others)
+    others, whole = _telescoped(exprs, _like_terms(exprs, others))
+    data += [whole] if whole is not exprs.zero else []
     joined = _completed(exprs, _joined(exprs, others, _gamma_ratio))
     joined = _collected(exprs, _joined(exprs, joined, _cancelled))
     if len(joined) < len(others):
@@ -178,6 +182,56 @@ def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
     totals = {core: sum_of(values) for core, values in numbers.items()}
     kept += [multiply(exprs, exprs.constant(k), core) for core, k in totals.items() if k != 0.0]
     return kept
+
+
+def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
+    """Return parts without normal probabilities that add up to a number, and that number.
+
+    So do those of all categories of an ordered probit.
+    """
+    shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
+    found = tails_of(exprs, shares) if len(shares) > 1 else None
+    if found is None or found[1]:
+        return parts, exprs.zero
+    return [x for x in parts if x not in shares], exprs.constant(found[0])
+
+
+def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr, float]] | None:
+    """Return c and k of a sum c + Σ k erfc(u), u and -u as one; None if it is no such sum."""
+    numbers, weights = [0.0], dict[Expr, list[float]]()
+    for part in parts:
+        core, factor = (part, exprs.one) if part.is_data else scaled_core(exprs, part)
+        k, tails = number(factor), _tails_in(exprs, core)
+        if k is None or tails is None:
+            return None
+        numbers.append(k * tails[0])
+        for u, own in tails[1]:
+            mirrored = u not in weights and negative(exprs, u) in weights
+            # erfc(-u) = 2 - erfc(u)
+            numbers.append(2.0 * k * own if mirrored else 0.0)
+            place = negative(exprs, u) if mirrored else u
+            weights.setdefault(place, []).append(-k * own if mirrored else k * own)
+    sums = {u: sum_of(own) for u, own in weights.items()}
+    return sum_of(numbers), {u: k for u, k in sums.items() if k != 0.0}
+
+
+def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]]] | None:
+    """Return c and pairs of u and k of an expression that is c + Σ k erfc(u)."""
+    if number(x) is not None:
+        return number(x) or 0.0, []
+    if is_a(x, scalar_math.Erfc):
+        return 0.0, [(x.inputs[0], 1.0)]
+    if is_a(x, scalar_math.Erf):
+        return 1.0, [(x.inputs[0], -1.0)]
+    logs = summands(x.inputs[0]) if is_a(x, scalar.Exp) else ()
+    others = [part for part in logs if number(part) is None]
+    if len(others) != 1:
+        return None
+    size = math.exp(sum(number(part) or 0.0 for part in logs))
+    if is_a(others[0], LogErfc):
+        return 0.0, [(others[0].inputs[0], size)]
+    ends = exprs.results.get((Between, others[0])) if is_a(others[0], Between) else None
+    return None if ends is None else (0.0, [(ends.inputs[0], size), (ends.inputs[1], -size)])
 
 
 def _collected(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
@@ -437,7 +491,25 @@ def square(exprs: ExprGraph, x: Expr) -> Expr:
         return reciprocal(exprs, square(exprs, x.inputs[0]))
     if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
         return x.inputs[0]
-    return exprs.node(scalar.sqr, (x,))
+    # Squares of multiples of one expression are multiples of one square.
+    unit = _unit(x)
+    core = x if unit == 1.0 else multiply(exprs, exprs.constant(_inverse(unit)), x)
+    if is_a(core, scalar.Add) and exprs.knows(scalar.sqr, (negative(exprs, core),)):
+        core = negative(exprs, core)
+    return multiply(exprs, exprs.constant(unit * unit), exprs.node(scalar.sqr, (core,)))
+
+
+def _unit(x: Expr) -> float:
+    """Return the size of the number that the first term of a sum of parameters is times."""
+    parts = [part for part in summands(x) if isinstance(part, Affine)]
+    return abs(parts[0].terms[0].factor) if parts else 1.0
+
+
+def _inverse(unit: float) -> float:
+    """Return the reciprocal of a number whose product with it is one, if there is such a float."""
+    inverse = 1.0 / unit
+    near = (inverse, math.nextafter(inverse, inf), math.nextafter(inverse, -inf))
+    return next((x for x in near if x * unit == 1.0), inverse)
 
 
 def softplus(exprs: ExprGraph, x: Expr) -> Expr:

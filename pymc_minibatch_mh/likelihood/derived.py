@@ -134,7 +134,8 @@ def in_double(graph: Variable) -> Variable:
         if wide is not None:
             numbers[node.outputs[0]] = wide
             # A constant that is only given more axes is the same in double precision.
-            if isinstance(node.op, Elemwise) or not computed.isdisjoint(node.inputs):
+            folded = any(x not in numbers and _folded(x) is not None for x in node.inputs)
+            if isinstance(node.op, Elemwise) or folded or not computed.isdisjoint(node.inputs):
                 computed.add(node.outputs[0])
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
@@ -142,7 +143,9 @@ def in_double(graph: Variable) -> Variable:
     for node in reversed(nodes):
         if node.outputs[0] in kept:
             kept.update(node.inputs)
+    leaves = {x for node in nodes for x in node.inputs if _folded(x) is not None} - kept
     changed = {number: wide for number, wide in numbers.items() if number in computed - kept}
+    changed |= {x: _widened(x) for x in leaves}
     return clone_replace(graph, changed, rebuild_strict=False) if changed else graph
 
 
@@ -166,4 +169,31 @@ def _is_number(variable: Variable) -> bool:
 
 
 def _widened(number: Variable) -> Variable:
-    return pt.constant(np.asarray(number.data, dtype=np.float64))
+    folded = _folded(number)
+    value = np.asarray(number.data, dtype=np.float64)
+    return pt.constant(value if folded is None else np.full(value.shape, folded))
+
+
+#: Roots and logarithms of whole numbers and of their inverses, by what PyMC folds them to: numbers
+#: in single precision, and reciprocals of these.
+_ROUNDED = {
+    sign * rounded: sign * exact
+    for sign in (1.0, -1.0)
+    for k in range(2, 11)
+    for x in map(float, (np.sqrt(k), np.sqrt(1.0 / k), np.log(k)))
+    for rounded, exact in ((float(np.float32(x)), x), (1.0 / float(np.float32(x)), 1.0 / x))
+    if x != round(x)
+}
+
+
+def _folded(number: Variable) -> float | None:
+    """Return what a single number was rounded from when PyMC folded it, else None.
+
+    As sqrt(2) and log(1/2) in the densities of normal variables, whose spellings are equal in
+    double precision only.
+    """
+    if not isinstance(number, Constant) or not _is_number(number):
+        return None
+    if getattr(number.type, "dtype", None) not in ("float32", "float64"):
+        return None
+    return _ROUNDED.get(float(number.data.ravel()[0]))

@@ -206,6 +206,10 @@ class ExprGraph:
                 return self.constant(numpy_of(op)(*numbers))
         return self._once((Apply, op, *operands), lambda: Apply(op, operands))
 
+    def knows(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
+        """Whether an operation was made before."""
+        return (Apply, op, *operands) in self._known
+
     def real(self, expr: Expr) -> Expr:
         """Return data as real numbers."""
         return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))

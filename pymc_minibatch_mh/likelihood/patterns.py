@@ -1,5 +1,6 @@
 """Patterns in expressions: parts of sums and products, and known signs."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
@@ -21,6 +22,14 @@ from pymc_minibatch_mh.likelihood.exprs import (
     places_of,
 )
 
+
+class Between(scalar.Switch):
+    """log(erfc(y) - erfc(x)), x > y, in two forms, of which each is accurate on its side of 0."""
+
+
+between_tails = Between()
+#: What a normal probability is of erfc, and the rounding error of its logarithm.
+LOG_HALF, _ROUNDED = math.log(0.5), 1e-12
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
 # fmt: off
@@ -195,8 +204,16 @@ def is_probability(expr: Expr) -> bool:
     if is_a(expr, scalar.Switch):
         return all(map(is_probability, expr.inputs[1:]))
     if is_a(expr, scalar.Exp):
-        return is_a(expr.inputs[0], scalar_math.Log1mexp, LogAny)
+        inner = expr.inputs[0]
+        return is_a(inner, scalar_math.Log1mexp, LogAny) or _is_log_of_normal_probability(inner)
     return is_a(expr, scalar_math.Sigmoid)
+
+
+def _is_log_of_normal_probability(expr: Expr) -> bool:
+    """Whether this is log(erfc(u) / 2), or that of a difference, or of less."""
+    others = [part for part in summands(expr) if number(part) is None]
+    size = sum(number(part) or 0.0 for part in summands(expr))
+    return len(others) == 1 and is_a(others[0], LogErfc, Between) and size <= LOG_HALF + _ROUNDED
 
 
 def is_nonnegative(expr: Expr) -> bool:

@@ -30,6 +30,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     softplus,
     square,
     subtract,
+    tails_of,
 )
 from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
@@ -42,6 +43,8 @@ from pymc_minibatch_mh.likelihood.exprs import (
 )
 from pymc_minibatch_mh.likelihood.parameters import Checked
 from pymc_minibatch_mh.likelihood.patterns import (
+    Between,
+    between_tails,
     factors_of,
     is_a,
     is_finite,
@@ -174,7 +177,7 @@ def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
         return log_of_sum(exprs, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
         return log1p(exprs, x.inputs[0])
-    tail = _log_of_tail(exprs, x, 0.0)
+    tail = _log_of_tail(exprs, x, 0.0) or _log_between_tails(exprs, x)
     if tail is None and is_a(x, scalar.Add) and not is_positive(x):
         tail = _log_of_probability(exprs, x, 0.0)
     if tail is not None:
@@ -232,6 +235,69 @@ def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
     factor = 2.0 if is_a(x, scalar_math.Erfc) else 1.0
     share = add(exprs, exprs.constant(-log(factor)), logarithm(exprs, x))
     return Probability(factor, share, (log1mexp(exprs, share),))
+
+
+def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
+    """Return the logarithm of k (erfc(y) - erfc(x)), x > y, however it is scaled, else None."""
+    exponent, whole = _unscaled(exprs, x)
+    found = tails_of(exprs, summands(whole))
+    if found is None or found[0] != 0.0 or len(found[1]) != 2:
+        return None
+    (left, k), (right, opposite) = sorted(found[1].items(), key=lambda pair: -pair[1])
+    if not k > 0.0 or sum_of((k, opposite)) != 0.0:
+        return None
+    if not is_positive(subtract(exprs, right, left)):
+        return None
+    # Of two ways to write the same, as all spellings of it shall be one expression.
+    mirrored = negative(exprs, right), negative(exprs, left)
+    if exprs.ordered([left, mirrored[0]])[0] is not left:
+        left, right = mirrored
+    size = exprs.constant(log(k))
+    return add(exprs, exponent, size, _between_tails(exprs, left, right))
+
+
+def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    near, far = (exprs.node(log_erfc, (u,)) for u in (left, right))
+    above = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
+    far, near = (exprs.node(log_erfc, (negative(exprs, u),)) for u in (left, right))
+    below = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
+    is_below = exprs.node(scalar.lt, (add(exprs, left, right), exprs.zero))
+    result = exprs.node(between_tails, (is_below, below, above))
+    exprs.results[Between, result] = Apply(scalar.sub, (left, right))
+    return result
+
+
+def _unscaled(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+    """Return e and y of a sum exp(e) y of scaled error functions erfcx(u) = exp(u²) erfc(u)."""
+    parts = [factors_of(part) for part in summands(x)]
+    if not any(is_a(factor, scalar_math.Erfcx) for factors in parts for factor in factors):
+        return exprs.zero, x
+    squares = {part for part in reachable(x) if is_a(part, scalar.Sqr)}
+    exponents, rests = set[Expr](), []
+    for factors in parts:
+        plain = factors_of(multiply(exprs, *_without_scale(exprs, factors, squares)))
+        raised = [factor for factor in plain if is_a(factor, scalar.Exp)]
+        exponents.add(add(exprs, exprs.zero, *(factor.inputs[0] for factor in raised)))
+        rests.append(multiply(exprs, *(factor for factor in plain if factor not in raised)))
+    return (*exponents, add(exprs, *rests)) if len(exponents) == 1 else (exprs.zero, x)
+
+
+def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]) -> list[Expr]:
+    """Return factors with exp(u²) erfc(u) for erfcx(u), in squares that are there where it can."""
+    found = list[Expr]()
+    for factor in factors:
+        if is_a(factor, scalar_math.Erfcx):
+            (u,) = factor.inputs
+            powers = square(exprs, u), square(exprs, negative(exprs, u))
+            power = powers[0 if squares.issuperset(_squares_in(powers[0])) else 1]
+            found += exp(exprs, power), exprs.node(scalar_math.erfc, (u,))
+        else:
+            found.append(factor)
+    return found
+
+
+def _squares_in(x: Expr) -> list[Expr]:
+    return [part for part in factors_of(x) if is_a(part, scalar.Sqr)]
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
