@@ -212,7 +212,7 @@ def test_generators_of_numpy_go_on(prepared, tmp_path, name):
 
 def test_other_settings_of_a_run_are_refused(prepared, tmp_path):
     step, folder = begun_run(prepared, tmp_path)
-    for name, value in (("tune", 20), ("thin", 2), ("chains", 3), ("discard_tuned_samples", True)):
+    for name, value in (("thin", 2), ("tune", 20), ("chains", 3), ("discard_tuned_samples", True)):
         with pytest.raises(SettingError, match=f"^{name}={value} is not that of the run in "):
             resumed(step, folder, **{name: value})
     point = {"level": 0.01, "slope": 0.02}
@@ -333,24 +333,35 @@ def test_a_full_disk_is_said_and_takes_no_draws(prepared, monkeypatch, tmp_path)
     same_trace(resumed(step, tmp_path / "run", 2_000), whole)
 
 
-def test_a_state_that_was_not_written_is_written_with_the_next_block(
-    prepared, monkeypatch, tmp_path
-):
+def test_a_state_that_was_not_written_is_written_again(prepared, monkeypatch, tmp_path):
     often(monkeypatch)
     step = prepared("two_likelihoods", "TunaMH")
     write, failed = checkpoint.write_archive, []
 
-    def full(path, *arrays):
-        if path.name == "chain-1.npz" and (path.parent / "chain-1-1.npz").exists() and not failed:
+    def full(path, arrays, text):
+        if path.name == "chain-1.npz" and text["drawn"] == 20 and not failed:
             failed.append(path)
             raise OSError(28, "No space left on device", str(path))
-        return write(path, *arrays)
+        return write(path, arrays, text)
 
     monkeypatch.setattr(checkpoint, "write_archive", full)
     whole = sample(step, DRAWS, **RUN, **QUIET)
     sample(step, 20, checkpoint=tmp_path / "run", **RUN, **QUIET)
     assert failed
+    found = Checkpoint.open(tmp_path / "run")
+    assert [state.n_draws for state, _, _ in found.ends(step)] == [150, 150]
     same_trace(resumed(step, tmp_path / "run"), whole)
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "chain-0.npz"
+    digest = checkpoint.write_archive(path, {"x": np.ones(3)}, {"n": 1})
+    with files_of_at_most(2_000), pytest.raises(OSError, match="too large"):
+        checkpoint.write_archive(path, {"x": np.zeros(5_000)}, {"n": 2})
+    assert [one.name for one in tmp_path.iterdir()] == ["chain-0.npz"]
+    arrays, text = checkpoint.read_archive(path, digest)
+    np.testing.assert_array_equal(arrays["x"], np.ones(3))
+    assert text == {"n": 1}
 
 
 def test_records_of_anything_but_numbers_are_refused_by_name():
