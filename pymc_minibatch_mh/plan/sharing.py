@@ -255,9 +255,8 @@ class SharedModel:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        if found is None and by_elements != "never":
-            found = _by_elements(target, model, start, must=by_elements == "always")
-        found = found or _expanded(target, model, start)
+        if found is None:
+            found = _prepared(target, requirements, model, start, by_elements)
         if given is not None:
             _require_same_moves(found, by_elements)
         found = replace(found, target=target, requirements=requirements)
@@ -321,18 +320,43 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     return Plan(target, Requirements(), reference, marginal=marginal)
 
 
-def _by_elements(target: Target, model: pm.Model, start: np.ndarray, *, must: bool) -> Plan | None:
-    """Return a plan of which every element moves by itself; None where the model has no such."""
+def _prepared(
+    target: Target,
+    requirements: Requirements,
+    model: pm.Model,
+    start: np.ndarray,
+    by_elements: ByElements,
+) -> Plan:
+    """Prepare a model, with effects that move each by itself where that is asked for and can be."""
+    if by_elements == "never":
+        return _expanded(target, model, start)
     try:
-        _ = target.elements
-    except NotSeparableError as reason:
-        if must:
+        found = _by_elements(target, model, start)
+        return replace(found, requirements=requirements).completed()
+    except NotSeparableError as error:
+        reason: Exception = error
+        if by_elements == "always":
             raise SettingError(
                 f"blocks=True needs effects that are independent given all else, but {reason}. "
                 "Leave it out."
             ) from reason
-        _log.info("Effects do not move by themselves, as %s.", reason)
-        return None
+    except (ModeError, BoundsError) as error:
+        reason = error
+        if by_elements == "always":
+            raise
+    cause = str(reason).rstrip(".")
+    _log.info("Effects do not move by themselves, as %s.", cause)
+    try:
+        return _expanded(target, model, start)
+    except ModeError as error:
+        if isinstance(reason, NotSeparableError):
+            raise
+        raise ModeError(f"{error} Effects do not move by themselves either: {cause}.") from error
+
+
+def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
+    """Return a plan of which every element moves by itself; NotSeparableError where none can."""
+    _ = target.elements
     target.require_finite(start, START_ROWS)
     found = find_grouped(target, start)
     rng = np.random.default_rng(PREPARATION_SEED)

@@ -27,12 +27,17 @@ from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.elements import MOST_FACTORS
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON
+from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.element_rows import ElementSums, starts_of
 from pymc_minibatch_mh.reference.target import Target
 
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
 #: which the search ends.
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
+#: Passes after which, and every so many, kinks are searched for in the prior of elements.
+SUSPICIOUS_PASSES = 10
+#: How often intervals are fitted, beside steps. An end of one that crosses a kink would never rest.
+FITS = 8
 #: How far a scale moves between two passes, and a coordinate that is moved by a step at most.
 REACH = 1.5
 #: Steps of the differences of slopes, and change of a slope that is more than their rounding.
@@ -46,6 +51,8 @@ MOST_HALVINGS = 12
 _UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of the differences that tell how scales spread, and the most that they do.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
+#: Part of a message where the prior of elements has kinks.
+KINKED = "The prior of {} has kinks, as an absolute value has, which were averaged over. "
 #: Directions at most that elements of several factors move along, and the correlation of factors
 #: from which on they do.
 MOST_DIRECTIONS, SLOW = 16, 0.7
@@ -338,6 +345,9 @@ class _Search:
         self.position = start
         #: By how much slopes of border and elements change in an average over the posterior.
         self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
+        #: The prior of elements averaged over its kinks, where it has any.
+        self._averaged_prior: AveragedPrior | None = None
+        self._fits = FITS
         locations = self._locations(elements.others)
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
@@ -385,18 +395,49 @@ class _Search:
             report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
             if k and distance < settled and moved < SCALES_SETTLED:
                 break
-            sums, value = self._stepped(step, value)
+            if self._averages_kinks(arrow, sums, k):
+                continue
+            sums, value = self._stepped(step, slope, value)
         else:
             raise ModeError(
                 f"{self._elements.names}: the search for the centre of these effects has not "
                 f"settled after {MAX_PASSES} passes, and ended {distance:.2g} standard deviations "
-                f"off. {WAY_ON}"
+                f"off. {self._kinks_in_words()}{WAY_ON}"
             )
         for _ in range(SMOOTHINGS):
             sums = self._smoothed(sums)
             self._move_scales(sums)
         self._settle_scales(sums)
         self._last = sums
+
+    def _averages_kinks(self, arrow: Arrow, sums: ElementSums, k: int) -> bool:
+        """Average the prior of elements over kinks, or fit these intervals anew, in pass k."""
+        elements = [self._places[own] for own in self._factors]
+        if self._averaged_prior is not None:
+            if not self._fits or k % 2:
+                return False
+            self._fits -= 1
+            deviations = np.sqrt(arrow.variances)
+        elif k % SUSPICIOUS_PASSES == SUSPICIOUS_PASSES - 1:
+            # At a kink, differences of slopes say nothing: rows alone say how far to look.
+            known = np.maximum(-self._beta * sums.diagonal, 0.0)
+            deviations = 1.0 / np.sqrt(np.maximum(known, LEAST * known.max(initial=0.0) or 1.0))
+            if not are_kinked(self._gradient, self.position, elements, deviations).any():
+                return False
+        else:
+            return False
+        self._averaged_prior = AveragedPrior(self._gradient, self._densities, elements, deviations)
+        return True
+
+    def _densities(self, factor: int, position: np.ndarray) -> np.ndarray:
+        """Return the log prior of each element of a factor."""
+        own = self._factors[factor]
+        found = np.empty(own.stop - own.start)
+        self._target.element_densities[factor](position, self._target.rows.context, found)
+        return found
+
+    def _kinks_in_words(self) -> str:
+        return "" if self._averaged_prior is None else KINKED.format(self._elements.names)
 
     def _sums(self, position: np.ndarray) -> tuple[ElementSums, float]:
         fixed = position[self._elements.border]
@@ -418,7 +459,16 @@ class _Search:
         coupled = sparse.coo_array((values, (one, other)), shape=(size, size)).tocsr()
         lines = [-self._turn(position, np.array([k])) for k in self._border]
         border = np.reshape(lines, (-1, position.size))
-        return PriorShape(self._gradient(position), diagonal, coupled + coupled.T, border)
+        if self._averaged_prior is not None:
+            diagonal = self._averaged_prior.curvature(position)
+        return PriorShape(self._prior_slope(position), diagonal, coupled + coupled.T, border)
+
+    def _prior_slope(self, position: np.ndarray) -> np.ndarray:
+        """Return the prior's slope, averaged over kinks of elements, shape (d,)."""
+        slope = self._gradient(position)
+        if self._averaged_prior is not None:
+            slope[self._places] = self._averaged_prior.slope(position)
+        return slope
 
     def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the change of the prior's slope as coordinates move at once, per unit."""
@@ -440,10 +490,7 @@ class _Search:
         size = np.abs(prior.diagonal) + beta * np.abs(sums.diagonal) + 1e-12
         own = sparse.diags_array(np.maximum(own, LEAST * size))
         within = sparse.csr_array(own + prior.coupled - beta * sums.cells)
-        slope = prior.slope[self._border].copy()
-        slope[:n] += beta * (sums.border + self._tilt[0])
-        slopes = slope, prior.slope[self._places] + beta * (sums.elements + self._tilt[1])
-        return self._positive(border, between, within, size), slopes
+        return self._positive(border, between, within, size), self._tilted(prior.slope, sums)
 
     def _positive(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
@@ -475,16 +522,34 @@ class _Search:
         return found
 
     def _stepped(
-        self, step: tuple[np.ndarray, np.ndarray], value: float
+        self,
+        step: tuple[np.ndarray, np.ndarray],
+        slope: tuple[np.ndarray, np.ndarray],
+        value: float,
     ) -> tuple[ElementSums, float]:
         """Take a Newton step, as much of it as leads up."""
         for halvings in range(MOST_HALVINGS):
             there = self._moved(step, 0.5**halvings)
             sums, found = self._sums(there)
-            if found >= value - 1e-9 * abs(value):
+            if self._averaged_prior is None:
+                rises = found >= value - 1e-9 * abs(value)
+            else:
+                # No value belongs to averaged slopes: they must not have turned round by much.
+                onward = sum(map(np.dot, step, self._slopes(there, sums)))
+                rises = onward >= -0.5 * sum(map(np.dot, step, slope))
+            if rises:
                 self.position = there
                 return sums, found
         return self._sums(self.position)
+
+    def _slopes(self, position: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:
+        return self._tilted(self._prior_slope(position), sums)
+
+    def _tilted(self, slope: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:
+        """Return slopes of border and elements, from that of the prior."""
+        border = slope[self._border].copy()
+        border[: self._elements.border.size] += self._beta * (sums.border + self._tilt[0])
+        return border, slope[self._places] + self._beta * (sums.elements + self._tilt[1])
 
     def _smoothed(self, sums: ElementSums) -> ElementSums:
         """Take a step to where the slope averaged over the normal distribution vanishes."""
