@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
+from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from os import PathLike
@@ -30,6 +31,9 @@ from pymc_minibatch_mh.steps.base import MinibatchStep, difference_of
 from pymc_minibatch_mh.threads import result_of
 
 _log = logging.getLogger("pymc")
+
+#: Locks of folders, which Windows has not.
+fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
 #: Seconds between two blocks of a chain at least and at most, share of the run that one may be in
 #: between, and share of the time that writing them may take.
@@ -92,8 +96,8 @@ def _digest(archive: ZipFile) -> str:
     return blake2b(repr(members).encode(), digest_size=16).hexdigest()
 
 
-def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any]:
-    """Return the arrays and the text of a file; SettingError if it is not as it was written.
+def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any, str]:
+    """Return arrays, text and digest of a file; SettingError if it is not as it was written.
 
     Every byte is checked before it is read as an array. A `digest` is that of this very file.
     """
@@ -109,7 +113,7 @@ def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], A
             name: np.lib.format.read_array(BytesIO(data), allow_pickle=False)
             for name, data in members.items()
         }
-        return arrays, json.loads(arrays.pop(TEXT).tobytes())
+        return arrays, json.loads(arrays.pop(TEXT).tobytes()), found
     # A damaged archive fails in many ways.
     except Exception as error:
         raise SettingError(
@@ -201,6 +205,9 @@ class Checkpoint:
         #: Names and digests of the blocks of each chain, and its draws of warm-up and after it.
         self._blocks: list[list[list[str]]] = [[] for _ in range(n)]
         self._written = [(0, 0)] * n
+        #: Digests of the states of chains, as they are in the folder.
+        self._states = [""] * n
+        self._lock: int | None = None
         self._due = [self._began + LEAST_SECONDS] * n
         self._last: list[Future[None] | None] = [None] * n
         self._writer = ThreadPoolExecutor(1, "checkpoint")
@@ -226,10 +233,15 @@ class Checkpoint:
         found = cls(folder, run)
         folder.mkdir(parents=True, exist_ok=True)
         _sync_folder(folder.absolute().parent)
-        for number in range(settings.chains):
-            found._write(number, workers, *found._snapshot(workers, number))
-        # Last: where it is, all chains are.
-        write_archive(folder / RUN, {}, run)
+        found.lock()
+        try:
+            for number in range(settings.chains):
+                found._write(number, workers, *found._snapshot(workers, number))
+            # Last: where it is, all chains are.
+            write_archive(folder / RUN, {}, run)
+        except BaseException:
+            found.close()
+            raise
         return found
 
     @classmethod
@@ -241,7 +253,7 @@ class Checkpoint:
                 f"resume={str(path)!r} is no folder with a run: it is not there, or the run ended "
                 "before it had begun. Begin one with checkpoint=."
             )
-        _, run = read_archive(folder / RUN)
+        _, run, _ = read_archive(folder / RUN)
         if run["format"] != FORMAT:
             raise SettingError(
                 f"resume={str(path)!r} was written by another version of this package, in another "
@@ -288,7 +300,7 @@ class Checkpoint:
         found = []
         for number in range(len(self._blocks)):
             path = self._file_of(number)
-            arrays, text = read_archive(path)
+            arrays, text, self._states[number] = read_archive(path)
             if text["run"] != [self._digest, number]:
                 raise SettingError(
                     f"resume={str(self.folder)!r}: {path.name} is a chain of another run. Restore "
@@ -316,7 +328,7 @@ class Checkpoint:
         for number, blocks in enumerate(self._blocks):
             progress = workers.progress[number]
             for name, digest in blocks:
-                arrays, where = read_archive(self.folder / name, digest)
+                arrays, where, _ = read_archive(self.folder / name, digest)
                 for phase, (first, last) in where.items():
                     _fill(_records(workers)[phase], (number, slice(first, last)), phase, arrays)
             progress.tuned, progress.drawn = self._written[number]
@@ -343,14 +355,40 @@ class Checkpoint:
         taken = self._snapshot(workers, number)
         self._last[number] = self._writer.submit(self._try, number, workers, *taken)
 
+    def lock(self) -> None:
+        """Keep other processes from going on with the run, until this one ends or closes it.
+
+        SettingError if one does, or has written to the folder since it was read.
+        """
+        if fcntl is None or self._lock is not None:
+            return
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            paths = [self._file_of(number) for number in range(len(self._states))]
+            same = all(
+                not digest or read_archive(path)[2] == digest
+                for path, digest in zip(paths, self._states, strict=True)
+            )
+        except BlockingIOError:
+            same = False
+        if not same:
+            raise SettingError(
+                f"The run in {str(self.folder)!r} is going on in another process. Wait until that "
+                "has ended, or end it."
+            )
+
     def close(self) -> None:
-        """Wait until all is written."""
+        """Wait until all is written, and let other processes go on with the run."""
         try:
             for last in self._last:
                 if last is not None:
                     result_of(last)
         finally:
             self._writer.shutdown()
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
         if any(self._failed):
             _log.error(
                 "The last draws are not in the checkpoint %r: %s. The trace has them.",
@@ -408,7 +446,8 @@ class Checkpoint:
             path = self._file_of(number, len(self._blocks[number]))
             self._blocks[number].append([path.name, write_archive(path, draws, where)])
         self._written[number] = now
-        write_archive(self._file_of(number), arrays, text | {"blocks": self._blocks[number]})
+        text |= {"blocks": self._blocks[number]}
+        self._states[number] = write_archive(self._file_of(number), arrays, text)
 
     def _file_of(self, number: int, block: int | None = None) -> Path:
         return self.folder / f"chain-{number}{'' if block is None else f'-{block}'}.npz"

@@ -210,9 +210,12 @@ def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[f
         return time.perf_counter() - began, interrupted
     workers.keep = partial(folder.keep, workers)
     try:
+        folder.lock()
         interrupted = workers.run(bars)
     finally:
         folder.close()
+    if interrupted:
+        _log.warning("Sampling was interrupted: resume=%r goes on.", str(folder.folder))
     return folder.seconds + time.perf_counter() - began, interrupted
 
 
@@ -398,7 +401,8 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
     name = type(step).__name__
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         raise SettingError(
-            f"resume={type(trace).__name__} is no trace. Pass the trace that sample(step) returns."
+            f"resume={type(trace).__name__} is no trace and no path. Pass the trace that "
+            "sample(step) returns, or the folder of checkpoint=."
         )
     posterior = trace["posterior"]
     drew = posterior.attrs.get("step", "no step of sample()")

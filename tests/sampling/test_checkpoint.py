@@ -359,7 +359,7 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
     with files_of_at_most(2_000), pytest.raises(OSError, match="too large"):
         checkpoint.write_archive(path, {"x": np.zeros(5_000)}, {"n": 2})
     assert [one.name for one in tmp_path.iterdir()] == ["chain-0.npz"]
-    arrays, text = checkpoint.read_archive(path, digest)
+    arrays, text, _ = checkpoint.read_archive(path, digest)
     np.testing.assert_array_equal(arrays["x"], np.ones(3))
     assert text == {"n": 1}
 
@@ -391,3 +391,20 @@ def test_a_state_is_that_of_its_moment(prepared):
     taken = dict(leaves("state", (chain.state.window, chain.state.total)))
     chain.state.window += 1.0
     assert not np.array_equal(taken["state.0"], chain.state.window)
+
+
+def test_a_run_goes_on_in_one_process_at_a_time(prepared, tmp_path):
+    step, folder = begun_run(prepared, tmp_path)
+    first, second = Checkpoint.open(folder), Checkpoint.open(folder)
+    for one in (first, second):
+        one.ends(step)
+    first.lock()
+    with pytest.raises(SettingError, match=r"^The run in .* is going on in another process"):
+        resumed(step, folder)
+    first.close()
+    resumed(step, folder)
+    # It was read before the run went on.
+    with pytest.raises(SettingError, match=r"^The run in .* is going on in another process"):
+        second.lock()
+    second.close()
+    resumed(step, folder)
