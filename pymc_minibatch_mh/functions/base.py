@@ -182,6 +182,11 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
 _CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
 
 
+def is_close(one: float, other: float) -> bool:
+    """Whether two numbers are equal but for rounding errors."""
+    return sum_of((one, -other)) == 0.0
+
+
 def sum_of(numbers: Sequence[float]) -> float:
     """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
     total = sum(numbers)

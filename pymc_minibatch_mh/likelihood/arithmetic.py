@@ -19,7 +19,14 @@ from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus, log_softplus
-from pymc_minibatch_mh.likelihood.exprs import Affine, Expr, ExprGraph, LoweringError, require
+from pymc_minibatch_mh.likelihood.exprs import (
+    Affine,
+    Expr,
+    ExprGraph,
+    LoweringError,
+    require,
+    without,
+)
 from pymc_minibatch_mh.likelihood.patterns import (
     Between,
     factors_of,
@@ -34,7 +41,6 @@ from pymc_minibatch_mh.likelihood.patterns import (
     should_merge_exponentials,
     summands,
     varies,
-    without,
     without_reciprocals,
 )
 
@@ -169,19 +175,14 @@ def add(exprs: ExprGraph, *operands: Expr) -> Expr:
 
 
 def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
-    """Add up the numbers that the same expression is multiplied by."""
-    numbers: dict[Expr, list[float]] = {}
-    kept: list[Expr] = []
+    """Add up the numbers that the same product is multiplied by."""
+    numbers: dict[tuple[Expr, ...], list[float]] = {}
     for part in parts:
         core, factor = scaled_core(exprs, part)
-        value = number(factor)
-        if value is None:
-            kept.append(part)
-        else:
-            numbers.setdefault(core, []).append(value)
-    totals = {core: sum_of(values) for core, values in numbers.items()}
-    kept += [multiply(exprs, exprs.constant(k), core) for core, k in totals.items() if k != 0.0]
-    return kept
+        value, data = exprs.as_product(factor)
+        numbers.setdefault((core, *data), []).append(value)
+    totals = {product: sum_of(values) for product, values in numbers.items()}
+    return [multiply(exprs, exprs.constant(k), *x) for x, k in totals.items() if k != 0.0]
 
 
 def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
@@ -343,6 +344,9 @@ def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
         return add(exprs, *(multiply(exprs, *known, *part) for part in spread))
     others = _with_log_ratios(exprs, without_reciprocals(others))
     others = _with_softplus_raised(exprs, _with_exponentials_joined(exprs, others))
+    if len(others) > 1:
+        pairs = [core_and_factor(exprs, x) for x in others]
+        others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
     others = _squares(exprs, others)
     # Exponentials that cancel leave data.
     known = [x for x in (*factors, *others) if x.is_data]
@@ -429,7 +433,33 @@ def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
     return [exp(exprs, add(exprs, sizes[0].inputs[0], log_share)), *rest]
 
 
-def _squares(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
+def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+    """Return an expression without the data that it is times, and these data; 1 of data alone.
+
+    Functions of multiples of one expression are multiples of one function then, where f(c x) is a
+    number times f(x).
+    """
+    if x.is_data:
+        return exprs.one, x
+    return exprs.primitive(x) if isinstance(x, Affine) else scaled_core(exprs, x)
+
+
+def _unsigned(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+    """Return the same for an even function, of sums as well: their first part is times one."""
+    if not is_a(x, scalar.Add):
+        return core_and_factor(exprs, x)
+    pairs = [core_and_factor(exprs, part) for part in x.inputs]
+    parts = [(core, *exprs.as_product(factor)) for core, factor in pairs]
+    first = exprs.ordered([core for core, _, _ in parts])[0]
+    lead = next(value for core, value, _ in parts if core is first)
+    scaled = [(core, value / lead, data) for core, value, data in parts]
+    summed = [multiply(exprs, exprs.product(k, data), core) for core, k, data in scaled]
+    shape = tuple((core, data) for core, _, data in scaled)
+    total = x if lead == 1.0 else add(exprs, *summed)
+    return exprs.first_like(total, shape, [k for _, k, _ in scaled]), exprs.constant(lead)
+
+
+def _squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
     result: list[Expr] = []
     for factor in exprs.ordered(factors):
         if result and result[-1] is factor:
@@ -437,6 +467,16 @@ def _squares(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
         else:
             result.append(factor)
     return result
+
+
+def absolute(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return |x|."""
+    if x.is_data:
+        return exprs.node(scalar.abs, (x,))
+    if is_positive(x):
+        return x
+    core, factor = _unsigned(exprs, x)
+    return multiply(exprs, absolute(exprs, factor), exprs.node(scalar.abs, (core,)))
 
 
 def negative(exprs: ExprGraph, x: Expr) -> Expr:
@@ -457,7 +497,8 @@ def reciprocal(exprs: ExprGraph, x: Expr) -> Expr:
         return exp(exprs, negative(exprs, x.inputs[0]))
     if is_a(x, scalar.Mul):
         return multiply(exprs, *(reciprocal(exprs, part) for part in x.inputs))
-    return exprs.node(scalar.reciprocal, (x,))
+    core, factor = core_and_factor(exprs, x)
+    return multiply(exprs, reciprocal(exprs, factor), exprs.node(scalar.reciprocal, (core,)))
 
 
 def divide(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
@@ -482,7 +523,9 @@ def exp(exprs: ExprGraph, x: Expr) -> Expr:
 def square(exprs: ExprGraph, x: Expr) -> Expr:
     """Return a square, of products factor by factor."""
     if x.is_data:
-        return exprs.node(scalar.sqr, (exprs.real(x),))
+        value, others = exprs.as_product(x)
+        squares = [exprs.node(scalar.sqr, (exprs.real(other),)) for other in others]
+        return exprs.product(value * value, squares)
     if is_a(x, scalar.Exp):
         return exp(exprs, multiply(exprs, exprs.constant(2.0), x.inputs[0]))
     if is_a(x, scalar.Mul):
@@ -491,25 +534,8 @@ def square(exprs: ExprGraph, x: Expr) -> Expr:
         return reciprocal(exprs, square(exprs, x.inputs[0]))
     if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
         return x.inputs[0]
-    # Squares of multiples of one expression are multiples of one square.
-    unit = _unit(x)
-    core = x if unit == 1.0 else multiply(exprs, exprs.constant(_inverse(unit)), x)
-    if is_a(core, scalar.Add) and exprs.knows(scalar.sqr, (negative(exprs, core),)):
-        core = negative(exprs, core)
-    return multiply(exprs, exprs.constant(unit * unit), exprs.node(scalar.sqr, (core,)))
-
-
-def _unit(x: Expr) -> float:
-    """Return the size of the number that the first term of a sum of parameters is times."""
-    parts = [part for part in summands(x) if isinstance(part, Affine)]
-    return abs(parts[0].terms[0].factor) if parts else 1.0
-
-
-def _inverse(unit: float) -> float:
-    """Return the reciprocal of a number whose product with it is one, if there is such a float."""
-    inverse = 1.0 / unit
-    near = (inverse, math.nextafter(inverse, inf), math.nextafter(inverse, -inf))
-    return next((x for x in near if x * unit == 1.0), inverse)
+    core, factor = _unsigned(exprs, x)
+    return multiply(exprs, square(exprs, factor), exprs.node(scalar.sqr, (core,)))
 
 
 def softplus(exprs: ExprGraph, x: Expr) -> Expr:

@@ -34,6 +34,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Monomial,
     Place,
     require,
+    without,
 )
 from pymc_minibatch_mh.likelihood.lower import Tensor, Tensors, constants, filled, lowered
 from pymc_minibatch_mh.likelihood.patterns import (
@@ -41,7 +42,6 @@ from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     reachable,
     remembered,
-    without,
 )
 from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 

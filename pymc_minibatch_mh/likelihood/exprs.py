@@ -4,9 +4,10 @@ An expression is *data* (it does not depend on the position), *affine* in the po
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_minibatch_mh.functions.base import numpy_of, output_type, sum_of
+from pymc_minibatch_mh.functions.base import is_close, numpy_of, output_type, sum_of
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -148,6 +149,18 @@ class Apply(Expr):
         return output_type(self.op, *(expr.dtype for expr in self.inputs))
 
 
+def without[T](values: Iterable[T], one: T) -> list[T]:
+    """Return values without one of them; if it is there twice, it stays once."""
+    rest = list(values)
+    rest.remove(one)
+    return rest
+
+
+def intersection[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
+    """Return the values that are in both, as often as in both."""
+    return tuple((Counter(left) & Counter(right)).elements())
+
+
 class ExprGraph:
     """Makes expressions, each once.
 
@@ -168,6 +181,8 @@ class ExprGraph:
         self.shares: dict[Expr, tuple[Expr, ...]] = {}
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
+        #: Expressions, each with the numbers in it, by what it is but for these.
+        self._alike: dict[tuple, list[tuple[Sequence[float], Any]]] = {}
         #: Cholesky factors of matrices that are known to be products of them.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
@@ -224,7 +239,7 @@ class ExprGraph:
 
     def scaled(self, affine: Affine, factor: Expr) -> Expr:
         """Return an affine expression times data."""
-        number, others = self._factors(factor)
+        number, others = self.as_product(factor)
         scaled = (
             Monomial(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
             for t in affine.terms
@@ -233,7 +248,54 @@ class ExprGraph:
         offset = self.times(affine.offset, factor)
         return self.affine(terms, offset) if terms else offset
 
-    def _factors(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
+    def primitive(self, affine: Affine) -> tuple[Affine, Expr]:
+        """Return an affine expression without the data that all of it is times, and these data.
+
+        Its first term has the factor one. Expressions that are equal but for rounding are the same.
+        """
+        summands = self._summands(affine.offset)
+        monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
+        common, number = reduce(intersection, monomials), affine.terms[0].factor
+        # Coordinates that stand for their logarithms are multiplied by nothing.
+        if any(k in self.logs for t in affine.terms for k in places_of(t.place)):
+            common, number = (), 1.0
+
+        def rest(monomial: Sequence[Expr]) -> tuple[Expr, ...]:
+            return tuple(reduce(without, common, [*monomial]))
+
+        terms = [Monomial(t.factor / number, rest(t.monomial), t.place) for t in affine.terms]
+        data = [(k / number, rest(others)) for k, others in summands]
+        offset = self.plus([self.product(k, others) for k, others in data])
+        shape = (*((t.monomial, t.place) for t in terms), *(others for _, others in data))
+        numbers = [*(t.factor for t in terms), *(k for k, _ in data)]
+        core = self.affine(terms, offset) if common or number != 1.0 else affine
+        return self.first_like(core, shape, numbers), self.product(number, common)
+
+    def product(self, number: float, others: Sequence[Expr]) -> Expr:
+        """Return a number times data."""
+        product: Expr = self.constant(number)
+        for other in others:
+            product = self.times(product, other)
+        return product
+
+    def first_like[E: Expr](self, expr: E, shape: tuple, numbers: Sequence[float]) -> E:
+        """Return the first expression of a shape whose numbers are the same but for rounding."""
+        known = self._alike.setdefault(shape, [])
+        for others, other in known:
+            if all(map(is_close, numbers, others)):
+                return other
+        known.append((numbers, expr))
+        return expr
+
+    def _summands(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
+        """Return the summands of data, each as a number times other factors."""
+        # Sums in a small type can overflow there.
+        is_sum = isinstance(data, Apply) and isinstance(data.op, scalar.Add) and data.dtype == REAL
+        return [
+            self.as_product(x) for x in (data.inputs if is_sum else (data,)) if x is not self.zero
+        ]
+
+    def as_product(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
         """Return the number in a product of data, and its other factors."""
         if isinstance(data, Constant):
             return float(data.value), ()
@@ -243,7 +305,7 @@ class ExprGraph:
         number = 1.0
         others: tuple[Expr, ...] = ()
         for part in data.inputs:
-            own, rest = self._factors(part)
+            own, rest = self.as_product(part)
             number, others = number * own, (*others, *rest)
         return number, others
 
@@ -259,7 +321,7 @@ class ExprGraph:
 
     def times(self, left: Expr, right: Expr) -> Expr:
         """Return a product of data, as one number times other factors."""
-        (number, others), (more, rest) = self._factors(left), self._factors(right)
+        (number, others), (more, rest) = self.as_product(left), self.as_product(right)
         number, others = number * more, self.ordered((*others, *rest))
         if number == 0.0:
             return self.zero

@@ -5,7 +5,6 @@ linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_
 found symbolically. Forms that differ by a constant or a factor count once.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -35,11 +34,13 @@ from pymc_minibatch_mh.likelihood.exprs import (
     LoweringError,
     Monomial,
     called,
+    intersection,
+    without,
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
 from pymc_minibatch_mh.likelihood.lower import Tensor, constants, filled, lower
-from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
+from pymc_minibatch_mh.likelihood.patterns import coefficients_of
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 10
@@ -226,7 +227,7 @@ def _consumed(root: Expr) -> list[Affine]:
 
 def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
     """Return the linear form of an affine expression, and the number and data that multiply it."""
-    common = reduce(_intersection, (t.monomial for t in affine.terms))
+    common = reduce(intersection, (t.monomial for t in affine.terms))
     factor = affine.terms[0].factor
     rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
     pairs = zip(affine.terms, rests, strict=True)
@@ -265,10 +266,6 @@ def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
     # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
     error = np.abs(weights @ basis - row)
     return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
-
-
-def _intersection(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    return tuple((Counter(left) & Counter(right)).elements())
 
 
 def terms_of(functions: Sequence[RowFunction]) -> list[Monomial]:

@@ -20,6 +20,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     ExprGraph,
     Monomial,
     places_of,
+    without,
 )
 
 
@@ -62,13 +63,6 @@ def summands(expr: Expr) -> tuple[Expr, ...]:
 def factors_of(expr: Expr) -> tuple[Expr, ...]:
     """Return the factors of a product that is not data, or the expression itself."""
     return expr.inputs if is_a(expr, scalar.Mul) and not expr.is_data else (expr,)
-
-
-def without(factors: Sequence[Expr], one: Expr) -> list[Expr]:
-    """Return factors without one of them; if it is there twice, it stays once."""
-    rest = list(factors)
-    rest.remove(one)
-    return rest
 
 
 def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:

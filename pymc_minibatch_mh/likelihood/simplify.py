@@ -16,8 +16,10 @@ from pymc_minibatch_mh.functions.log_erfc import LogErfc, log_erfc
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
 from pymc_minibatch_mh.likelihood.arithmetic import (
     CHOICES,
+    absolute,
     add,
     as_number,
+    core_and_factor,
     divide,
     equated,
     exp,
@@ -40,6 +42,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Expr,
     ExprGraph,
     Lookup,
+    without,
 )
 from pymc_minibatch_mh.likelihood.parameters import Checked
 from pymc_minibatch_mh.likelihood.patterns import (
@@ -57,7 +60,6 @@ from pymc_minibatch_mh.likelihood.patterns import (
     remembered,
     scaled_core,
     summands,
-    without,
 )
 from pymc_minibatch_mh.likelihood.shares import Probability, products_of
 
@@ -329,7 +331,7 @@ def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     # Only one factor may be of unknown sign, or log|a| + log|b| would replace a NaN by a number.
     positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
-    if not positive or (len(rest) > 1 and not all(part.is_data for part in rest)):
+    if not positive or sum(not part.is_data for part in rest) > 1:
         return exprs.node(scalar.log, (x,))
     groups = [*positive, multiply(exprs, *rest)] if rest else positive
     return add(exprs, *(logarithm(exprs, part) for part in groups))
@@ -550,8 +552,8 @@ def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> boo
     pair = equated(condition)
     if pair is None or number(left) != 0.0:
         return False
-    difference = subtract(exprs, *pair)
-    others = [factor for factor in factors_of(right) if factor is not difference]
+    difference, _ = core_and_factor(exprs, subtract(exprs, *pair))
+    others = [x for x in factors_of(right) if core_and_factor(exprs, x)[0] is not difference]
     return len(others) < len(factors_of(right)) and all(x.is_data or is_finite(x) for x in others)
 
 
@@ -590,7 +592,7 @@ _RULES: dict[type, Callable[..., Expr]] = {
     scalar.Pow: power,
     scalar.Switch: switch,
     scalar.Second: lambda exprs, _like, x: x,
-    scalar.Abs: lambda exprs, x: x if is_positive(x) else exprs.node(scalar.abs, (x,)),
+    scalar.Abs: absolute,
     scalar.Sign: lambda exprs, x: exprs.one if is_positive(x) else exprs.node(scalar.sign, (x,)),
     scalar.Identity: lambda exprs, x: x,
     Checked: _checked,

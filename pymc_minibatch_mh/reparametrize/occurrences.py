@@ -21,9 +21,10 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Gather,
     Place,
     places_of,
+    without,
 )
 from pymc_minibatch_mh.likelihood.function import LoweredRow
-from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable, without
+from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable
 
 #: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
 MOST_ENTRIES = 25

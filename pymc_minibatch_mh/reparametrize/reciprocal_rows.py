@@ -34,14 +34,21 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     reciprocal,
     square,
 )
-from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, ExprGraph, Place, places_of
+from pymc_minibatch_mh.likelihood.exprs import (
+    Affine,
+    Apply,
+    Expr,
+    ExprGraph,
+    Place,
+    places_of,
+    without,
+)
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
     number,
     scaled_core,
     summands,
-    without,
 )
 
 #: Coefficients of 1 and of K.

@@ -339,4 +339,4 @@ def test_numbers_leave_linear_forms():
 def test_scales_of_a_diagonal_covariance_cancel():
     scales = pt.exp(theta[3:])
     white = triangular(pt.linalg.cholesky(pt.diag(scales)), rows * theta[:3], lower=True)
-    assert operations_of((white**2) * scales) == {"Sqr"}
+    assert operations_of((white**2) * scales) == {"Mul", "Sqr"}
