@@ -182,7 +182,7 @@ _ROUNDED = {
     for k in range(2, 11)
     for x in map(float, (np.sqrt(k), np.sqrt(1.0 / k), np.log(k)))
     for rounded, exact in ((float(np.float32(x)), x), (1.0 / float(np.float32(x)), 1.0 / x))
-    if x != round(x)
+    if rounded != exact
 }
 
 

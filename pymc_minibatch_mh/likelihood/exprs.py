@@ -27,6 +27,8 @@ def called(op: object) -> str:
         return op
     if isinstance(op, Blockwise | Elemwise):
         return called(op.core_op if isinstance(op, Blockwise) else op.scalar_op)
+    if isinstance(op, scalar.Cast):
+        return f"a cast to {op.o_type.dtype}"
     # Scalar operations have names of their own, such as 'exp', or those of their classes.
     name = re.match(r"\w+", str(op)) if isinstance(op, ScalarOp) else None
     return name[0] if name else type(op).__name__

@@ -243,10 +243,15 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
     """Return the logarithm of k (erfc(y) - erfc(x)), x > y, however it is scaled, else None."""
     exponent, whole = _unscaled(exprs, x)
     found = tails_of(exprs, summands(whole))
-    if found is None or found[0] != 0.0 or len(found[1]) != 2:
+    if found is None or len(found[1]) != 2:
         return None
-    (left, k), (right, opposite) = sorted(found[1].items(), key=lambda pair: -pair[1])
-    if not k > 0.0 or sum_of((k, opposite)) != 0.0:
+    size, ((left, k), (right, other)) = found[0], found[1].items()
+    if k * other > 0.0:
+        # erfc(u) = 2 - erfc(-u)
+        size, right, other = size + 2.0 * other, negative(exprs, right), -other
+    if other > 0.0:
+        left, k, right, other = right, other, left, k
+    if sum_of((size, k, other)) != 0.0 or sum_of((k, other)) != 0.0:
         return None
     if not is_positive(subtract(exprs, right, left)):
         return None
@@ -254,8 +259,8 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
     mirrored = negative(exprs, right), negative(exprs, left)
     if exprs.ordered([left, mirrored[0]])[0] is not left:
         left, right = mirrored
-    size = exprs.constant(log(k))
-    return add(exprs, exponent, size, _between_tails(exprs, left, right))
+    factor = exprs.constant(log(k))
+    return add(exprs, exponent, factor, _between_tails(exprs, left, right))
 
 
 def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:

@@ -64,6 +64,19 @@ def test_what_the_model_has_in_single_precision_stays():
     assert found == pytest.approx(float(np.float32(2.0**0.5)) + 2.0**0.5 + 3.0**0.5, rel=1e-15)
 
 
+@every("exact", [2.0**0.5, 3.0**-0.5, np.log(0.5), -(2.0**0.5)])
+def test_numbers_that_were_folded_are_read_in_double(exact):
+    single = np.float32(exact)
+    for folded in (single, float(single), np.full((1, 1), float(single))):
+        found = evaluate([x], in_double(x * pt.constant(folded)), [np.ones(1)])[0]
+        assert np.ravel(found)[0] == exact
+    reciprocal = evaluate([x], in_double(x * (1.0 / float(single))), [np.ones(1)])[0]
+    assert reciprocal == 1.0 / exact
+    for other in (exact, float(np.float32(0.3)), 0.3, 2.0, 0.5):
+        graph = x * other
+        assert in_double(graph) is graph
+
+
 def test_a_graph_without_such_numbers_is_the_same():
     graph = pt.log1p(x * 2.0) + 0.1
     assert in_double(graph) is graph
