@@ -73,7 +73,7 @@ def explain_unbounded(
     """Return the error that names the first operation whose derivatives have no bound in a row."""
     jets = Jets(data, boxes, order)
     culprit = _culprit(function.root, lambda expr: _are_bounded(jets.of(expr).values()))
-    lower = " a lower taylor_order," if order > 1 else ""
+    lower = _lower_order(function, data, boxes, order)
     smooth = ""
     if culprit is not None and _is_condition(culprit):
         smooth = _about_condition(function, culprit)
@@ -83,6 +83,17 @@ def explain_unbounded(
         f"{smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or "
         "bounds=Bounds(...) of your own."
     )
+
+
+def _lower_order(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
+) -> str:
+    """Return the order of control variates with which a row has bounds, as advice, or ""."""
+    for lower in range(order - 1, 0, -1):
+        jet = Jets(data, boxes, lower).of(function.root)
+        if _are_bounded(value for index, value in jet.items() if len(index) == lower):
+            return f" taylor_order={lower - 1},"
+    return ""
 
 
 def explain_without_range(

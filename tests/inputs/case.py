@@ -15,6 +15,8 @@ from zoo import METHODS, RANGED
 
 #: What stands for a number whose last digits depend on the machine.
 NUMBER = "<number>"
+#: What no user knows: addresses, classes and tuples of PyTensor's and of this package's objects.
+INTERNALS = r"0x[0-9a-f]{4}|object at|<class|<[a-z_]+\.|\('\w+', [<(']|Apply\(|Argument\(|\{[a-z]+="
 #: What stands for the folder of a test's files.
 FOLDER = "<folder>"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from every import every
-from inputs.case import Shared
+from inputs.case import INTERNALS, Shared
 from inputs.catalogue import CASES
 from inputs.table import ACCEPTED, PAGE, agrees, between, on_the_page, outcome, table
 from pymc_minibatch_mh import MinibatchError
@@ -77,6 +77,17 @@ def test_another_message_is_noticed(shared):
             assert_outcome(case, mutant, shared)
     with pytest.raises(AssertionError):
         assert_outcome(replace(case, call=lambda shared: None), (error, message), shared)
+
+
+def test_messages_are_in_words_of_users():
+    told = [message for _, message in SAID.values() if re.search(INTERNALS, message)]
+    # A setting is shown as it was given.
+    assert all("=[(" in message or "=((" in message for message in told), told
+    for wrong in (
+        "(('pullback', <class 'Grad2F1Loop'>, 'Grad2F1Loop'))",
+        "SplineWrapper{spline=<scipy.interpolate.Spline object at 0x7f14460171d0>}",
+    ):
+        assert re.search(INTERNALS, wrong)
 
 
 def test_the_table_is_broad():

@@ -1,5 +1,6 @@
 """A reason that the graph of a model has is told before anything is compiled or searched for."""
 
+import re
 import warnings
 
 import numpy as np
@@ -19,6 +20,7 @@ from forms.catalogue import ACCEPTED
 from forms.certificate import shortened
 from forms.page import MARKERS, PAGE, between
 from gallery.catalogue import EXAMPLES
+from inputs.case import INTERNALS
 from pymc_minibatch_mh import Rows, explain
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.reference.full_data import FullData
@@ -104,6 +106,12 @@ def many_arguments():
     observe((scale * (1.0 - pt.exp(-rate * X))).sum(axis=1), sigma=pm.HalfNormal("sigma"))
 
 
+@case("TunaMH", UnsupportedModelError, "'z' is a Simulator: its density is a distance")
+def simulator_elsewhere():
+    pm.Simulator("z", lambda rng, a, size: rng.normal(a, size=size), pm.Normal("b"), observed=y)
+    observe(pm.Normal("a"))
+
+
 @case("TunaMH", BoundsError, "'y' goes through i0e, whose derivatives no rule bounds")
 def without_a_rule():
     pm.VonMises("y", pm.Normal("a") * x, kappa=pm.HalfNormal("kappa"), observed=y)
@@ -173,7 +181,9 @@ def stored_rows_as_a_graph():
 
 
 def built(declare):
-    with pm.Model() as model:
+    with pm.Model() as model, warnings.catch_warnings():
+        # PyMC declares a pm.Simulator in ways that PyTensor calls old.
+        warnings.simplefilter("ignore")
         declare()
     return model
 
@@ -181,7 +191,9 @@ def built(declare):
 def refusal(model, error, method="TunaMH", **settings):
     with pytest.raises(error) as found:
         getattr(pymc_minibatch_mh, method)(model=model, **settings)
-    return str(found.value)
+    message = str(found.value)
+    assert re.search(INTERNALS, message) is None, message
+    return message
 
 
 @every("name", CASES)
@@ -226,6 +238,21 @@ def test_models_of_others_are_refused_by_their_graphs(name, method):
         warnings.simplefilter("ignore")
         model = EXAMPLES[name].build(N)
     assert EXAMPLES[name].reason in refusal(model, UnsupportedModelError, method)
+
+
+@pytest.mark.filterwarnings("ignore:SplineWrapper should implement:FutureWarning")
+def test_an_operation_without_a_compiled_form_is_named():
+    points = np.linspace(-3.0, 3.0, 50)
+
+    def declare():
+        observe(pm.Interpolated("a", points, np.exp(-(points**2))) * x)
+
+    message = refusal(built(declare), UnsupportedModelError, "PenaltyMH")
+    assert message.startswith("'y': the operation SplineWrapper, of the model or of its deriv")
+
+
+def test_an_explanation_of_a_simulator_shows_no_warning_of_others():
+    assert "is a Simulator" in explain(built(simulator_elsewhere), draws=100, tune=0).refused
 
 
 @pytest.mark.usefixtures("only_the_graph")
