@@ -70,6 +70,7 @@ class Ranges:
     def __init__(self) -> None:
         self._tensors: list[Variable] = []
         self._unknowns: dict[Hashable, Unknown] = {}
+        self._polynomials: dict[tuple[Variable, View], Polynomial | None] = {}
 
     def of(self, variable: Variable) -> Range:
         """Return a range that holds all entries of a tensor at every position."""
@@ -91,6 +92,12 @@ class Ranges:
 
     def _polynomial(self, variable: Variable, view: View) -> Polynomial | None:
         """Return a tensor as a polynomial of shares and sizes; None if it may be anything."""
+        key = variable, view
+        if key not in self._polynomials:
+            self._polynomials[key] = self._computed(variable, view)
+        return self._polynomials[key]
+
+    def _computed(self, variable: Variable, view: View) -> Polynomial | None:
         if _is_data(variable):
             return self._constant(variable, view)
         node = variable.owner
@@ -134,7 +141,7 @@ class Ranges:
 
     def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
         """Return a quantity of which nothing but its range is known."""
-        if of == ANY:
+        if of.low == -np.inf and of.high == np.inf:
             return None
         if of.low == of.high:
             return constant(float(of.low))
@@ -175,8 +182,7 @@ class Ranges:
     def _number(self, variable: Variable) -> int:
         """Return the number of a tensor, the same for tensors that are computed in the same way."""
         for number, known in enumerate(self._tensors):
-            alike = known.type == variable.type and known.owner is not None
-            if known is variable or (alike and equal_computations([known], [variable])):
+            if known is variable or _are_alike(known, variable):
                 return number
         self._tensors.append(variable)
         return len(self._tensors) - 1
@@ -307,10 +313,11 @@ class Ranges:
         """Return (x y) / (x + z) as a share x / (x + z) times y."""
         above, below = node.inputs
         factors, found = _factors(above), []
-        for factor in factors:
+        for k, factor in enumerate(factors):
             of = self._range_of_quotient(factor, below)
             key = tuple((self._number(x), _view(x, view)) for x in (factor, below))
-            others = [self._polynomial(x, _view(x, view)) for x in factors if x is not factor]
+            rest = [*factors[:k], *factors[k + 1 :]]
+            others = [self._polynomial(x, _view(x, view)) for x in rest]
             if of.high <= 1.0:
                 share = linear(of, self._unknown(key, of, None, view))
                 product = self._arithmetic(scalar.mul, [share, *others])
@@ -348,6 +355,12 @@ class Ranges:
         if isinstance(op, CumOp) and _shared_axes(node.inputs[0]) == (op.axis,):
             return _SHARE
         return ANY
+
+
+def _are_alike(one: Variable, other: Variable) -> bool:
+    """Whether two tensors are computed in the same way."""
+    made = one.owner is not None and other.owner is not None and one.owner.op == other.owner.op
+    return made and one.type == other.type and equal_computations([one], [other])
 
 
 def _view(variable: Variable, labels: Sequence[Hashable]) -> View:
@@ -551,7 +564,9 @@ def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
 
 
 def _axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
-    return tuple(range(variable.type.ndim)) if axis is None else tuple(axis)
+    # PyTensor adds up a scalar along an axis that it does not have.
+    axes = range(variable.type.ndim)
+    return tuple(axes) if axis is None else tuple(k for k in axis if k in axes)
 
 
 def _is_kept_sum(total: Variable, parts: Variable, axes: tuple[int, ...]) -> bool:
