@@ -36,8 +36,8 @@ from pymc_minibatch_mh.reference.target import Target
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
 #: Passes after which, and every so many, kinks are searched for in the prior of elements.
 SUSPICIOUS_PASSES = 10
-#: How often intervals are fitted, beside steps. An end of one that crosses a kink would never rest.
-FITS = 8
+#: Passes in which intervals are fitted, every other one: an end that crosses a kink never rests.
+FITS = 16
 #: How far a scale moves between two passes, and a coordinate that is moved by a step at most.
 REACH = 1.5
 #: Steps of the differences of slopes, and change of a slope that is more than their rounding.
@@ -393,10 +393,13 @@ class _Search:
             step = arrow.step(*slope)
             distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
             report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
-            if k and distance < settled and moved < SCALES_SETTLED:
-                break
-            if self._averages_kinks(arrow, sums, k):
+            rests = k > 0 and distance < settled and moved < SCALES_SETTLED
+            if self._averages_kinks(
+                arrow, sums, now=rests or k % SUSPICIOUS_PASSES == SUSPICIOUS_PASSES - 1
+            ):
                 continue
+            if rests:
+                break
             sums, value = self._stepped(step, slope, value)
         else:
             raise ModeError(
@@ -410,15 +413,15 @@ class _Search:
         self._settle_scales(sums)
         self._last = sums
 
-    def _averages_kinks(self, arrow: Arrow, sums: ElementSums, k: int) -> bool:
-        """Average the prior of elements over kinks, or fit these intervals anew, in pass k."""
+    def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
+        """Average the prior of elements over kinks, or fit these intervals anew."""
         elements = [self._places[own] for own in self._factors]
         if self._averaged_prior is not None:
-            if not self._fits or k % 2:
-                return False
             self._fits -= 1
+            if self._fits < 0 or not (now or self._fits % 2):
+                return False
             deviations = np.sqrt(arrow.variances)
-        elif k % SUSPICIOUS_PASSES == SUSPICIOUS_PASSES - 1:
+        elif now:
             # At a kink, differences of slopes say nothing: rows alone say how far to look.
             known = np.maximum(-self._beta * sums.diagonal, 0.0)
             deviations = 1.0 / np.sqrt(np.maximum(known, LEAST * known.max(initial=0.0) or 1.0))
