@@ -91,7 +91,7 @@ def _pickled(folder, zarr_format, changed):
 
 
 PICKLE = {"id": "pickle", "protocol": 5}
-IN_SHARDS = {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}], "index_codecs": []}
+IN_SHARDS = {"codecs": [{"name": "bytes"}], "index_codecs": [{"name": "numcodecs.pickle"}]}
 
 
 @every(

@@ -11,6 +11,7 @@ from pytensor.scalar import basic as scalar
 import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers rules
 from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
+from likelihood.together import put_together
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.likelihood.derived import in_double
@@ -103,6 +104,7 @@ def test_rows_of_an_ordered_probit_are_accurate_in_both_tails(shift):
         for form, value in zip(function.arguments, values, strict=True)
     ]
     enclosed = Jets(data, boxes, 1).of(function.root)[()]
+    computed = put_together(function, position)
     cuts = np.cumsum([position[0], np.exp(0.3), np.exp(-0.5)])
     with mpmath.workdps(60):
         for k, (x, y) in enumerate(zip(np.linspace(-3.0, 3.0, 12), np.arange(12) % 4, strict=True)):
@@ -111,6 +113,7 @@ def test_rows_of_an_ordered_probit_are_accurate_in_both_tails(shift):
             truth = float(mpmath.log(normal(ends[y] - eta, ends[y + 1] - eta)))
             assert enclosed.lo[k] <= truth <= enclosed.hi[k]
             assert enclosed.hi[k] - enclosed.lo[k] <= 1e-7 * (1.0 + abs(truth))
+            assert computed[k] == pytest.approx(truth, rel=1e-9)
 
 
 def test_rows_are_those_of_the_model():

@@ -39,8 +39,7 @@ X = RNG.gamma(2.0, 0.5, (N, 5))
 GENERAL = ("pymc_minibatch_mh.functions.", "pymc_minibatch_mh.data.")
 
 
-@pytest.fixture
-def only_the_graph(monkeypatch):
+def allow_only_the_graph(monkeypatch):
     """Fail where a model is compiled, or derivatives of rows or of the prior part are asked for.
 
     Numbers that a model computes from its data are evaluated operation by operation, in Python.
@@ -197,14 +196,14 @@ def refusal(model, error, method="TunaMH", **settings):
 
 
 @every("name", CASES)
-@pytest.mark.usefixtures("only_the_graph")
-def test_the_graph_alone_tells_why(name):
+def test_the_graph_alone_tells_why(name, monkeypatch):
+    allow_only_the_graph(monkeypatch)
     declare, method, settings, error, message = CASES[name]
     assert message in refusal(built(declare), error, method, **settings)
 
 
-@pytest.mark.usefixtures("only_the_graph")
-def test_a_model_that_was_read_for_another_step_is_refused_as_early():
+def test_a_model_that_was_read_for_another_step_is_refused_as_early(monkeypatch):
+    allow_only_the_graph(monkeypatch)
     model = built(without_a_rule)
     with pytest.raises(AssertionError, match=r"compiled|passed over"):
         pymc_minibatch_mh.PenaltyMH(model=model)
@@ -222,8 +221,8 @@ UNBOUNDED = {
 
 
 @every("key", UNBOUNDED)
-@pytest.mark.usefixtures("only_the_graph")
-def test_forms_without_bounds_are_refused_by_their_graphs(key):
+def test_forms_without_bounds_are_refused_by_their_graphs(key, monkeypatch):
+    allow_only_the_graph(monkeypatch)
     form = ACCEPTED[key]
     model = form.build(37, mutable=True)
     message = refusal(model, BoundsError, observed=list(form.observed), **dict(form.settings))
@@ -232,8 +231,8 @@ def test_forms_without_bounds_are_refused_by_their_graphs(key):
 
 @every("method", ["TunaMH", "PenaltyMH"])
 @every("name", [name for name, found in EXAMPLES.items() if found.expected == "refused"])
-@pytest.mark.usefixtures("only_the_graph")
-def test_models_of_others_are_refused_by_their_graphs(name, method):
+def test_models_of_others_are_refused_by_their_graphs(name, method, monkeypatch):
+    allow_only_the_graph(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = EXAMPLES[name].build(N)
@@ -255,8 +254,8 @@ def test_an_explanation_of_a_simulator_shows_no_warning_of_others():
     assert "is a Simulator" in explain(built(simulator_elsewhere), draws=100, tune=0).refused
 
 
-@pytest.mark.usefixtures("only_the_graph")
-def test_an_explanation_of_a_model_without_derivatives_compiles_nothing():
+def test_an_explanation_of_a_model_without_derivatives_compiles_nothing(monkeypatch):
+    allow_only_the_graph(monkeypatch)
     model = built(without_a_second_derivative)
     found = explain(model, draws=100, tune=0)
     assert "the operation Grad2F1Loop has no derivative" in found.refused
