@@ -89,7 +89,15 @@ UNUSUAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["TunaMH", "FireflyMH", *UNUSUAL])
+#: Those whose like another case of the fast tier has.
+ALIKE = {"FireflyMH", "a test of a user", "a move that adapts"}
+CHAINS = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE))
+    for name in ("TunaMH", "FireflyMH", *UNUSUAL)
+]
+
+
+@pytest.mark.parametrize("name", CHAINS)
 def test_a_run_goes_on_from_every_moment(prepared, monkeypatch, tmp_path, name):
     often(monkeypatch)
     moments = moments_of(monkeypatch, tmp_path)
