@@ -179,8 +179,8 @@ class ExprGraph:
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Any] = {}
-        #: Logarithms of the other shares of one, by shares of several.
-        self.shares: dict[Expr, tuple[Expr, ...]] = {}
+        #: Logarithms of a share of several and of the others, by shares.
+        self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
         #: Expressions, each with the numbers in it, by what it is but for these.

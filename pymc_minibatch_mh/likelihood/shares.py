@@ -69,7 +69,9 @@ def products_of(exprs: ExprGraph, x: Expr, more: float, read: Reading) -> list[P
         cells[tuple(frozenset({int(k)}) for k in places)] = float(coefficients[tuple(places)])
     for axis in range(len(simplices)):
         cells = _joined(cells, axis)
-    return [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
+    products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
+    # Nothing is left beside all shares of one.
+    return [product for product in products if all(product[1])]
 
 
 def _joined(cells: Cells, axis: int) -> Cells:

@@ -142,11 +142,11 @@ def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Return a quotient, x/(x + y) of positive quantities as a logistic function."""
     rest = rest_of_share(exprs, left, right)
     if rest is None and _is_one_of_several(left, right):
-        logs = [part.inputs[0] for part in right.inputs]
-        total = log_of_sum(exprs, logs)
-        others = [subtract(exprs, log, total) for log in logs if log is not left.inputs[0]]
-        share = exp(exprs, subtract(exprs, left.inputs[0], total))
-        exprs.shares[share] = tuple(others)
+        total = log_of_sum(exprs, [part.inputs[0] for part in right.inputs])
+        logs = [subtract(exprs, part.inputs[0], total) for part in right.inputs]
+        own = logs[right.inputs.index(left)]
+        share = exp(exprs, own)
+        exprs.shares[share] = own, tuple(x for x in logs if x is not own)
         return share
     if rest is None:
         return divide(exprs, left, right)
@@ -227,7 +227,7 @@ def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
 def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
     """Return what is a multiple of a probability as one."""
     if x in exprs.shares:
-        return Probability(1.0, x.inputs[0], exprs.shares[x])
+        return Probability(1.0, *exprs.shares[x])
     exponential = is_a(x, scalar.Exp) and (
         is_a(x.inputs[0], scalar_math.Log1mexp, LogAny)
         or is_nonnegative(negative(exprs, x.inputs[0]))

@@ -81,14 +81,14 @@ IDENTITIES = {
         f.log1p(-with_guesses(0.5 * f.sigmoid(u), 0.5 * f.sigmoid(w), f.sigmoid(x * v))),
         "Add Mul Softplus"),
     "guesses and lapses of one": (
-        f.log1p(-with_guesses(*shares_of_three(u, v, 0.0 * u)[:2], f.sigmoid(x * w))),
+        f.log1p(-with_guesses(*shares_of_three(u, v, w)[:2], f.sigmoid(x * v))),
         "Add Mul Softplus"),
     "what two shares of three leave": (
-        f.log1p(
-            -f.add(
-                shares_of_three(u, v, w)[0], f.mul(shares_of_three(u, v, w)[1], f.sigmoid(x * v))
-            )
-        ),
+        f.log1p(-f.add(shares_of_three(u, v, w)[0], shares_of_three(u, v, w)[1] * f.sigmoid(u))),
+        "Add Mul Softplus"),
+    "what a mixture of three leaves": (
+        f.log1p(-f.add(*(a * f.sigmoid(b) for a, b in zip(
+            shares_of_three(u, v, w), (x * u, 2.0 * v, x - w), strict=True)))),
         "Add Mul Softplus"),
     "a share that is mixed": (
         f.log1p(-lapsing(f.sigmoid(u), 1.0 - f.exp(-f.exp(v)))), "Add Mul Softplus LogAny Exp"),
