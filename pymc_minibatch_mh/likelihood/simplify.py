@@ -363,10 +363,14 @@ def _log_add_exp(exprs: ExprGraph, one: _Parted, other: _Parted) -> _Parted:
 def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     if left.is_data and right.is_data:
         return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
-    # The first part comes up twice, and would leave -inf + inf where it underflows to -inf.
-    parts = sorted((left, right), key=lambda x: (x.is_data, not is_finite(x), n_exprs(x)))
-    left, right = parts
+    # The first part comes up twice: it must not underflow to -inf, and its digits must not be lost.
+    left, right = sorted((left, right), key=lambda x: _unfit_to_subtract(exprs, x))
     return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
+
+
+def _unfit_to_subtract(exprs: ExprGraph, x: Expr) -> tuple[bool, bool, bool, int]:
+    grows = any(is_a(scaled_core(exprs, part)[0], scalar.Exp) for part in summands(x))
+    return x.is_data, not is_finite(x), grows, n_exprs(x)
 
 
 @remembered
