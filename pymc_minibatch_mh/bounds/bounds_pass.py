@@ -27,7 +27,6 @@ from pymc_minibatch_mh.bounds.geometry import (
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.compiled.scalars import in_order
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
@@ -43,7 +42,7 @@ from pymc_minibatch_mh.kernels.whitened_copy import (
 )
 from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
+from pymc_minibatch_mh.likelihood.patterns import in_order, is_a, reachable
 from pymc_minibatch_mh.likelihood.simplify import is_impossible
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.full_data import on_all_cores

@@ -41,7 +41,7 @@ from pymc_minibatch_mh.compiled.graphs import (
     numba_options,
     row_source,
 )
-from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of, in_order
+from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import Function, numpy_of
 from pymc_minibatch_mh.kernels.roles import ELEMENTS_SIGNATURE, LOGP_SIGNATURE
@@ -71,6 +71,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import lower
+from pymc_minibatch_mh.likelihood.patterns import in_order
 
 #: Numbers in an array, and scalar operations in all, up to which a prior part is small.
 MOST_ENTRIES, MOST_OPERATIONS = 200, 600

@@ -15,7 +15,11 @@ from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.forms import PlacedForms, place_forms
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.rowwise import bend_rows, derive_rows, evaluate_rows
-from pymc_minibatch_mh.likelihood.differences import derivatives, remainder_difference
+from pymc_minibatch_mh.likelihood.differences import (
+    derivatives,
+    remainder_difference,
+    undefined_operation,
+)
 from pymc_minibatch_mh.likelihood.exprs import Apply, Data, Expr, Gather, LoweringError, Monomial
 from pymc_minibatch_mh.likelihood.function import (
     MOST_ARGUMENTS,
@@ -358,6 +362,13 @@ class _Rows:
             return None
         self._call(slot.THIRD, self._rows.thirds())
         return bend_rows
+
+    def undefined(self, term: int, row: int, position: np.ndarray) -> str:
+        """Name a row of a term without finite derivatives, and the operation that has none."""
+        function = self._rows.functions[term]
+        operation = undefined_operation(function, row, position)
+        through = "" if operation is None else f", through {operation}"
+        return f"in row {row} of {function.name!r}{through}"
 
     def _call(self, role: int, functions: Sequence[Callable]) -> None:
         self._called[role] = functions

@@ -238,6 +238,10 @@ class GraphRows:
         """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
         return self._once("derivatives", self._row_derivatives)
 
+    def undefined(self, term: int, row: int, position: np.ndarray) -> str:
+        """Name a row of a term without finite derivatives."""
+        return f"in row {row} of {self._split.terms[term].name!r}"
+
     def _once(self, role: object, compiled: Callable[[], Callable]) -> Callable:
         if role not in self._compiled:
             self._compiled[role] = compiled()

@@ -5,7 +5,7 @@ functions. Nothing is rewritten on the way, so that the same expression is the s
 every process, and PyTensor keeps it on disk.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from threading import RLock
@@ -35,6 +35,7 @@ from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE, ROWWISE_SIGNATURE
 from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Expr, Lookup
+from pymc_minibatch_mh.likelihood.patterns import in_order
 
 #: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
 #: be compiled anew in every process, are taken like data.
@@ -94,22 +95,6 @@ def _is_leaf(expr: Expr) -> bool:
     if isinstance(expr, Lookup):
         return expr.table.nbytes > LARGEST_TABLE
     return not isinstance(expr, Apply | Argument | Constant)
-
-
-def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
-    """Yield expressions, each once, after those that they are computed from, down to known ones."""
-    done = set(known)
-    waiting = list(reversed(outputs))
-    while waiting:
-        expr = waiting[-1]
-        ahead = [x for x in expr.inputs if x not in done]
-        if ahead:
-            waiting += reversed(ahead)
-            continue
-        waiting.pop()
-        if expr not in done:
-            done.add(expr)
-            yield expr
 
 
 def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations_with_replacement
+from typing import Any
 
+import numpy as np
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
@@ -22,7 +24,7 @@ from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions import changes
-from pymc_minibatch_mh.functions.base import CHANGES, slopes_of
+from pymc_minibatch_mh.functions.base import CHANGES, numpy_of, slopes_of
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.exprs import (
     Apply,
@@ -33,8 +35,8 @@ from pymc_minibatch_mh.likelihood.exprs import (
     ExprGraph,
     LoweringError,
 )
-from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.patterns import is_a, number, summands
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import in_order, is_a, number, summands
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 _STEPS = (
@@ -126,6 +128,48 @@ def _taken_over(
         made = apply(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
         known[node.outputs[0]] = made
     return expr_of(slope)
+
+
+def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -> ScalarOp | None:
+    """Return the first operation of a row without finite derivatives up to the second, if any."""
+    data, slopes = RowData(function, np.array([row])), Slopes(function.exprs)
+    forms = [data.coefficients(form, position.size) @ position for form in function.arguments]
+    known: dict[Expr, Any] = {}
+
+    def value_of(root: Expr) -> Any:
+        for expr in in_order([root], known):
+            if expr.is_data:
+                known[expr] = np.ravel(data.value(expr))[0]
+            elif isinstance(expr, Argument):
+                known[expr] = forms[expr.number][0]
+            elif isinstance(expr, Apply):
+                known[expr] = numpy_of(expr.op)(*(known[x] for x in expr.inputs))
+        return known[root]
+
+    def is_defined(expr: Expr) -> bool:
+        numbers = range(len(function.arguments))
+        orders = (combinations_with_replacement(numbers, order) for order in range(3))
+        found = [value_of(slopes.of(expr, *index)) for order in orders for index in order]
+        return bool(np.isfinite(found).all())
+
+    with np.errstate(all="ignore"):
+        value_of(function.root)
+        taken = _taken(function.root, known)
+        operations = (x for x in in_order([function.root]) if x in taken and isinstance(x, Apply))
+        return next((x.op for x in operations if not (x.is_data or is_defined(x))), None)
+
+
+def _taken(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
+    """Return the expressions that a value comes from: of a choice, the one that is chosen."""
+    taken, waiting = {root}, [root]
+    while waiting:
+        expr = waiting.pop()
+        inputs = expr.inputs
+        if is_a(expr, scalar.Switch):
+            inputs = (inputs[1 if known[inputs[0]] else 2],)
+        waiting += [x for x in inputs if x not in taken]
+        taken.update(inputs)
+    return taken
 
 
 #: Functions whose relative error is the absolute error of their argument.

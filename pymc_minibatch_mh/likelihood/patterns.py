@@ -1,7 +1,7 @@
 """Patterns in expressions: parts of sums and products, and known signs."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
@@ -93,6 +93,22 @@ def reachable(expr: Expr) -> Iterator[Expr]:
         new = dict.fromkeys(x for x in here.inputs if x not in seen) if not here.is_data else ()
         seen.update(new)
         waiting += new
+
+
+def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
+    """Yield expressions, each once, after those that they are computed from, down to known ones."""
+    done = set(known)
+    waiting = list(reversed(outputs))
+    while waiting:
+        expr = waiting[-1]
+        ahead = [x for x in expr.inputs if x not in done]
+        if ahead:
+            waiting += reversed(ahead)
+            continue
+        waiting.pop()
+        if expr not in done:
+            done.add(expr)
+            yield expr
 
 
 def n_exprs(expr: Expr) -> int:

@@ -51,14 +51,17 @@ def start_without_density() -> ModeError:
     )
 
 
-def not_finite(names: Sequence[str], position: np.ndarray, bad: np.ndarray) -> ModeError:
-    """Tell of derivatives that stay without value, and where."""
+def not_finite(
+    names: Sequence[str], position: np.ndarray, bad: np.ndarray, where: str = ""
+) -> ModeError:
+    """Tell of derivatives that stay without value, at which position, and in which row."""
     worst = int(np.argmax(bad))
     place = _place(names, position, worst)
     return ModeError(
-        f"{names[worst]!r} has derivatives that are not finite at {place}, the last point with a "
-        "finite log-density, so no control variates can be built there. Pass initial_point= where "
-        "the log-likelihood of all rows is smooth, or taylor_order=0."
+        f"{names[worst]!r} has derivatives that are not finite {where + ', ' if where else ''}at "
+        f"{place}, the last point with a finite log-density, so no control variates can be built "
+        "there. Pass initial_point= where the log-likelihood of all rows is smooth, or "
+        "taylor_order=0."
     )
 
 

@@ -74,6 +74,13 @@ class RowSums:
             self._differences[order] = self._rows.evaluate(order)
         return self._differences[order]
 
+    def undefined(self, number: int, theta: np.ndarray) -> str:
+        """Name a row without finite derivatives, and where it has none."""
+        starts = self._source.term_starts
+        term = int(np.searchsorted(starts, number, side="right")) - 1
+        where = self._rows.undefined(term, number - int(starts[term]), theta)
+        return where + self._source.place(number)
+
     def of_rows(self, rows: np.ndarray | ArrayRows, asked: Callable) -> Any:
         """Answer a question on rows by their numbers, or on rows that were read."""
         return asked(self, rows)
@@ -409,6 +416,22 @@ class FullData:
             if not finite.all():
                 return chunk.start + int(np.argmin(finite))
         return self.n_rows - 1
+
+    def undefined_at(self, theta: np.ndarray) -> str:
+        """Name the first row without finite derivatives up to the second, or the prior part."""
+
+        def is_defined(rows: np.ndarray) -> bool:
+            found = self.likelihood(theta, hessian=True, rows=rows)
+            return bool(np.isfinite(found.gradient).all() and np.isfinite(found.hessian).all())
+
+        for chunk in chunks_of(self.n_rows, SOUGHT_ROWS):
+            rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
+            if not is_defined(rows):
+                while rows.size > 1:
+                    first, second = np.array_split(rows, 2)
+                    rows = second if is_defined(first) else first
+                return self.sums.undefined(int(rows[0]), theta)
+        return "in the prior part"
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""

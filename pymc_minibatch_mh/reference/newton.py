@@ -118,6 +118,7 @@ class _Path:
                     continue
                 if self.quadratic.concave:
                     return self.here
+                self._require_curvature()
                 self._leave_saddle()
             elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks():
                 last = np.inf
@@ -133,6 +134,7 @@ class _Path:
 
     def _unsettled(self, step: np.ndarray, distance: float) -> ModeError:
         """Tell why the search has not ended: a coordinate that still goes on, or the worst one."""
+        self._require_curvature()
         worst, position = self._worst(step), self.here.position
         if self.run is not None:
             k, first = self.run
@@ -145,8 +147,18 @@ class _Path:
         self.here = self.density.at(position, hessian=True)
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
-            raise mode_errors.not_finite(self.names, position, ~np.isfinite(gradient))
+            raise self._undefined(~np.isfinite(gradient))
         self.quadratic = quadratic_of(hessian)
+
+    def _require_curvature(self) -> None:
+        """Refuse a point whose Hessian is not finite, before other reasons are guessed."""
+        if not self.quadratic.complete:
+            raise self._undefined(~self.quadratic.known)
+
+    def _undefined(self, bad: np.ndarray) -> ModeError:
+        position = self.here.position
+        where = self.density.full_data.undefined_at(self.density.whole(position))
+        return mode_errors.not_finite(self.names, position, bad, where)
 
     def _moved(self, step: np.ndarray, distance: float) -> bool:
         """Make a step as long as the log-density rises; False where it will do to stay."""
@@ -167,8 +179,7 @@ class _Path:
         if distance < NEAR and self.quadratic.concave:
             self._look_around(self.here.position)
             return not self.quadratic.concave
-        if not self.quadratic.complete:
-            raise mode_errors.not_finite(self.names, self.here.position, ~self.quadratic.known)
+        self._require_curvature()
         if self._require_not_running(STEADY_MOVES_AT_END) or self._risen_alone():
             return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()

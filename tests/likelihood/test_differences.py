@@ -20,7 +20,7 @@ from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.kernels.moves import ULPS
-from pymc_minibatch_mh.likelihood.differences import Slopes
+from pymc_minibatch_mh.likelihood.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
@@ -219,3 +219,18 @@ def test_open_brackets_have_all_derivatives(end):
             for pair in pairwise(ends)
         ]
     np.testing.assert_allclose(np.hstack([ours, thirds]), values, rtol=1e-9, atol=1e-13)
+
+
+def test_the_operation_without_curvature_is_that_of_the_branch_that_is_taken():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        known, given = (np.array(column) for column in ([0.0, 0.0, 1.0], [1.0, 0.0, 0.0]))
+        pm.CustomDist(
+            "y", mu, given, observed=known,
+            logp=lambda v, mu, g: pm.math.switch(
+                g > 0.5, -((v * pm.math.exp(mu)) ** 1.5), -pm.math.sqrt(v * (mu + 3.0))
+            ),
+        )  # fmt: skip
+    (function,) = row_functions(factorize(model, model.value_vars, min_rows=1))
+    found = [undefined_operation(function, row, np.array([0.3])) for row in range(3)]
+    assert [str(op) for op in found] == ["pow", "sqrt", "None"]

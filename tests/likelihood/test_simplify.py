@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 from scipy.special import expit
 
 from every import every
@@ -378,3 +379,40 @@ def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
     parts = np.stack([expit(z) * high, expit(-z) * low])
     lost = 4.0 * np.finfo(float).eps * np.abs(parts).sum(axis=0)
     assert (np.abs(value_of(folded, z[None]) - parts.sum(axis=0)) <= lost).all()
+
+
+def normal_cdf(exprs, z):
+    """Return the logarithm of the normal distribution function as PyMC writes it: by a switch."""
+
+    def apply(op, *operands):
+        return simplify.apply(exprs, op, *operands)
+
+    half, low, root = (exprs.constant(value) for value in (0.5, -1.0, -HALF))
+    inner = apply(scalar.mul, z, root)
+    tail = apply(scalar.log, apply(scalar.mul, half, apply(scalar_math.erfcx, inner)))
+    square = apply(scalar.mul, exprs.constant(-0.5), apply(scalar.sqr, z))
+    above = apply(scalar.log, apply(scalar.mul, half, apply(scalar_math.erfc, inner)))
+    below = apply(scalar.add, tail, square)
+    return apply(scalar.switch, apply(scalar.lt, z, low), below, above)
+
+
+@every(
+    "given",
+    [0.7, 1.3, "row", "free"],
+    ids=["a number", "another number", "one a row", "free"],
+)
+@every("sums", [False, True])
+def test_branches_of_multiples_are_equal(given, sums):
+    exprs = ExprGraph()
+    u, v, w = map(exprs.coordinate, range(3))
+    data, scale = exprs.data(0, ()), exprs.data(1, ())
+
+    def apply(op, *operands):
+        return simplify.apply(exprs, op, *operands)
+
+    sd = {"row": scale, "free": apply(scalar.exp, w)}.get(given) or exprs.constant(given)
+    terms = [u, apply(scalar.mul, exprs.constant(3.7), data, v), exprs.constant(0.1)]
+    if sums:
+        terms.append(apply(scalar.mul, exprs.constant(1.1), apply(scalar.exp, w)))
+    z = apply(scalar.true_div, apply(scalar.sub, data, apply(scalar.add, *terms)), sd)
+    assert "Switch" not in operations(normal_cdf(exprs, z))

@@ -40,6 +40,7 @@ def passes_of(likelihood, prior, n_rows=2_000, **more):
     """Return functions as passes over rows and prior."""
     return SimpleNamespace(
         n_rows=n_rows, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=prior,
+        undefined_at=lambda theta: "in row 3 of 'y'",
         **more,
     )  # fmt: skip
 

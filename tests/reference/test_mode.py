@@ -1,5 +1,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pymc as pm
@@ -8,8 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 from every import every
+from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
-from pymc_minibatch_mh.errors import MinibatchError, ModeError
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
 from pymc_minibatch_mh.reference.mode import find_mode
@@ -177,6 +179,27 @@ def test_a_row_without_density_is_named(normal, row, value):
     finally:
         design[row] = whole
     normal.target.require_finite(start)
+
+
+@every("road", ["forms", "graphs"])
+def test_a_curvature_without_value_is_named_by_its_row_and_operation(road, monkeypatch):
+    """A search that goes on along the gradient ends with the reason, and not with a guess."""
+    y = np.linspace(0.5, 1.5, 50)
+    y[37] = 0.0
+    through = ", through pow"
+    if road == "graphs":
+        monkeypatch.setattr(
+            compiled_model, "row_functions", Mock(side_effect=BoundsError("of none"))
+        )
+        through = ""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.CustomDist("y", mu, logp=lambda v, mu: -((v * pt.exp(mu)) ** 1.5), observed=y)
+    target = Target(factorize(model, model.value_vars, min_rows=1), 2, 1.0, None)
+    with pytest.raises(ModeError, match=f"not finite in row 37 of 'y'{through}, at mu = ") as told:
+        target.mode(np.zeros(1), np.random.default_rng(0))
+    assert "kink" not in str(told.value)
+    assert "prior" not in str(told.value)
 
 
 def test_a_step_that_is_too_long_is_no_error_of_pymc():
