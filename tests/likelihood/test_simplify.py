@@ -398,7 +398,7 @@ def normal_cdf(exprs, z):
 
 @every(
     "given",
-    [0.7, 1.3, "row", "free"],
+    [0.7, 0.37, "row", "free"],
     ids=["a number", "another number", "one a row", "free"],
 )
 @every("sums", [False, True])
