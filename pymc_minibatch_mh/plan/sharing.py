@@ -255,7 +255,7 @@ class SharedModel:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        if found is None:
+        if found is None or (by_elements == "always" and given is None and found.elements is None):
             found = _prepared(target, requirements, model, start, by_elements)
         if given is not None:
             _require_same_moves(found, by_elements)

@@ -58,6 +58,8 @@ KINKED = "The prior of {} has kinks, as an absolute value has, which were averag
 MOST_DIRECTIONS, SLOW = 16, 0.7
 #: Newton steps with the third-order correction.
 SMOOTHINGS = 3
+#: Way from modes to means, in standard deviations, beyond which it is not gone.
+TRUSTED = 2.0
 
 
 class Arrow:
@@ -407,11 +409,25 @@ class _Search:
                 f"settled after {MAX_PASSES} passes, and ended {distance:.2g} standard deviations "
                 f"off. {self._kinks_in_words()}{WAY_ON}"
             )
+        sums = self._means(sums, np.sqrt(arrow.variances))
+        self._settle_scales(sums)
+        self._last = sums
+
+    def _means(self, sums: ElementSums, deviations: np.ndarray) -> ElementSums:
+        """Go from modes to means, unless they are farther than third derivatives can tell."""
+        mode = self.position.copy()
         for _ in range(SMOOTHINGS):
             sums = self._smoothed(sums)
             self._move_scales(sums)
-        self._settle_scales(sums)
-        self._last = sums
+            way = self.position - mode
+            moved = (
+                np.sqrt(np.mean((way[self._places] / deviations) ** 2)) if deviations.size else 0
+            )
+            if not (moved <= TRUSTED and np.abs(way[self._scales]).max(initial=0.0) <= REACH):
+                self.position = mode
+                self._tilt = np.zeros_like(self._tilt[0]), np.zeros_like(self._tilt[1])
+                return self._sums(mode)[0]
+        return sums
 
     def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
         """Average the prior of elements over kinks, or fit these intervals anew."""

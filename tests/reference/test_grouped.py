@@ -1,5 +1,7 @@
 """Sums, coordinates and expansions of elements against dense linear algebra."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -260,6 +262,51 @@ def test_effects_that_nothing_is_read_beside_have_a_centre():
     sizes, total = np.bincount(g), np.bincount(g, y)
     precision = sizes + np.exp(-2.0 * found.centre[found.scales])
     assert np.allclose(found.centre[found.places], total / precision, atol=1e-6)
+
+
+def lopsided(x):
+    return -5.0 * np.abs(x - 0.3) * np.where(x < 0.3, 1.0 / 1.5, 1.5)
+
+
+KINKS = {
+    "laplace": (partial(pm.Laplace, "effect", 0.3, 0.2), lambda x: -np.abs(x - 0.3) / 0.2),
+    "narrow": (partial(pm.Laplace, "effect", 0.3, 0.02), lambda x: -np.abs(x - 0.3) / 0.02),
+    "lopsided": (partial(pm.AsymmetricLaplace, "effect", 1.5, 0.3, 5.0), lopsided),
+}
+
+
+@every_case("name", sorted(KINKS))
+def test_effects_whose_prior_has_a_kink_have_mean_and_spread_by_quadrature(name):
+    rng, (define, log_prior) = np.random.default_rng(15), KINKS[name]
+    sizes = rng.integers(20, 60, 30)
+    g = np.repeat(np.arange(30), sizes)
+    y = rng.laplace(0.3, 0.2, 30)[g] + rng.normal(size=g.size)
+    with pm.Model() as model:
+        effect = define(shape=30)
+        pm.Normal("y", effect[g], 1.0, observed=y)
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    grid = np.linspace(-4.0, 4.0, 40_001)
+    density = log_prior(grid) - 0.5 * sizes[:, None] * grid**2
+    density += np.bincount(g, y)[:, None] * grid
+    weights = np.exp(density - density.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean = weights @ grid
+    deviation = np.sqrt((weights * (grid - mean[:, None]) ** 2).sum(axis=1))
+    assert np.abs((found.centre[found.places] - mean) / deviation).max() < 0.5
+    np.testing.assert_allclose(np.log(found.sd / deviation), 0.0, atol=0.4)
+
+
+def test_means_that_third_derivatives_place_far_off_are_not_gone_to():
+    rng = np.random.default_rng(16)
+    g = rng.integers(0, 60, 1_200)
+    seen = (rng.random(g.size) < expit(np.abs(rng.standard_cauchy(60))[g])).astype(int)
+    with pm.Model() as model:
+        effect = pm.HalfCauchy("effect", pm.HalfNormal("tau", 1.0), shape=60)
+        pm.Bernoulli("y", logit_p=effect[g], observed=seen)
+    target = target_of(model)
+    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
+    assert np.abs(found.centre).max() < 20.0
 
 
 GROUPS, EACH = 60, 20
