@@ -121,7 +121,7 @@ def without_a_rule_in_the_rows_of_others():
     kappa = pm.HalfNormal("kappa")
     first = pm.logp(pm.Normal.dist(pm.Normal("a")), y)
     other = pm.logp(pm.VonMises.dist(0.0, kappa), y)
-    logp = pt.switch(pt.as_tensor(np.arange(N) < N // 2), first, other)
+    logp = pt.switch(pt.as_tensor(np.arange(N) < N // 2), other, first)
     pm.CustomDist("y", logp, logp=lambda _, given: given, observed=y)
 
 
