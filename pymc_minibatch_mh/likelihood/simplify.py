@@ -286,7 +286,9 @@ def _unscaled(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
         raised = [factor for factor in plain if is_a(factor, scalar.Exp)]
         exponents.add(add(exprs, exprs.zero, *(factor.inputs[0] for factor in raised)))
         rests.append(multiply(exprs, *(factor for factor in plain if factor not in raised)))
-    return (*exponents, add(exprs, *rests)) if len(exponents) == 1 else (exprs.zero, x)
+    if len(exponents) > 1:
+        return exprs.zero, x
+    return exponents.pop(), add(exprs, *rests)
 
 
 def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]) -> list[Expr]:

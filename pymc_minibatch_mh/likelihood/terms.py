@@ -16,7 +16,8 @@ from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refuse
-from pymc_minibatch_mh.likelihood.batch import WAY_ON, Likelihood, batch_term, data_values
+from pymc_minibatch_mh.likelihood.axis import WAY_ON
+from pymc_minibatch_mh.likelihood.batch import Likelihood, batch_term, data_values
 from pymc_minibatch_mh.likelihood.derived import has_dims, plain
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.likelihood.stored import require_rows_subsampled, stored_array
