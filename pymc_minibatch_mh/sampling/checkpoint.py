@@ -196,7 +196,8 @@ class Checkpoint:
     """The folder of a run, begun by :meth:`create`, or found by :meth:`open`."""
 
     def __init__(self, folder: Path, run: Mapping[str, Any]) -> None:
-        self.folder, self.run = folder, run
+        # The process may change its own folder.
+        self.folder, self.run = folder.absolute(), run
         #: Seconds that the run took before, in processes that have ended.
         self.seconds = 0.0
         self._began = time.perf_counter()
