@@ -15,12 +15,12 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.compiled.scalars import in_order
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
 from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, called
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import in_order
 from pymc_minibatch_mh.likelihood.patterns import Between
 
 Index = tuple[int, ...]
