@@ -20,8 +20,7 @@ from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
 from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, called
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import in_order
-from pymc_minibatch_mh.likelihood.patterns import Between
+from pymc_minibatch_mh.likelihood.patterns import Between, in_order
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
