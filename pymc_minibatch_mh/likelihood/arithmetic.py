@@ -163,7 +163,7 @@ def add(exprs: ExprGraph, *operands: Expr) -> Expr:
     if len(joined) < len(others):
         return add(exprs, *affines, *joined, *data)
     rest = exprs.total(affines, data)
-    if not others:
+    if not others or number(rest) in (inf, -inf):
         return rest
     if len(others) == 1 and number(rest) == 1.0:
         core, factor = scaled_core(exprs, others[0])
@@ -206,7 +206,8 @@ def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr,
         if k is None or tails is None:
             return None
         numbers.append(k * tails[0])
-        for u, own in tails[1]:
+        for end, own in tails[1]:
+            u = expanded(exprs, end)
             mirrored = u not in weights and negative(exprs, u) in weights
             # erfc(-u) = 2 - erfc(u)
             numbers.append(2.0 * k * own if mirrored else 0.0)
@@ -214,6 +215,19 @@ def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr,
             weights.setdefault(place, []).append(-k * own if mirrored else k * own)
     sums = {u: sum_of(own) for u, own in weights.items()}
     return sum_of(numbers), {u: k for u, k in sums.items() if k != 0.0}
+
+
+def expanded(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return an expression without sums inside of products, as which its negative is one too."""
+    found = list[Expr]()
+    for part in () if x.is_data else summands(x):
+        total = next((factor for factor in factors_of(part) if is_a(factor, scalar.Add)), None)
+        if total is not None:
+            rest = without(list(factors_of(part)), total)
+            found += [multiply(exprs, *rest, term) for term in total.inputs]
+        else:
+            found.append(part)
+    return add(exprs, *found) if found else x
 
 
 def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]]] | None:

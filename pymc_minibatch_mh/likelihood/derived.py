@@ -14,7 +14,7 @@ off by 2e-8 of its size. Forms of a function that are meant to be one, for eithe
 that much: the log-likelihood would jump where they meet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pytensor
@@ -129,13 +129,14 @@ def in_double(graph: Variable) -> Variable:
     computed: set[Variable] = set()
     kept: set[Variable] = set()
     nodes = list(toposort([graph]))
+    folded = _folded(x for node in nodes for x in node.inputs)
     for node in nodes:
-        wide = _in_double(node, numbers)
+        wide = _in_double(node, numbers, folded)
         if wide is not None:
             numbers[node.outputs[0]] = wide
             # A constant that is only given more axes is the same in double precision.
-            folded = any(x not in numbers and _folded(x) is not None for x in node.inputs)
-            if isinstance(node.op, Elemwise) or folded or not computed.isdisjoint(node.inputs):
+            from_other = not folded.keys().isdisjoint(node.inputs)
+            if isinstance(node.op, Elemwise) or from_other or not computed.isdisjoint(node.inputs):
                 computed.add(node.outputs[0])
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
@@ -143,20 +144,22 @@ def in_double(graph: Variable) -> Variable:
     for node in reversed(nodes):
         if node.outputs[0] in kept:
             kept.update(node.inputs)
-    leaves = {x for node in nodes for x in node.inputs if _folded(x) is not None} - kept
     changed = {number: wide for number, wide in numbers.items() if number in computed - kept}
-    changed |= {x: _widened(x) for x in leaves}
+    changed |= {x: _widened(x, folded) for x in folded if x not in kept}
     return clone_replace(graph, changed, rebuild_strict=False) if changed else graph
 
 
-def _in_double(node: object, numbers: dict[Variable, Variable]) -> Variable | None:
+def _in_double(
+    node: object, numbers: dict[Variable, Variable], folded: dict[Variable, float]
+) -> Variable | None:
     """Return the result of a node on numbers in double precision, if that makes a difference."""
     op, inputs, outputs = node.op, node.inputs, node.outputs  # type: ignore[attr-defined]
     single = len(outputs) == 1 and _is_single(outputs[0]) and _is_number(outputs[0])
     of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)
     if not isinstance(op, Elemwise | DimShuffle) or not single or not of_numbers:
         return None
-    wide = op.make_node(*(numbers[x] if x in numbers else _widened(x) for x in inputs)).outputs[0]
+    known = (numbers[x] if x in numbers else _widened(x, folded) for x in inputs)
+    wide = op.make_node(*known).outputs[0]
     return wide if wide.type.dtype == "float64" else None
 
 
@@ -168,10 +171,9 @@ def _is_number(variable: Variable) -> bool:
     return all(getattr(variable.type, "broadcastable", (False,)))
 
 
-def _widened(number: Variable) -> Variable:
-    folded = _folded(number)
+def _widened(number: Variable, folded: dict[Variable, float]) -> Variable:
     value = np.asarray(number.data, dtype=np.float64)
-    return pt.constant(value if folded is None else np.full(value.shape, folded))
+    return pt.constant(np.full(value.shape, folded[number]) if number in folded else value)
 
 
 #: Roots and logarithms of whole numbers and of their inverses, by what PyMC folds them to: numbers
@@ -184,16 +186,31 @@ _ROUNDED = {
     for rounded, exact in ((float(np.float32(x)), x), (1.0 / float(np.float32(x)), 1.0 / x))
     if rounded != exact
 }
+_KEYS = np.array(sorted(_ROUNDED))
+#: Relative rounding errors of a quotient of two numbers; digits that a product of them has.
+_QUOTIENT, _MANY_DIGITS = 5e-16, 15
 
 
-def _folded(number: Variable) -> float | None:
-    """Return what a single number was rounded from when PyMC folded it, else None.
+def _folded(inputs: Iterable[Variable]) -> dict[Variable, float]:
+    """Return what numbers were rounded from when PyMC folded them in single precision.
 
-    As sqrt(2) and log(1/2) in the densities of normal variables, whose spellings are equal in
-    double precision only.
+    As sqrt(2) and log(1/2) in the densities of normal variables, alone or times another number of
+    the graph, such as a known scale. Their spellings are equal in double precision only.
     """
-    if not isinstance(number, Constant) or not _is_number(number):
-        return None
-    if getattr(number.type, "dtype", None) not in ("float32", "float64"):
-        return None
-    return _ROUNDED.get(float(number.data.ravel()[0]))
+    real = ("float32", "float64")
+    numbers = {
+        x: float(x.data.ravel()[0])
+        for x in inputs
+        if isinstance(x, Constant) and _is_number(x) and getattr(x.type, "dtype", None) in real
+    }
+    found = {x: _ROUNDED[value] for x, value in numbers.items() if value in _ROUNDED}
+    others = {value for value in numbers.values() if np.isfinite(value) and value != 0.0}
+    for number, value in numbers.items():
+        # Numbers that a user writes have few digits.
+        if number in found or len(repr(value)) < _MANY_DIGITS:
+            continue
+        for other in others - _ROUNDED.keys() - {value}:
+            near = _KEYS[np.abs(value / other / _KEYS - 1.0) < _QUOTIENT]
+            if near.size:
+                found[number] = other * _ROUNDED[float(near[0])]
+    return found

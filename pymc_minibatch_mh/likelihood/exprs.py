@@ -163,6 +163,11 @@ def intersection[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
     return tuple((Counter(left) & Counter(right)).elements())
 
 
+def _is_infinite(offset: Expr) -> bool:
+    """Whether this is a number that parameters do not change, as beside cutpoints."""
+    return isinstance(offset, Constant) and bool(np.isinf(offset.value))
+
+
 class ExprGraph:
     """Makes expressions, each once.
 
@@ -248,7 +253,7 @@ class ExprGraph:
         )
         terms = tuple(term for term in scaled if term.factor != 0.0)
         offset = self.times(affine.offset, factor)
-        return self.affine(terms, offset) if terms else offset
+        return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset
 
     def primitive(self, affine: Affine) -> tuple[Affine, Expr]:
         """Return an affine expression without the data that all of it is times, and these data.
@@ -319,7 +324,7 @@ class ExprGraph:
         sums = {key: sum_of(numbers) for key, numbers in factors.items()}
         terms = tuple(Monomial(factor, *key) for key, factor in sums.items() if factor != 0.0)
         offset = self.plus([*(a.offset for a in affines), *offsets])
-        return self.affine(terms, offset) if terms else offset
+        return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset
 
     def times(self, left: Expr, right: Expr) -> Expr:
         """Return a product of data, as one number times other factors."""

@@ -23,6 +23,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     divide,
     equated,
     exp,
+    expanded,
     logic,
     multiply,
     negative,
@@ -194,9 +195,13 @@ _LOG_OF: dict[type, Callable[[ExprGraph, Expr], Expr]] = {
     scalar.Sqrt: lambda exprs, x: multiply(exprs, exprs.constant(0.5), logarithm(exprs, x)),
     scalar_math.Sigmoid: lambda exprs, x: negative(exprs, softplus(exprs, negative(exprs, x))),
     scalar_math.Softplus: lambda exprs, x: exprs.node(log_softplus, (x,)),
-    scalar_math.Erfc: lambda exprs, x: exprs.node(log_erfc, (x,)),
-    scalar_math.Erfcx: lambda exprs, x: add(exprs, exprs.node(log_erfc, (x,)), square(exprs, x)),
+    scalar_math.Erfc: lambda exprs, x: _log_erfc(exprs, x),
+    scalar_math.Erfcx: lambda exprs, x: add(exprs, _log_erfc(exprs, x), square(exprs, x)),
 }
+
+
+def _log_erfc(exprs: ExprGraph, u: Expr) -> Expr:
+    return exprs.node(log_erfc, (expanded(exprs, u),))
 
 
 def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
@@ -209,7 +214,7 @@ def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
     if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
         return None
     inner = core.inputs[0] if share < 0.0 else negative(exprs, core.inputs[0])
-    return add(exprs, exprs.constant(log(whole)), exprs.node(log_erfc, (inner,)))
+    return add(exprs, exprs.constant(log(whole)), _log_erfc(exprs, inner))
 
 
 def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
@@ -264,9 +269,9 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
 
 
 def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    near, far = (exprs.node(log_erfc, (u,)) for u in (left, right))
+    near, far = (_log_erfc(exprs, u) for u in (left, right))
     above = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
-    far, near = (exprs.node(log_erfc, (negative(exprs, u),)) for u in (left, right))
+    far, near = (_log_erfc(exprs, negative(exprs, u)) for u in (left, right))
     below = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
     is_below = exprs.node(scalar.lt, (add(exprs, left, right), exprs.zero))
     result = exprs.node(between_tails, (is_below, below, above))
@@ -458,7 +463,7 @@ def log1p(exprs: ExprGraph, x: Expr) -> Expr:
         return negative(exprs, softplus(exprs, core.inputs[0]))
     if is_a(core, scalar_math.Erfc) and number(factor) == -0.5:
         inner = negative(exprs, core.inputs[0])
-        return add(exprs, exprs.constant(log(0.5)), exprs.node(log_erfc, (inner,)))
+        return add(exprs, exprs.constant(log(0.5)), _log_erfc(exprs, inner))
     tail = _log_of_tail(exprs, x, 1.0)
     if tail is None and not is_nonnegative(x):
         tail = _log_of_probability(exprs, x, 1.0)
@@ -484,7 +489,7 @@ def log1mexp(exprs: ExprGraph, x: Expr) -> Expr:
     tail, *rest = summands(x)
     if is_a(tail, LogErfc) and len(rest) == 1 and _is_log_of_half(rest[0]):
         mirror = negative(exprs, tail.inputs[0])
-        return add(exprs, exprs.node(log_erfc, (mirror,)), *rest)
+        return add(exprs, _log_erfc(exprs, mirror), *rest)
     return exprs.node(scalar_math.log1mexp, (x,))
 
 

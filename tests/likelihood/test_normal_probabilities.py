@@ -12,7 +12,7 @@ import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers rules
 from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
 from likelihood.together import put_together
-from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.jets import Jets, require_rules
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.likelihood.derived import in_double
 from pymc_minibatch_mh.likelihood.exprs import Constant, ExprGraph
@@ -126,6 +126,41 @@ def normal(low, high):
     if low > 0:
         return (mpmath.erfc(low / mpmath.sqrt(2)) - mpmath.erfc(high / mpmath.sqrt(2))) / 2
     return (mpmath.erfc(-high / mpmath.sqrt(2)) - mpmath.erfc(-low / mpmath.sqrt(2))) / 2
+
+
+def declared(kind):
+    """Declare ordered categories by cutpoints with ends, or a probit with a scale."""
+    x, cut = np.linspace(-3.0, 3.0, 30), np.arange(30) % 4
+    with pm.Model() as model:
+        own = pm.Normal("c", [-1.0, 0.0, 1.0], 2.0, transform=pm.distributions.transforms.ordered)
+        eta, padded = pm.Normal("b") * x, pt.concatenate([[-np.inf], own, [np.inf]])
+        if kind in SCALES:
+            pm.OrderedProbit("y", eta, own, SCALES[kind](), observed=cut, compute_p=False)
+        else:
+            of, z = OF[kind], padded - eta[:, None]
+            pm.Categorical("y", p=of(z[:, 1:]) - of(z[:, :-1]), observed=cut)
+    return model
+
+
+OF = {
+    "padded probit": lambda z: 0.5 * (1.0 + pt.erf(z / np.sqrt(2.0))),
+    "padded logit": pm.math.sigmoid,
+}
+SCALES = {
+    "known scale": lambda: 2.5,
+    "scale of a third": lambda: 1.0 / 3.0,
+    "unknown scale": lambda: pm.HalfNormal("sigma"),
+}
+
+
+@every("kind", [*OF, *SCALES])
+def test_ordered_categories_are_functions_without_checks(kind):
+    model = declared(kind)
+    parts = split_of(model)
+    assert_read_rightly(model, parts)
+    (function,) = row_functions(parts)
+    require_rules(function)
+    assert not any(is_a(expr, scalar.IsInf, scalar.IsNan) for expr in reachable(function.root))
 
 
 def test_derivatives_are_bounded_across_the_change_of_form():
