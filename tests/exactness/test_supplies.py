@@ -203,10 +203,13 @@ class ByLooks:
         total = NUMBER_OF_ROWS - self.heavy.size
         noise = settings.kappa * unit_noise(line(BETA), POSITIONS[[i]], POSITIONS[[j]])
         uniform, batch, moments, verdict = rng.random(), [], (0, 0.0, 0.0, 0.0), -1.0
+        read = 0
         while verdict < 0.0:
             n = len(batch)
             target = module.sample_size(noise, n, total, settings)
             if target >= min(MOST - self.heavy.size, total):
+                # Stored rows are all read anew, those of earlier looks as well.
+                read += NUMBER_OF_ROWS
                 n, log_ratio, variance, skew = total, cheap + BETA * change.sum(), 0.0, 0.0
             else:
                 while len(batch) < target:
@@ -214,11 +217,12 @@ class ByLooks:
                     batch += [row] if row not in batch else []
                 moments = add_moments(n, *moments[1:], change[batch[n:]], target - n)
                 n, mean, second, third = moments
+                read = n + self.heavy.size
                 log_ratio = cheap + BETA * (total * mean + change[self.heavy].sum())
                 variance = (BETA * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
                 skew = skewness(n, second, third)
             verdict = module.decide_batch(log_ratio, variance, skew, n, total, uniform, settings)[0]
-        return verdict > 0.0, n + self.heavy.size, log_ratio
+        return verdict > 0.0, read, log_ratio
 
 
 TESTS = {
