@@ -318,7 +318,7 @@ class _Numbers:
                 function = numpy_of(expr.op)
                 self._operations.append((function, [places[x] for x in expr.inputs]))
             else:
-                raise LoweringError(expr, "is no number")
+                raise LoweringError(getattr(expr, "op", expr), "is no number")
             places[expr] = len(places)
         self._outputs = [places[expr] for expr in outputs]
 
@@ -331,7 +331,7 @@ class _Numbers:
 
 
 def _has_numbers(op: ScalarOp) -> bool:
-    # Functions of this package are left to compiled graphs.
+    # Functions of this package are left to compiled graphs, where Python cannot compute them.
     known = type(op).impl not in (ScalarOp.impl, Function.impl)
     return known or getattr(op, "nfunc_spec", None) is not None
 

@@ -72,11 +72,14 @@ def operation(
     *,
     has_order: bool = False,
     numpy: tuple | None = None,
+    is_plain: bool = False,
 ) -> tuple[type[ScalarOp], ScalarOp]:
     """Make the class of an operation, ``LogErfc`` by a kernel ``log_erfc_at``, and the operation.
 
     Pickles find both by these names in the kernel's module. `numpy` is the name of the function in
-    NumPy, and how many arrays it takes and returns. See :class:`Function` for the others.
+    NumPy, and how many arrays it takes and returns. A kernel that `is_plain` serves Python as it
+    is written, and need not be compiled for a prior of few numbers. See :class:`Function` for the
+    others.
     """
     name = kernel.__name__.removesuffix("_at")
     taken = inspect.signature(kernel.py_func).parameters.values()
@@ -89,6 +92,8 @@ def operation(
         "slope": slope and staticmethod(slope),
         "has_order": has_order,
     }
+    if is_plain:
+        members["impl"] = lambda self, *values: kernel.py_func(*values)
     made = type("".join(map(str.capitalize, name.split("_"))), (Function,), members)
     compiled_by(made, kernel)
     return made, made(scalar.upgrade_to_float, name=name)

@@ -68,7 +68,7 @@ def erfcx_slope_at(order, x):
     return first if order == 1 else second if order == 2 else 4.0 * first + 2.0 * x * second
 
 
-ErfSlope, erf_slope = operation(erf_slope_at, has_order=True)
+ErfSlope, erf_slope = operation(erf_slope_at, has_order=True, is_plain=True)
 ErfcxSlope, erfcx_slope = operation(erfcx_slope_at, has_order=True)
 SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(number(1), x)
 SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(number(1), x)

@@ -41,7 +41,7 @@ def tanh_slope_at(order, x):
     return -2.0 * slope * math.tanh(x) if order == 2 else slope * (4.0 - 6.0 * slope)
 
 
-TanhSlope, tanh_slope = operation(tanh_slope_at, has_order=True)
+TanhSlope, tanh_slope = operation(tanh_slope_at, has_order=True, is_plain=True)
 SoftplusChange, CHANGES[scalar_math.Softplus] = operation(softplus_change_at)
 SLOPES[scalar_math.Softplus] = lambda x, value: scalar_math.sigmoid(x)
 SLOPES[scalar_math.Sigmoid] = lambda x, value: value * scalar_math.sigmoid(-x)

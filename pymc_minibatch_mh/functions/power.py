@@ -20,7 +20,7 @@ def reciprocal_slope_at(order, x):
     return 2.0 / square / x if order == 2 else -6.0 / square / square
 
 
-ReciprocalSlope, reciprocal_slope = operation(reciprocal_slope_at, has_order=True)
+ReciprocalSlope, reciprocal_slope = operation(reciprocal_slope_at, has_order=True, is_plain=True)
 SLOPES[scalar.Reciprocal] = lambda x, value: reciprocal_slope(number(1), x)
 _LARGEST = np.finfo(float).max
 

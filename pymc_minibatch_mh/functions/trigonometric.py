@@ -33,8 +33,8 @@ def arccosh_slope_at(order, x):
     return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 + 3.0 * s * s) * s * s * s
 
 
-ArctanSlope, arctan_slope = operation(arctan_slope_at, has_order=True)
-ArcsinhSlope, arcsinh_slope = operation(arcsinh_slope_at, has_order=True)
+ArctanSlope, arctan_slope = operation(arctan_slope_at, has_order=True, is_plain=True)
+ArcsinhSlope, arcsinh_slope = operation(arcsinh_slope_at, has_order=True, is_plain=True)
 ArccoshSlope, arccosh_slope = operation(arccosh_slope_at, has_order=True)
 SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(number(1), x)
 SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(number(1), x)

@@ -106,7 +106,7 @@ def test_a_position_outside_of_the_support_has_no_density():
     [
         (lambda z: pm.Normal("a", 0.0, 1.0, shape=500), "not small"),
         (lambda z: pm.Potential("q", pt.linalg.det(pt.outer(z, z) + np.eye(3))), "Det"),
-        (lambda z: pm.TruncatedNormal("w", z[0], 1.0, lower=0.0), "LogErfc"),
+        (lambda z: pm.TruncatedNormal("w", z[0], 1.0, lower=0.0), "log_erfc"),
     ],
 )
 def test_the_rest_is_left_to_a_graph(prior, why):
