@@ -7,6 +7,7 @@ import pymc as pm
 from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.plan.sharing import ReadingSettings, read_model
 from pymc_minibatch_mh.reference.grouped import find_grouped
 
@@ -221,7 +222,8 @@ def step_of(name):
 
 def target_of(model):
     reading = ReadingSettings(None, None, (), None)
-    return read_model(model, model.value_vars, model.initial_point(), reading).target
+    point = model.initial_point()
+    return read_model(model, model.value_vars, point, reading, Requirements()).target
 
 
 @cache

@@ -149,10 +149,13 @@ def require_possible(target: Target, requirements: Requirements) -> None:
     """Refuse a model for reasons that its graph has, before any search, pass or compilation.
 
     BoundsError where no row could be bounded as a method needs, whatever the data and the mode are;
-    UnsupportedModelError for an operation without derivatives.
+    UnsupportedModelError for an operation without derivatives; SettingError for a method that does
+    not draw stored rows ahead.
     """
     # First, as methods without bounds are no way out of this.
     target.compiled.require_derivatives()
+    if not target.source.in_memory:
+        require_drawn_ahead(requirements, target.factorization.terms[0].name)
     if requirements.derives:
         functions = functions_of(target)
         for function in functions:

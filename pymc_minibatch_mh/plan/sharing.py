@@ -47,7 +47,6 @@ from pymc_minibatch_mh.plan.plan import (
     Sought,
     functions_of,
     gaussian_draw,
-    require_drawn_ahead,
     require_possible,
     require_same_again,
 )
@@ -251,8 +250,6 @@ class SharedModel:
         Every element may move by itself, `by_elements`; SettingError if it must and cannot. `given`
         is the file of a prepared step, or the plan of the first of these rows.
         """
-        if not target.source.in_memory:
-            require_drawn_ahead(requirements, target.factorization.terms[0].name)
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
         if found is None or (by_elements == "always" and given is None and found.elements is None):
@@ -379,7 +376,7 @@ def read_model(
     vars: Sequence[Variable],
     point: dict[str, np.ndarray],
     reading: ReadingSettings,
-    requirements: Requirements | None = None,
+    requirements: Requirements,
 ) -> SharedModel:
     """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
 
@@ -387,7 +384,6 @@ def read_model(
     BoundsError if their graph does not allow what a method requires; SettingError if settings do
     not fit the model.
     """
-    requirements = requirements or Requirements()
     request, known = _request(model, vars, point, reading), _known.get(model)
     if known and request and known.request == request and known.watched.is_unchanged:
         require_possible(known.target, requirements)
