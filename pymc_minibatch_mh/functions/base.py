@@ -93,7 +93,8 @@ def operation(
         "has_order": has_order,
     }
     if is_plain:
-        members["impl"] = lambda self, *values: kernel.py_func(*values)
+        # Of Python's own numbers, a division by zero would be an error.
+        members["impl"] = lambda self, *values: kernel.py_func(*map(np.float64, values))
     made = type("".join(map(str.capitalize, name.split("_"))), (Function,), members)
     compiled_by(made, kernel)
     return made, made(scalar.upgrade_to_float, name=name)
