@@ -401,6 +401,9 @@ def _parted_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
 
 def _parted_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _Parted:
     condition, *branches = choice.inputs
+    if condition.dtype.kind != "b":
+        # Inverted, a number would be another number than zero as well.
+        condition = exprs.node(scalar.neq, (condition, exprs.zero))
     (yes, has_yes), (no, has_no) = (_parted(exprs, x, infinity) for x in branches)
     if number(has_yes) and number(has_no):
         return choice, has_yes
@@ -435,14 +438,12 @@ def _may_be_infinite(expr: Expr) -> bool:
 
 
 def _summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
-    """Return the summands of a sum, one by one also those that are data."""
-    parts: list[Expr] = []
-    for part in summands(total):
-        if isinstance(part, Affine):
-            parts += [exprs.linear(part), *summands(part.offset)]
-        else:
-            parts += summands(part)
-    return parts
+    """Return the summands of a sum, one by one also those that are data, and sums inside of it."""
+    if isinstance(total, Affine):
+        return [exprs.linear(total), *_summands_of(exprs, total.offset)]
+    if not is_a(total, scalar.Add):
+        return [total]
+    return [x for part in total.inputs for x in _summands_of(exprs, part)]
 
 
 def is_impossible(expr: Expr) -> bool:

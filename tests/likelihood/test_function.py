@@ -233,6 +233,21 @@ def parts_by_energies_and_densities():
 
 
 @model
+def states_that_numbers_make_impossible():
+    """Occupancy of a site: nothing is seen where nobody lives, as the sum over states has it."""
+    seen = RNG.integers(0, 2, size=(N, 3)) * (np.arange(N) % 2)[:, None]
+    share, size = pm.Normal("share"), pm.Normal("size")
+
+    def logp(value, share, size):
+        visits = pt.stack([value, seen[:, 1], seen[:, 2]], axis=1)
+        lived = (visits * size - pt.softplus(size)).sum(axis=1)
+        empty = pt.switch(visits, -np.inf, 0.0).sum(axis=1)
+        return pt.logaddexp(lived, empty - share) - pt.softplus(-share)
+
+    pm.CustomDist("y", share, size, logp=logp, observed=seen[:, 0])
+
+
+@model
 def parts_that_data_make_impossible():
     logs = np.where(np.arange(N)[:, None] % [2, 3], -np.inf, X[:, :2])
     logs[:, 1] = np.where(np.isneginf(logs[:, 0]), 0.5, logs[:, 1])
