@@ -241,7 +241,7 @@ def states_that_numbers_make_impossible():
     def logp(value, share, size):
         visits = pt.stack([value, seen[:, 1], seen[:, 2]], axis=1)
         lived = (visits * size - pt.softplus(size)).sum(axis=1)
-        empty = pt.switch(visits, -np.inf, 0.0).sum(axis=1)
+        empty = pt.switch(visits, np.float64(-np.inf), np.float64(0.0)).sum(axis=1)
         return pt.logaddexp(lived, empty - share) - pt.softplus(-share)
 
     pm.CustomDist("y", share, size, logp=logp, observed=seen[:, 0])
