@@ -14,7 +14,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 694, "data": 2_050, "functions": 2_300, "likelihood": 8_180, "reparametrize": 1_320,
+    "(top)": 694, "data": 2_050, "functions": 2_300, "likelihood": 8_185, "reparametrize": 1_320,
     "kernels": 4_910, "proposals": 1_250, "compiled": 1_720, "reference": 4_550, "bounds": 2_695,
     "plan": 1_960, "chain": 1_270, "steps": 4_155, "sampling": 1_855, "diagnostics": 3_485,
 }  # fmt: skip
