@@ -15,6 +15,7 @@ from pytensor.graph.replace import clone_replace
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import Storage, StoredArray, StoredRows
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.bambi import is_bambi_model, pymc_model_of
 from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values, is_readable
 from pymc_minibatch_mh.likelihood.stored import blocks_of, stored_array
 from pymc_minibatch_mh.progress import counting
@@ -25,7 +26,7 @@ type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
 def model_of(model: Any) -> pm.Model:
-    """Return the model that was given, or else that of the context."""
+    """The PyMC model of the model that was given, which may be Bambi's, or else of the context."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
         if model is None:
@@ -33,10 +34,12 @@ def model_of(model: Any) -> pm.Model:
                 "model= is not given, and no model is open. Pass model=, or call this inside of "
                 "'with model:'."
             )
+    if is_bambi_model(model):
+        return pymc_model_of(model)
     if not isinstance(model, pm.Model):
         raise SettingError(
             f"model={type(model).__name__} is not a PyMC model. Pass the pm.Model that holds the "
-            "variables."
+            "variables, or a bambi.Model."
         )
     return model
 

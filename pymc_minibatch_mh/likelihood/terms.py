@@ -10,8 +10,10 @@ import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.variable import TensorConstant
 from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.data.storage import StoredArray
@@ -205,6 +207,7 @@ def term_of(
     observations = _observations(model, rv, names)
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = log_densities(model, [rv])
+    _keep_names(rv, logp)
     if arrays is not None:
         arrays.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
@@ -227,6 +230,18 @@ def term_of(
     term = batch_term(name, rows_first, observations.shape[axis], names, value)
     term.axis = logp_axis
     return term
+
+
+def _keep_names(rv: Variable, logp: Variable) -> None:
+    """Name the constants that PyTensor has made of named ones, by dropping axes of length 1."""
+    before, after = (
+        [v for v in ancestors([graph]) if isinstance(v, TensorConstant) and v.type.ndim]
+        for graph in (rv, logp)
+    )
+    named = [v for v in before if v.name is not None]
+    for folded in after:
+        same = (v.name for v in named if np.array_equal(np.squeeze(v.data), np.squeeze(folded.data)))
+        folded.name = folded.name or next(same, None)
 
 
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:

@@ -1,0 +1,106 @@
+"""Models of Bambi: the PyMC model of one, names for its data, and its traces.
+
+Bambi is optional. Nothing here imports it: its classes are known by their modules and names.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorConstant
+
+
+class BambiModel(Protocol):
+    """The attributes of a ``bambi.Model`` that are used here."""
+
+    built: bool
+    backend: Any
+
+    def build(self) -> None:
+        """Write the PyMC model."""
+
+
+def is_bambi_model(model: object) -> bool:
+    """Whether an object is a ``bambi.Model``."""
+    return any(c.__module__ == "bambi.models" and c.__name__ == "Model" for c in type(model).__mro__)
+
+
+def pymc_model_of(model: BambiModel) -> pm.Model:
+    """The PyMC model of a Bambi model, which is built first where it is not."""
+    if not model.built:
+        model.build()
+    _name_data(model.backend)
+    return model.backend.model
+
+
+def backend_of(model: pm.Model) -> Any | None:
+    """The Bambi backend that built a PyMC model, where it still is in this process.
+
+    A PyMC model holds no reference to it, and users pass ``model.backend.model``. So the objects in
+    memory are searched, a fraction of a second, and only where a trace is Bambi's.
+    """
+    if "bambi" not in sys.modules:
+        return None
+    backends = (
+        x for x in gc.get_objects()
+        if type(x).__module__ == "bambi.backend.pymc" and type(x).__name__ == "PyMCModel"
+    )  # fmt: skip
+    return next((one for one in backends if one.model is model), None)
+
+
+def is_fitted(data: xr.DataTree) -> bool:
+    """Whether a trace was returned by Bambi's ``fit``.
+
+    Bambi writes the attribute ``modeling_interface`` to each group of such a trace. One group with
+    it suffices: predictions and selections may replace groups, or drop their attributes.
+    """
+    return any(group.attrs.get("modeling_interface") == "bambi" for group in data.children.values())
+
+
+def cleaned(backend: Any, data: xr.DataTree) -> xr.DataTree:
+    """A trace as ``fit`` cleans it by default, by Bambi's own code; `data` stays as it is.
+
+    Offsets of group effects are dropped, group dimensions come last, and intercepts are moved to
+    predictors that are not centred.
+    """
+    return backend._clean_results(data.copy(), True, False)
+
+
+def _name_data(backend: Any) -> None:
+    """Name the unnamed data arrays of a model, for messages and :func:`explain`."""
+    names = list(_arrays(backend.distributional_components))
+    for constant in ancestors(_parameters(backend)):
+        if isinstance(constant, TensorConstant) and constant.name is None and constant.type.ndim:
+            found = (name for name, array in names if _same(array, constant.data))
+            constant.name = next(found, None)
+
+
+def _parameters(backend: Any) -> list[Variable]:
+    outputs = (component.output for component in backend.distributional_components.values())
+    return [x for x in outputs if isinstance(x, Variable)]
+
+
+def _arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of linear predictors with names: matrices, slopes' predictors, groups."""
+    for name, component in components.items():
+        terms = component.component
+        of = "" if terms.is_parent else f"_{name}"
+        if terms.common_terms:
+            matrix = np.column_stack([term.data for term in terms.common_terms.values()])
+            yield f"design_matrix{of}", matrix
+            yield f"design_matrix{of}", matrix - matrix.mean(0)
+        for term in terms.group_specific_terms.values():
+            expression, _, factor = term.name.partition("|")
+            yield expression.removeprefix(of[1:] + "_"), term.predictor
+            yield factor, term.group_index
+
+
+def _same(array: np.ndarray, data: np.ndarray) -> bool:
+    array = np.squeeze(array)
+    return array.shape == np.shape(np.squeeze(data)) and np.array_equal(array, np.squeeze(data))

@@ -1,0 +1,31 @@
+"""The trace of a Bambi model, as its ``fit`` returns it."""
+
+import xarray as xr
+
+from pymc_minibatch_mh.likelihood.bambi import BambiModel, cleaned
+
+
+def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
+    """A trace of the PyMC model behind a Bambi model, as Bambi's own ``fit`` returns it.
+
+    Bambi's code drops the offsets of group effects, and moves intercepts to predictors that are not
+    centred. Parameters of the likelihood with one value per observation, such as ``mu``, are left
+    out as ``fit`` leaves them out; ``model.predict(data)`` computes them.
+
+    Parameters
+    ----------
+    model
+        The ``bambi.Model``, built.
+    data
+        Trace of its PyMC model, with all free variables; it stays as it is.
+    """
+    backend = model.backend
+    computed = {str(v.name) for v in backend.model.deterministics}
+    left_out = computed & set(backend.spec.family.likelihood.params)
+    groups = {name: group.to_dataset() for name, group in data.children.items()}
+    for name in groups.keys() & {"posterior", "warmup_posterior"}:
+        # By their names, so that coordinates which nothing needs any more go as well.
+        groups[name] = groups[name][[x for x in groups[name].data_vars if x not in left_out]]
+    # Bambi's summary of the model says from then on how to look at the trace.
+    backend.fit = True
+    return cleaned(backend, xr.DataTree.from_dict(groups))
