@@ -29,6 +29,10 @@ class BoundViolationError(MinibatchError):
     """A row that exceeded its bound while a chain ran."""
 
 
+class NotWorthwhileError(MinibatchError):
+    """A model that NUTS is forecast to sample faster."""
+
+
 class StaleDataError(MinibatchError):
     """The model's data changed after the step method was built."""
 

@@ -52,7 +52,8 @@ ARROWS = {
         "progress", "proposals", "reference",
     },
     "sampling": {
-        "chain", "checks", "errors", "kernels", "likelihood", "progress", "steps", "threads",
+        "chain", "checks", "diagnostics", "errors", "kernels", "likelihood", "progress", "steps",
+        "threads",
     },
     "diagnostics": {
         "checks", "chain", "compiled", "data", "errors", "kernels", "likelihood", "plan",

@@ -6,7 +6,7 @@ Bambi is optional. Nothing here imports it: its classes are known by their modul
 import gc
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import pymc as pm
@@ -26,9 +26,11 @@ class BambiModel(Protocol):
         """Write the PyMC model."""
 
 
-def is_bambi_model(model: object) -> bool:
+def is_bambi_model(model: object) -> TypeGuard[BambiModel]:
     """Whether an object is a ``bambi.Model``."""
-    return any(c.__module__ == "bambi.models" and c.__name__ == "Model" for c in type(model).__mro__)
+    return any(
+        c.__module__ == "bambi.models" and c.__name__ == "Model" for c in type(model).__mro__
+    )
 
 
 def pymc_model_of(model: BambiModel) -> pm.Model:

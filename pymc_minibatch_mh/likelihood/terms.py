@@ -240,7 +240,9 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
     )
     named = [v for v in before if v.name is not None]
     for folded in after:
-        same = (v.name for v in named if np.array_equal(np.squeeze(v.data), np.squeeze(folded.data)))
+        same = (
+            v.name for v in named if np.array_equal(np.squeeze(v.data), np.squeeze(folded.data))
+        )
         folded.name = folded.name or next(same, None)
 
 

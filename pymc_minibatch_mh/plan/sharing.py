@@ -232,6 +232,8 @@ class SharedModel:
     request: tuple | None
     watched: WatchedModel
     target: Target
+    #: Whether the coordinates of shapes were chosen, which takes passes over some rows.
+    chosen: bool
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 
     @one_thread_of_blas
@@ -254,6 +256,9 @@ class SharedModel:
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
         if found is None or (by_elements == "always" and given is None and found.elements is None):
             found = _prepared(target, requirements, model, start, by_elements)
+            if given is None:
+                # A model whose bounds cannot be derived has its centre still, for other methods.
+                self._known = {key: found}
         if given is not None:
             _require_same_moves(found, by_elements)
         found = replace(found, target=target, requirements=requirements)
@@ -384,10 +389,26 @@ def read_model(
     BoundsError if their graph does not allow what a method requires; SettingError if settings do
     not fit the model.
     """
-    request, known = _request(model, vars, point, reading), _known.get(model)
-    if known and request and known.request == request and known.watched.is_unchanged:
-        require_possible(known.target, requirements)
-        return known
+    request, found = _request(model, vars, point, reading), _known.get(model)
+    same = found is not None and request is not None and found.request == request
+    if found is None or not same or not found.watched.is_unchanged:
+        found = _read(request, model, vars, point, reading)
+    if request is not None:
+        # Kept also where it is refused to this method: the next one need not read it again.
+        _known[model] = found
+    require_possible(found.target, requirements)
+    if not found.chosen:
+        found.target, found.chosen = choose_shape_parametrization(found.target, point), True
+    return found
+
+
+def _read(
+    request: tuple | None,
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: dict[str, np.ndarray],
+    reading: ReadingSettings,
+) -> SharedModel:
     parts = factorize(
         model,
         vars,
@@ -399,11 +420,5 @@ def read_model(
     if reading.in_linear_coordinates:
         parts = in_linear_coordinates(in_differences(parts))
     target = Target(parts, 2, 1.0, reading.compile_kwargs)
-    require_possible(target, requirements)
-    if reading.in_linear_coordinates:
-        target = choose_shape_parametrization(target, point)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
-    found = SharedModel(request, watched, target)
-    if request is not None:
-        _known[model] = found
-    return found
+    return SharedModel(request, watched, target, chosen=not reading.in_linear_coordinates)

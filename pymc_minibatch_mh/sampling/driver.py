@@ -20,8 +20,11 @@ from pymc.util import get_untransformed_name, is_transformed_name
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.bambi import BambiModel, is_bambi_model
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.sampling.bambi import as_fitted
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, End
+from pymc_minibatch_mh.sampling.choose import choose_step, step_of_run
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Draws, Recorded, datatree_of, recorded
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
@@ -68,7 +71,7 @@ def _number(count: int, what: str) -> str:
 
 
 def sample(
-    step: MinibatchStep,
+    step_or_model: MinibatchStep | pm.Model | BambiModel | int | None = None,
     draws: int = 1_000,
     *,
     tune: int = 1_000,
@@ -86,20 +89,27 @@ def sample(
     resume: xr.DataTree | str | PathLike | None = None,
     model: pm.Model | None = None,
 ) -> xr.DataTree:
-    """Sample with one step, as fast as its updates are.
+    """Sample a model, or with a step, as fast as its updates are.
 
-    ``pm.sample`` is the main road: it takes any combination of steps. Its loop around a draw costs
-    ten times an update. Here blocks of draws are made in compiled code, chains run as threads over
-    one copy of data and bounds, and everything else is computed afterwards. The draws are the
-    same: with equal seeds and starts, ``pm.sample`` draws them as well, to the last bit on the
-    unconstrained scale; transforms and deterministics can differ by rounding. There is no
-    ``callback=``, which would have compiled code stop at every draw; an interrupt keeps the draws
-    that were made, and `resume` goes on from there.
+    A model is sampled by :class:`TunaMH`, whose draws are *exact*. Where its bounds cannot be
+    derived, or where it would evaluate more than a tenth of the observations and
+    :class:`PenaltyMH` is forecast to be faster, that *approximate* step takes its place. One line
+    says which step it is, how many observations a draw evaluates, and how long 1,000 effective
+    draws take.
+
+    Blocks of draws are made in compiled code, and chains run as threads over one copy of data and
+    bounds; the Python loop of ``pm.sample`` costs ten times an update. The draws are the same:
+    with equal seeds and starts, ``pm.sample(step=...)`` draws them as well, to the last bit on the
+    unconstrained scale; transforms and deterministics can differ by rounding. Use ``pm.sample`` if
+    the model needs several steps. There is no ``callback=``: compiled code cannot stop at every
+    draw. An interrupt keeps the draws that were made, and `resume` goes on from there.
 
     Parameters
     ----------
-    step
-        A step of this package that moves all variables of its model.
+    step_or_model
+        A model, by default that of the context; a Bambi model, whose draws are returned as its own
+        ``fit`` returns them; or a step of this package that moves all variables of its model.
+        A number is taken for `draws`.
     draws
         Draws to keep of each chain.
     tune
@@ -154,6 +164,10 @@ def sample(
     SettingError
         If an argument is invalid, if other steps have to move variables of the model, or if a file
         of a run is damaged or altered.
+    NotWorthwhileError
+        If NUTS is forecast to sample the model faster; names the line to type.
+    UnsupportedModelError, ModeError
+        If no step fits the model; names the line to type.
     StaleDataError
         If the model's data changed after the step was built.
     BoundViolationError
@@ -161,20 +175,15 @@ def sample(
 
     Examples
     --------
-    >>> trace = sample(step, 1_000, tune=200, chains=2, random_seed=1)
+    >>> trace = sample(model, 1_000, tune=200, chains=2, random_seed=1)
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 1000, 'beta_dim_0': 3}
     """
+    asked: Any = step_or_model
+    if isinstance(step_or_model, int):
+        asked, draws = None, step_or_model
     settings = _run_settings(draws, tune, chains, cores, thin)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
-    step = step_of(step)
-    model = _model_of(step, model)
-    if left := step.left_to_others:
-        raise SettingError(
-            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
-            "step beside it. Use pm.sample(step=...), which gives it one."
-        )
-    step.require_unchanged()
     if checkpoint is not None and resume is not None:
         raise SettingError(
             "checkpoint= does not go with resume=: a run that goes on from a folder is written "
@@ -183,8 +192,9 @@ def sample(
     shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
     given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
     with _hushed(quiet):
-        settings, begun, folder = _chains(step, model, settings, keeps_warm_up, resume, given)
-        kept = recorded(model, step.target.factorization.unravel(begun[0].position, {}), var_names)
+        step, found, told = _step_and_model(asked, model, resume, settings)
+        settings, begun, folder = _chains(step, found, settings, keeps_warm_up, resume, given)
+        kept = recorded(found, step.target.factorization.unravel(begun[0].position, {}), var_names)
         workers = Workers(settings, begun, keeps_warm_up)
         if folder is not None:
             folder.fill(workers)
@@ -194,11 +204,13 @@ def sample(
         seconds, interrupted = _run(workers, folder, shown=shown)
         step.chain = workers.chains[-1]
         before = resume if isinstance(resume, xr.DataTree) else None
-        tree = _tree(step, model, workers, kept, seconds, before)
+        tree = _tree(step, found, workers, kept, seconds, before)
+        tree["posterior"].attrs |= told
         tell_of_end(type(step).__name__, workers, seconds, interrupted)
         if compute_convergence_checks:
-            log_warnings(run_convergence_checks(tree, model))
-    return tree
+            log_warnings(run_convergence_checks(tree, found))
+    of_bambi = model if asked is None else asked
+    return as_fitted(of_bambi, tree) if is_bambi_model(of_bambi) else tree
 
 
 def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
@@ -232,6 +244,41 @@ def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any, thin: Any) -> 
         cores=n_cores,
         thin=integer("thin", thin),
     )
+
+
+def _step_and_model(
+    asked: Any, model: Any, resume: Any, settings: RunSettings
+) -> tuple[MinibatchStep, pm.Model, dict[str, str]]:
+    """Return the step that samples, its model, and what a trace tells of the choice of the step."""
+    if isinstance(asked, MinibatchStep | type):
+        step = step_of(asked)
+        found = _model_of(step, model)
+        _require_alone(step)
+        step.require_unchanged()
+        return step, found, {}
+    if not (asked is None or isinstance(asked, pm.Model) or is_bambi_model(asked)):
+        raise SettingError(
+            f"step_or_model={type(asked).__name__} is neither a model nor a step of this package. "
+            "Pass a pm.Model, a bambi.Model or a step such as TunaMH()."
+        )
+    if asked is not None and model is not None:
+        raise SettingError("model= goes with a step; a model was given already. Leave it out.")
+    found = model_of(model if asked is None else asked)
+    if resume is not None:
+        return step_of_run(resume, found), found, {}
+    choice = choose_step(found)
+    line = choice.in_words(settings.tune, min(settings.cores, settings.chains))
+    _log.info("%s", line)
+    told = {"step_choice": line, "step_choice_reason": choice.why_not_exact}
+    return choice.step, found, {name: words for name, words in told.items() if words}
+
+
+def _require_alone(step: MinibatchStep) -> None:
+    if left := step.left_to_others:
+        raise SettingError(
+            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
+            "step beside it. Use pm.sample(step=...), which gives it one."
+        )
 
 
 def _model_of(step: MinibatchStep, model: pm.Model | None) -> pm.Model:

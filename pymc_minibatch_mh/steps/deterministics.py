@@ -6,7 +6,8 @@ the choice of variables that are stored, so all that can be done is to name them
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -72,8 +73,21 @@ def names_without(model: pm.Model, large: Iterable[LargeDeterministic]) -> tuple
     return tuple(str(v.name) for v in model.unobserved_RVs if v.name not in left_out)
 
 
+#: Stands for a deterministic whose size nobody has asked for.
+UNPRICED = LargeDeterministic("", (), 0)
 #: Model -> the deterministics that were told of, by name.
 _told: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDictionary()
+
+
+@contextmanager
+def untold(model: pm.Model) -> Iterator[None]:
+    """Say nothing of a model's large deterministics for a while: sample() leaves them out."""
+    before = _told.get(model)
+    _told[model] = {str(v.name): UNPRICED for v in model.deterministics}
+    try:
+        yield
+    finally:
+        _told[model] = before or {}
 
 
 def tell_of_large(model: pm.Model, point: Mapping[str, np.ndarray], step: str) -> None:

@@ -1,0 +1,175 @@
+"""The step that ``sample(model)`` takes: an exact one where that pays, and the reason in words."""
+
+import logging
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh.diagnostics.explanation import Forecast
+from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
+from pymc_minibatch_mh.diagnostics.recommend import (
+    nuts_at_best,
+    nuts_forecast,
+    nuts_untimed,
+    recommend,
+)
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    ModeError,
+    NotWorthwhileError,
+    SettingError,
+    UnsupportedModelError,
+)
+from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.sampling.checkpoint import Checkpoint
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.deterministics import untold
+from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
+from pymc_minibatch_mh.steps.tuna import TunaMH
+
+_log = logging.getLogger("pymc")
+
+#: Draws of the pilot, and of its warm-up; its seed, so that it takes no number of the run's own.
+DRAWS, TUNE, SEED = 300, 300, 20_170_808
+#: Share of the observations above which an exact update is compared with an approximate one.
+MANY = 0.1
+#: The lines to type instead, with and without a gradient.
+NUTS_LINE, PYMC_LINE = 'pm.sample(nuts_sampler="nutpie")', "pm.sample()"
+#: Effective draws that the forecast is stated for.
+ENOUGH = 1_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A step for a model, its forecast, and why no exact step was taken: empty for an exact one."""
+
+    step: MinibatchStep
+    forecast: Forecast
+    why_not_exact: str
+
+    def in_words(self, tune: int, threads: int) -> str:
+        """Return one line: the step, its guarantee, observations a draw, seconds to 1,000 draws.
+
+        The seconds are those of so many `threads`, with `tune` draws of warm-up in each.
+        """
+        found, n_rows = self.forecast, self.step.plan.n_rows
+        guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
+        rows = _count(found.rows_per_update * found.updates_per_draw)
+        # Of a chain that never moved nothing is known but that it is slow.
+        speed = max(found.ess_per_second_in_blocks, 1e-9)
+        seconds = tune * found.ess / (found.draws * speed) + ENOUGH / (speed * threads)
+        return (
+            f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
+            f"{ENOUGH:,} effective draws in about {_about(seconds)}"
+        )
+
+
+def _count(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 9.5 else f"{rows:.1g}"
+
+
+def _about(seconds: float) -> str:
+    if seconds < 100.0:
+        return f"{max(seconds, 0.1):.1g} s" if seconds < 10.0 else f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} minutes" if seconds < 6_000.0 else f"{seconds / 3600.0:.0f} hours"
+
+
+@showing("Choosing a step for this model")
+def choose_step(model: pm.Model) -> Choice:
+    """Return the step for a model: TunaMH, or PenaltyMH where exactness is impossible or dear.
+
+    The model is read once for both. NotWorthwhileError if NUTS is forecast to be faster,
+    UnsupportedModelError or ModeError if the model fits no step; each with the line to type.
+    """
+    _require_continuous(model)
+    try:
+        with untold(model):
+            step, why_not_exact = _built(model)
+    except (UnsupportedModelError, ModeError) as error:
+        raise type(error)(f"{error} Instead of sample(), type {_line_for(model)}.") from error
+    rng = np.random.default_rng(SEED)
+    pilot = fly(step, model, DRAWS, TUNE, rng)
+    found = forecast(step, pilot, TUNE, step.seconds)
+    choice = Choice(step, found, why_not_exact)
+    if step.guarantee.is_exact and step.plan.elements is None and _share(choice) > MANY:
+        choice = _cheaper(choice, model, rng)
+    _require_worthwhile(choice, model, pilot.point)
+    if choice.why_not_exact:
+        _log.info("PenaltyMH instead of TunaMH: %s", choice.why_not_exact)
+    return choice
+
+
+def step_of_run(resume: Any, model: pm.Model) -> MinibatchStep:
+    """Return the step, built again, whose run a folder holds; SettingError for a trace."""
+    if not isinstance(resume, str | PathLike):
+        raise SettingError(
+            "resume= of a trace goes with the step that drew it, which remembers where its chains "
+            "ended. Use sample(step, resume=...), or checkpoint= with a folder."
+        )
+    taken = {one.__name__: one for one in (TunaMH, PenaltyMH)}
+    method = Checkpoint.open(resume).run["key"]["method"]
+    if method not in taken:
+        raise SettingError(
+            f"resume={str(resume)!r} is a run of {method}. Pass that step instead of the model."
+        )
+    return taken[method](model=model)
+
+
+def _require_continuous(model: pm.Model) -> None:
+    for rv in model.free_RVs:
+        if rv.type.dtype not in ("float32", "float64"):
+            raise UnsupportedModelError(
+                f"{str(rv.name)!r} is discrete, and sample() moves all unknowns by one step. Use "
+                "pm.sample(step=TunaMH()) inside of the model: PyMC moves discrete unknowns by "
+                "steps of its own beside it (a compound step)."
+            )
+
+
+def _built(model: pm.Model) -> tuple[MinibatchStep, str]:
+    try:
+        return TunaMH(model=model), ""
+    except BoundsError as error:
+        return PenaltyMH(model=model), str(error)
+
+
+def _line_for(model: pm.Model) -> str:
+    return PYMC_LINE if nuts_untimed(model, None) is None else NUTS_LINE
+
+
+def _share(choice: Choice) -> float:
+    return choice.forecast.rows_per_update / choice.step.plan.n_rows
+
+
+def _cheaper(exact: Choice, model: pm.Model, rng: np.random.Generator) -> Choice:
+    """Return PenaltyMH on the same preparation, if its forecast is better; else the exact step."""
+    other = penalty_beside(exact.step, rng)
+    found = forecast(other, fly(other, model, DRAWS, TUNE, rng), TUNE, exact.step.seconds)
+    why = f"TunaMH, which is exact, would evaluate {_share(exact):.0%} of the observations a draw."
+    approximate = Choice(other, found, why)
+    better = found.ess_per_second_in_blocks > exact.forecast.ess_per_second_in_blocks
+    return approximate if better and _share(approximate) < _share(exact) else exact
+
+
+def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.ndarray]) -> None:
+    """Refuse a step that NUTS is forecast to beat, or that hardly moves, by NotWorthwhileError.
+
+    The gradient is compiled and timed only where NUTS could be faster at its best.
+    """
+    step, name = choice.step, type(choice.step).__name__
+    n_rows, size = step.plan.n_rows, step.target.factorization.size
+    own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
+    factor = None if step.plan.elements is not None else step.plan.reference.factor
+    covariance = None if factor is None else factor @ factor.T
+    best = nuts_at_best(model, n_rows, covariance)
+    recommended, reason = recommend(name, n_rows, size, own, best)
+    if recommended != name and best is not None:
+        timed = nuts_forecast(model, point, covariance)
+        recommended, reason = recommend(name, n_rows, size, own, timed)
+    if recommended != name:
+        raise NotWorthwhileError(
+            f"{step.target.factorization.terms[0].name!r}: {reason} Type {_line_for(model)} "
+            f"instead, or sample({name}()) to sample with it nevertheless."
+        )

@@ -1,0 +1,234 @@
+"""``sample(model)`` takes an exact step where that pays, and says which step, why and how fast."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh.diagnostics import recommend
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    ModeError,
+    NotWorthwhileError,
+    SettingError,
+    UnsupportedModelError,
+)
+from pymc_minibatch_mh.plan import sharing
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.sampling import choose
+from zoo import logistic
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+RNG = np.random.default_rng(5)
+N = 3_000
+RUN = {"tune": 100, "chains": 2, "random_seed": 4, "progressbar": False}
+RUN["compute_convergence_checks"] = False
+
+
+@pytest.fixture
+def of_tuna(model_of):
+    return model_of("logistic")
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO, logger="pymc")
+    return caplog
+
+
+@pytest.fixture(autouse=True)
+def nuts_is_slow(monkeypatch):
+    """Let no speed of this machine decide."""
+    monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1.0)
+
+
+@pytest.fixture
+def without_bounds(monkeypatch):
+    """Refuse all methods that need bounds, where a model's graph would be asked."""
+
+    def refuse(_target, requirements):
+        if requirements.derives:
+            raise BoundsError("'y' goes through an operation that no rule bounds.")
+
+    monkeypatch.setattr(sharing, "require_possible", refuse)
+
+
+def test_a_model_is_sampled_as_by_its_step(of_tuna, said):
+    trace = sample(of_tuna, 80, **RUN)
+    by_step = sample(TunaMH(model=of_tuna), 80, **RUN)
+    np.testing.assert_array_equal(trace.posterior["beta"], by_step.posterior["beta"])
+    line = trace.posterior.attrs["step_choice"]
+    assert line.startswith("TunaMH (exact): ")
+    assert " of 5,000 observations a draw, 1,000 effective draws in about " in line
+    assert line in said.messages
+    assert trace.posterior.attrs["step"] == "TunaMH"
+    assert "step_choice" not in by_step.posterior.attrs
+
+
+@pytest.mark.parametrize("asked", [(), (60,), (None, 60)])
+def test_the_model_of_the_context_is_taken(of_tuna, asked):
+    with of_tuna:
+        trace = sample(*asked, **RUN)
+    assert trace.posterior.sizes["draw"] == (60 if asked else 1_000)
+
+
+@pytest.mark.usefixtures("without_bounds")
+def test_an_approximate_step_is_taken_where_no_bound_can_be_derived(said, monkeypatch):
+    read, factorize = [], sharing.factorize
+
+    def counted(*arguments, **settings):
+        read.append(arguments)
+        return factorize(*arguments, **settings)
+
+    monkeypatch.setattr(sharing, "factorize", counted)
+    choice = choose.choose_step(logistic())
+    assert isinstance(choice.step, PenaltyMH)
+    assert "no rule bounds" in choice.why_not_exact
+    assert "(approximate, error estimated)" in choice.in_words(100, 2)
+    assert any(text.startswith("PenaltyMH instead of TunaMH: ") for text in said.messages)
+    assert len(read) == 1
+
+
+def test_a_centre_serves_the_approximate_step_where_bounds_fail_after_it(monkeypatch):
+    searches, expand, completed = [], Target.expand, Plan.completed
+
+    def counted(self, *arguments):
+        searches.append(self)
+        return expand(self, *arguments)
+
+    def without_tables(self):
+        if self.requirements.derives:
+            raise BoundsError("'y' has no bound in row 3.")
+        return completed(self)
+
+    monkeypatch.setattr(Target, "expand", counted)
+    monkeypatch.setattr(Plan, "completed", without_tables)
+    assert isinstance(choose.choose_step(logistic()).step, PenaltyMH)
+    assert len(searches) == 1
+
+
+def test_an_approximate_step_is_taken_where_exactness_is_dear(of_tuna, monkeypatch):
+    forecast = choose.forecast
+
+    def dear(step, *arguments):
+        found = forecast(step, *arguments)
+        if not step.guarantee.is_exact:
+            return found
+        return choose.replace(found, rows_per_update=0.4 * N, ess_per_second_in_blocks=1.0)
+
+    monkeypatch.setattr(choose, "forecast", dear)
+    choice = choose.choose_step(of_tuna)
+    assert isinstance(choice.step, PenaltyMH)
+    assert "would evaluate 24% of the observations" in choice.why_not_exact
+
+
+def test_the_exact_step_stays_where_the_approximate_one_is_slower(of_tuna, monkeypatch):
+    forecast = choose.forecast
+
+    def dear(step, *arguments):
+        found = forecast(step, *arguments)
+        return choose.replace(found, rows_per_update=0.4 * N, ess_per_second_in_blocks=1e4)
+
+    monkeypatch.setattr(choose, "forecast", dear)
+    assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
+
+
+def test_a_model_for_nuts_is_refused_with_the_line_to_type(of_tuna, monkeypatch):
+    forecast = choose.forecast
+
+    def slow(*arguments):
+        return choose.replace(forecast(*arguments), ess_per_second_in_blocks=1e-3)
+
+    monkeypatch.setattr(choose, "forecast", slow)
+    monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1e-9)
+    with pytest.raises(NotWorthwhileError, match="NUTS will be faster") as refusal:
+        sample(of_tuna, **RUN)
+    assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
+
+
+def test_no_gradient_is_compiled_where_nuts_cannot_be_faster(of_tuna, monkeypatch):
+    def never(*_):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(choose, "nuts_forecast", never)
+    assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
+
+
+def few():
+    return logistic(500)
+
+
+def walk():
+    with pm.Model() as model:
+        values = RNG.normal(size=N).cumsum()
+        pm.GaussianRandomWalk("y", init_dist=pm.Normal.dist(), observed=values)
+        pm.Normal("free")
+    return model
+
+
+def flat():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Flat("a") + pm.Flat("b"), 1.0, observed=RNG.normal(size=N))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "error"),
+    [(few, UnsupportedModelError), (walk, UnsupportedModelError), (flat, ModeError)],
+)
+def test_a_model_that_fits_no_step_is_refused_with_the_line_to_type(model, error):
+    with pytest.raises(error, match=r'type pm.sample\(nuts_sampler="nutpie"\)'):
+        sample(model(), **RUN)
+
+
+def test_discrete_unknowns_are_refused_with_the_line_of_compound_steps():
+    with pm.Model() as model:
+        shift = pm.Bernoulli("shift", 0.5)
+        pm.Normal("y", pm.Normal("a") + shift, 1.0, observed=RNG.normal(size=N))
+    with pytest.raises(UnsupportedModelError, match="'shift' is discrete") as refusal:
+        sample(model, **RUN)
+    assert "pm.sample(step=TunaMH())" in str(refusal.value)
+
+
+def test_large_deterministics_are_told_of_as_sample_treats_them(said):
+    with logistic() as model:
+        pm.Deterministic("fitted", model["beta"][0] * np.ones(5_000))
+    trace = sample(model, 50, **RUN)
+    assert "fitted" not in trace.posterior
+    assert not any("pm.sample() evaluates" in text for text in said.messages)
+    TunaMH(model=model)
+    assert any("pm.sample() evaluates" in text for text in said.messages)
+
+
+@pytest.mark.parametrize("asked", ["TunaMH", [1], np.ones(3)])
+def test_anything_else_is_refused(asked):
+    with pytest.raises(SettingError, match="neither a model nor a step"):
+        sample(asked, **RUN)
+
+
+def test_a_model_is_given_once(of_tuna):
+    with pytest.raises(SettingError, match="model= goes with a step"):
+        sample(of_tuna, model=of_tuna, **RUN)
+
+
+def test_a_run_of_a_model_goes_on_from_its_folder(of_tuna, tmp_path):
+    whole = sample(of_tuna, 80, **RUN)
+    sample(of_tuna, 40, checkpoint=tmp_path / "run", **RUN)
+    resumed = sample(of_tuna, 80, resume=tmp_path / "run", tune=100, progressbar=False)
+    np.testing.assert_array_equal(resumed.posterior["beta"], whole.posterior["beta"])
+
+
+def test_a_run_of_another_method_asks_for_its_step(of_tuna, tmp_path, prepared):
+    step = prepared("logistic", "BarkerMinibatchMH")
+    sample(step, 40, checkpoint=tmp_path / "run", **RUN)
+    with pytest.raises(SettingError, match="is a run of BarkerMinibatchMH"):
+        sample(of_tuna, 80, resume=tmp_path / "run", tune=100)
+
+
+def test_a_trace_goes_on_with_its_step_alone(of_tuna):
+    trace = sample(of_tuna, 40, **RUN)
+    with pytest.raises(SettingError, match="goes with the step that drew it"):
+        sample(of_tuna, 80, resume=trace)
