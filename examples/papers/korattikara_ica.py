@@ -13,7 +13,9 @@ A second set of sources has two Laplace-distributed ones in place of the normal 
 cannot tell from rotations of each other.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import arviz as az
@@ -162,14 +164,18 @@ class Truth:
     draws: Array
 
 
-def truth_of(name: str, mixed: Mixed, step: AustereMH, kept: int, times: int, seed: int) -> Truth:
+def truth_of(
+    name: str, mixed: Mixed, step: Callable[..., AustereMH], kept: int, times: int, seed: int
+) -> Truth:
     """Run the test of all rows for long, in some runs of two chains each."""
     found = []
     for k in range(times):
 
         def compute(k: int = k) -> Part:
             starts = [{"W": mixed.start}] * 2
-            run = trials(step, kept, starts=starts, tune=1_000, seed=seed + 1_000 * k, thin=10)
+            run = trials(
+                step(updates_per_draw=10), kept, starts=starts, tune=100, seed=seed + 1_000 * k
+            )
             draws = run.values("W")
             few = draws[:, :: max(1, kept // MOST_TRIALS)].reshape(-1, 4, 4)
             return {"distances": amari(draws, mixed.unmixing), "draws": few}
@@ -182,14 +188,19 @@ def truth_of(name: str, mixed: Mixed, step: AustereMH, kept: int, times: int, se
 
 
 def some_trials(
-    step: AustereMH, mixed: Mixed, starts: list[dict[str, Array]], passes: int, seed: int
+    step: Callable[..., AustereMH],
+    mixed: Mixed,
+    starts: list[dict[str, Array]],
+    passes: int,
+    seed: int,
 ) -> Part:
     """Run trials of a level from draws of the posterior, on so many rows."""
     rows = len(mixed.x)
-    pilot = trials(step, 200, starts=starts[:2], seed=seed)
+    pilot = trials(step(), 200, starts=starts[:2], seed=seed)
     updates = 1.05 * passes * rows / pilot.rows_per_update[0]
     thin = max(1, int(updates / KEPT))
-    run = trials(step, int(updates / thin), starts=starts, seed=seed + 1, thin=thin)
+    some = step(updates_per_draw=thin)
+    run = trials(some, int(updates / thin), starts=starts, seed=seed + 1)
     totals = run.rows.cumsum(axis=1)
     distances = amari(run.values("W"), mixed.unmixing)
     means = distances.cumsum(axis=1) / np.arange(1, distances.shape[1] + 1)
@@ -203,7 +214,14 @@ def some_trials(
     }
 
 
-def level(name: str, step: AustereMH, mixed: Mixed, truth: Truth, size: Size, seed: int) -> Level:
+def level(
+    name: str,
+    step: Callable[..., AustereMH],
+    mixed: Mixed,
+    truth: Truth,
+    size: Size,
+    seed: int,
+) -> Level:
     """Run a level, ten trials at a time, on a number of rows that all levels have."""
     passes, count = size.of(30, 100, PASSES), size.of(2, 6, MOST_TRIALS)
     found = []
@@ -229,7 +247,7 @@ def experiment(size: Size, seed: int) -> Report:
         rows, batch = sizes(own_size)
         mixed = recordings(rows, seed, normal=number == 0)
         model = model_of(mixed)
-        steps = {epsilon: step_of(model, rows, epsilon, batch) for epsilon in EPSILONS}
+        steps = {epsilon: partial(step_of, model, rows, epsilon, batch) for epsilon in EPSILONS}
         own_seed, runs = seed + 100 * number, times * own_size.of(1, 1, RUNS)
         truth = truth_of(name, mixed, steps[0.0], own_size.of(20, 100, LONG), runs, own_seed)
         levels = {

@@ -117,7 +117,9 @@ def regression(digits: Digits) -> pm.Model:
     return model
 
 
-def published_step(model: pm.Model, epsilon: float, batch_size: int = BATCH) -> MinibatchStep:
+def published_step(
+    model: pm.Model, epsilon: float, batch_size: int = BATCH, updates_per_draw: int = 1
+) -> MinibatchStep:
     """Return the walk, decided by the sequential test."""
     return AustereMH(
         model=model,
@@ -126,6 +128,7 @@ def published_step(model: pm.Model, epsilon: float, batch_size: int = BATCH) -> 
         centre="start",
         full_pass_above=np.inf,
         proposal=RandomWalk(WALK, covariance="identity", adapt=False),
+        updates_per_draw=updates_per_draw,
     )
 
 
@@ -171,16 +174,19 @@ def levels(
     """Run the chains of all levels to the same rows, two at a time, while levels take turns."""
     budget = float(updates_of(size) * digits.X.shape[0])
     rows = np.geomspace(max(THIN * digits.X.shape[0], budget / 1e3), budget, 60)
-    steps = {epsilon: published_step(model, epsilon) for epsilon in PUBLISHED}
+    steps = {
+        epsilon: published_step(model, epsilon, updates_per_draw=THIN) for epsilon in PUBLISHED
+    }
     draws = {
-        epsilon: int(1.15 * budget / pilot(step, starts, size, seed) / THIN) + 1
-        for epsilon, step in steps.items()
+        epsilon: 1
+        + int(1.15 * budget / pilot(published_step(model, epsilon), starts, size, seed) / THIN)
+        for epsilon in PUBLISHED
     }
     found: dict[float, list[Part]] = {epsilon: [] for epsilon in PUBLISHED}
 
     def compute(epsilon: float, k: int) -> Part:
         two, its_seed = starts[k : k + 2], seed + 1_000 * k
-        run = trials(steps[epsilon], draws[epsilon], starts=two, seed=its_seed, thin=THIN)
+        run = trials(steps[epsilon], draws[epsilon], starts=two, seed=its_seed)
         return estimates(run, digits, rows, THIN)
 
     for k in range(0, len(starts), 2):

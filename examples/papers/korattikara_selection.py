@@ -92,7 +92,7 @@ def mode_of(given: Data) -> Array:
     return np.asarray(found.posterior["w"], float).reshape(-1)
 
 
-def austere(model: pm.Model, epsilon: float) -> AustereMH:
+def austere(model: pm.Model, epsilon: float, updates_per_draw: int = 1) -> AustereMH:
     """Return the test of a level on the published moves."""
     return AustereMH(
         model=model,
@@ -101,6 +101,7 @@ def austere(model: pm.Model, epsilon: float) -> AustereMH:
         centre="start",
         full_pass_above=np.inf,
         proposal=OwnMove(birth_death, state=[UPDATE, BIRTH]),
+        updates_per_draw=updates_per_draw,
     )
 
 
@@ -267,18 +268,19 @@ def level(
 ) -> Level:
     """Run a level from one feature, on a number of rows that all levels have."""
     rows, passes = len(given.X), size.of(20, 60, 200, PASSES)
-    step, starts = austere(model, epsilon), [{"w": start}] * 2
+    starts = [{"w": start}] * 2
     few = size.of(20, 100, 300, 10_000 if epsilon > 0.0 else 300)
-    pilot = trials(step, few, starts=starts, seed=seed).rows
+    pilot = trials(austere(model, epsilon), few, starts=starts, seed=seed).rows
     # The first updates are far from where the chain will be.
     updates = int(1.05 * passes * rows / pilot[:, pilot.shape[1] // 2 :].mean())
     thin = max(1, updates // KEPT)
+    step = austere(model, epsilon, updates_per_draw=thin)
     read = np.geomspace(passes * rows / 100, passes * rows, 30)
     found = []
     for k in range(0, size.of(2, 2, 4, 10), 2):
 
         def compute(k: int = k) -> Part:
-            run = trials(step, updates // thin, starts=starts, seed=seed + 1 + 1_000 * k, thin=thin)
+            run = trials(step, updates // thin, starts=starts, seed=seed + 1 + 1_000 * k)
             risks = ((late_means(run, given.X_test, read) - truth) ** 2).mean(axis=2)
             return {**of_run(run, given, thin), "risks": risks}
 

@@ -63,7 +63,7 @@ def rows_of(changes: Array, counts: Array) -> Array:
     return np.repeat(changes, counts.astype(int))
 
 
-def shared(model: pm.Model) -> dict[str, Any]:
+def shared(model: pm.Model, **settings: Any) -> dict[str, Any]:
     """Return the settings of all steps."""
     return {
         "model": model,
@@ -71,12 +71,13 @@ def shared(model: pm.Model) -> dict[str, Any]:
         "taylor_order": 0,
         "full_pass_above": np.inf,
         "proposal": OwnMove(neighbour),
+        **settings,
     }
 
 
-def steps(model: pm.Model) -> dict[str, MinibatchStep]:
+def steps(model: pm.Model, **settings: Any) -> dict[str, MinibatchStep]:
     """Return the steps of figures 1a and 1b."""
-    same = shared(model)
+    same = shared(model, **settings)
     return {
         TUNA: TunaMH(chi=CHI, form="paper", **same),
         "Austere, ε = .05": AustereMH(batch_size=BATCH, epsilon=0.05, **same),
@@ -118,8 +119,8 @@ def sample_lines(size: Size, seed: int) -> dict[int, dict[str, Run]]:
         starts = [{"place": float(s)} for s in rng.integers(states, size=size.of(2, 4, 8))]
         draws = size.of(200, 2_000, 5_000)
         found[states] = {
-            name: trials(step, draws, starts=starts, seed=seed, thin=updates(states))
-            for name, step in steps(model).items()
+            name: trials(step, draws, starts=starts, seed=seed)
+            for name, step in steps(model, updates_per_draw=updates(states)).items()
         }
     return found
 

@@ -69,14 +69,14 @@ def walk(scale: float) -> RandomWalk:
     return RandomWalk(scale, covariance="identity", adapt=False)
 
 
-def published(model: pm.Model) -> dict[str, MinibatchStep]:
-    """Return the methods of figure 4."""
+def published(model: pm.Model, *, thin: int = 1) -> dict[str, MinibatchStep]:
+    """Return the methods of figure 4; `thin` updates of TFMH make a draw."""
     shared: dict[str, Any] = {"model": model, "centre": "start", "full_pass_above": np.inf}
     found: dict[str, MinibatchStep] = {
         tuna(chi): TunaMH(chi=chi, form="paper", proposal=walk(scale), **shared)
         for chi, (scale, _) in TUNA.items()
     }
-    found[TFMH] = FactorizedMH(proposal=walk(WALKS[TFMH]), **shared)
+    found[TFMH] = FactorizedMH(proposal=walk(WALKS[TFMH]), updates_per_draw=thin, **shared)
     # Of the same bounds and moves, without a veto that ends the reading.
     found[NO_VETO] = ScalableSubsamplingMH(proposal=walk(WALKS[NO_VETO]), **shared)
     found[FLY] = FireflyMH(bound="untuned", proposal=walk(WALKS[FLY]), **shared)
@@ -120,9 +120,9 @@ def from_starts(model: pm.Model, size: Size, seed: int) -> dict[str, Run]:
     ends = np.random.default_rng(seed).uniform(-1.0, 1.0, (3, COMPONENTS)) / np.sqrt(COMPONENTS)
     starts = [{"beta": start} for start in ends[: size.of(2, 2, 3)]]
     found = {}
-    for name, step in published(model).items():
+    for name, step in published(model, thin=THIN).items():
         draws = UPDATES.get(name, OTHERS) // thinned(name) // size.of(50, 2, 1)
-        found[name] = trials(step, draws, starts=starts, seed=seed, thin=thinned(name))
+        found[name] = trials(step, draws, starts=starts, seed=seed)
     found[OURS] = trials(TunaMH(model=model), size.of(50, 500, 500), starts=starts, seed=seed)
     return found
 

@@ -181,8 +181,8 @@ class Chain:
         """Scale of the local move."""
         return self.program.proposal.scaling(self._state.proposal)
 
-    def advance(self, draws: int, thin: int = 1, positions: np.ndarray | None = None) -> Draws:
-        """Make draws, `thin` times the updates of one apart, and learn from them in warm-up.
+    def advance(self, draws: int, positions: np.ndarray | None = None) -> Draws:
+        """Make draws, and learn from them in warm-up.
 
         They are written to contiguous `positions`, shape (draws, d), if these are given.
         BoundViolationError if a row exceeds its bound, unless the method tolerates that.
@@ -190,7 +190,7 @@ class Chain:
         if positions is None:
             positions = np.empty((draws, self.position.size))
         counts = np.zeros((draws, entry.N_COUNTS))
-        updates, made = thin * self.program.updates_per_draw, 0
+        updates, made = self.program.updates_per_draw, 0
         while made < draws:
             until = min(draws, made + draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])

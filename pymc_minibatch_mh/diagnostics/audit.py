@@ -72,8 +72,8 @@ ok, warn, fail = (partial(Verdict, verdict) for verdict in ("ok", "warn", "fail"
 
 
 def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
-    """Return how many updates lie between two draws of a trace, which may be thinned."""
-    return step.updates_per_draw * int(trace["posterior"].attrs.get("thin", 1))
+    """Return how many updates lie between two draws of a trace; of `pm.sample` as of the step."""
+    return int(trace["posterior"].attrs.get("updates_per_draw", step.updates_per_draw))
 
 
 def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:

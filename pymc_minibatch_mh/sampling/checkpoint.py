@@ -225,7 +225,6 @@ class Checkpoint:
             "key": key_of_run(step),
             "settings": {
                 "tune": settings.tune,
-                "thin": settings.thin,
                 "chains": settings.chains,
                 "discard_tuned_samples": not workers.keeps_warm_up,
             },

@@ -78,7 +78,6 @@ def sample(
     chains: int | None = None,
     cores: int | None = None,
     random_seed: Any = None,
-    thin: int = 1,
     initvals: Any = None,
     var_names: Sequence[str] | None = None,
     progressbar: bool = True,
@@ -119,9 +118,6 @@ def sample(
     cores
         Chains that run at the same time, as threads; by default as many as there are cores
         that this process may use, up to 4. The draws of a chain do not depend on it.
-    thin
-        Keep every `thin`-th draw after warm-up; the stats of a kept draw are those of all updates
-        since the last one.
     random_seed
         Seed or generator.
     initvals
@@ -182,7 +178,7 @@ def sample(
     asked: Any = step_or_model
     if isinstance(step_or_model, int):
         asked, draws = None, step_or_model
-    settings = _run_settings(draws, tune, chains, cores, thin)
+    settings = _run_settings(draws, tune, chains, cores)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     if checkpoint is not None and resume is not None:
         raise SettingError(
@@ -235,14 +231,13 @@ def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[f
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
 
 
-def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any, thin: Any) -> RunSettings:
+def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any) -> RunSettings:
     n_cores = integer("cores", min(MOST_CHAINS, usable_cores()) if cores is None else cores)
     return RunSettings(
         draws=integer("draws", draws),
         tune=integer("tune", tune, 0),
         chains=integer("chains", max(FEWEST_CHAINS, n_cores) if chains is None else chains),
         cores=n_cores,
-        thin=integer("thin", thin),
     )
 
 
@@ -323,7 +318,6 @@ def _chains(
         step,
         {
             "tune": settings.tune,
-            "thin": settings.thin,
             "chains": given["chains"],
             "discard_tuned_samples": not keeps_warm_up,
         },
@@ -375,12 +369,12 @@ def _tree(
         model,
         step.target.factorization,
         kept,
-        _numbered_on(workers.kept.of(chains, draws, settings.thin), before),
+        _numbered_on(workers.kept.of(chains, draws), before),
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_provenance(step)},
         warm_up=tuned,
     )
     # Stats mean something only with the number of updates behind a draw.
-    tree["posterior"].attrs["thin"] = settings.thin
+    tree["posterior"].attrs["updates_per_draw"] = step.updates_per_draw
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
@@ -475,6 +469,6 @@ def _numbered_on(draws: Draws, before: xr.DataTree | None) -> Draws:
     if before is None:
         return draws
     posterior, own = before["posterior"], draws.coords
-    first = int(posterior["draw"].to_numpy()[-1]) + int(posterior.attrs["thin"])
+    first = int(posterior["draw"].to_numpy()[-1]) + 1
     chains = posterior["chain"].to_numpy()[own["chain"]]
     return replace(draws, coords={"chain": chains, "draw": own["draw"] + first})

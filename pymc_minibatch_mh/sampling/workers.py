@@ -99,13 +99,12 @@ BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Draws of each chain, of warm-up and after it, of which every `thin`-th is kept."""
+    """Draws of each chain, of warm-up and after it; chains, and how many run at a time."""
 
     draws: int
     tune: int
     chains: int
     cores: int
-    thin: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +130,12 @@ class Record:
         sound = np.logical_and.accumulate(block.counts[:, entry.BOUND_RATIO] <= 1.0)
         self.stats["certified"][where] &= sound
 
-    def of(self, chains: Sequence[int], draws: int, thin: int = 1) -> Kept:
+    def of(self, chains: Sequence[int], draws: int) -> Kept:
         """Return the first draws of some chains; all of them without a copy."""
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}
-        coords: dict = {"chain": np.array(chains), "draw": thin * np.arange(draws)}
+        coords: dict = {"chain": np.array(chains), "draw": np.arange(draws)}
         return Kept(self.positions[which, :draws], stats, coords)
 
 
@@ -224,28 +223,27 @@ class Workers:
         most = float(FIRST_BLOCK)
         while progress.tuned < settings.tune and not self._stop.is_set():
             window = min(settings.tune - progress.tuned, draws_until_adaptation(chain))
-            most = self._advance(number, min(int(most), window), 1, self.warm_up)
+            most = self._advance(number, min(int(most), window), self.warm_up)
         ended = Future[None]()
         self._tuned.put((chain, ended))
         while not wait([ended], LOOK).done:
             if self._stop.is_set():
                 return
         ended.result()
-        most = max(1.0, most / settings.thin)
         while progress.drawn < settings.draws and not self._stop.is_set():
             draws = min(int(most), settings.draws - progress.drawn)
-            most = self._advance(number, draws, settings.thin, self.kept)
+            most = self._advance(number, draws, self.kept)
 
-    def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
+    def _advance(self, number: int, draws: int, record: Record | None) -> float:
         """Make a block of draws; return how many the next one may have."""
         chain, progress = self.chains[number], self.progress[number]
         shared = {name: getattr(chain, name) for name in ("certified", "scaling", "temperature")}
         began = time.perf_counter()
         first = progress.drawn if record is self.kept else progress.tuned
         where = number, slice(first, first + draws)
-        block = chain.advance(draws, thin, None if record is None else record.positions[where])
+        block = chain.advance(draws, None if record is None else record.positions[where])
         seconds = time.perf_counter() - began
-        updates = thin * chain.program.updates_per_draw
+        updates = chain.program.updates_per_draw
         if record is not None:
             record.write(where, block, updates, perf_counter_diff=seconds / draws, **shared)
             # Adaptation ends a block.

@@ -74,7 +74,7 @@ SAMPLERS = {
     "pymc": Sampler("peers_pymc", "nuts", ("pymc",)),
     "metropolis": Sampler("peers_pymc", "metropolis", ("pymc",)),
     "advi": Sampler("peers_pymc", "advi", ("pymc",)),
-    "reference": _OURS(settings={"method": "TunaMH", "driver": True, "thin": 10}),
+    "reference": _OURS(settings={"method": "TunaMH", "driver": True, "updates": 10}),
 }
 
 

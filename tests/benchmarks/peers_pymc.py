@@ -289,7 +289,7 @@ def _without_compilation(clock: Clock) -> float:
 
 
 def ours(
-    task: Task, method: str, *, driver: bool = False, thin: int = 1, copied: bool = True
+    task: Task, method: str, *, driver: bool = False, updates: int = 1, copied: bool = True
 ) -> Run:
     """Run a sampler of this project, through ``pm.sample`` or its own driver."""
     mb = import_module("pymc_minibatch_mh")
@@ -297,16 +297,15 @@ def ours(
         import_module("pymc_minibatch_mh.bounds.bounds_pass").NARROW = np.inf
     draws = task.problem.driver if driver else task.problem.ours
     with model_of(task):
-        step = getattr(mb, method)()
+        step = getattr(mb, method)(updates_per_draw=updates)
         settings = {"tune": TUNE, "random_seed": task.seed, **QUIET}
         if driver:
-            trace = mb.sample(step, draws, thin=thin, **settings)
+            trace = mb.sample(step, draws, **settings)
         else:
             trace = pm.sample(draws, step=step, **settings)
-    draws *= thin
     # A draw takes as long in warm-up as after it.
     tune = trace["posterior"].attrs["sampling_time"] * TUNE / (TUNE + draws)
-    stats, updates = trace["sample_stats"], step.updates_per_draw * thin
+    stats = trace["sample_stats"]
     note = {
         "rows per update": float(stats["n_obs"].mean()) / updates,
         "updates on all rows": float(stats["full_pass"].mean()) / updates,

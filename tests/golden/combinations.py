@@ -123,8 +123,6 @@ class Combination:
     settings: dict[str, Any] = field(default_factory=dict)
     #: Whether ``pm.sample`` makes the draws, and not the package's own driver.
     pymc: bool = False
-    #: Which draws the driver keeps.
-    thin: int = 1
     #: How far draws of another processor may be, relative and absolute.
     rounding: float = 1e-9
 
@@ -134,11 +132,11 @@ class Combination:
         return STEPS[self.method](model=model, **made)
 
 
-def _way(model: str | Callable, method: str, *, pymc: bool = False, thin: int = 1, **settings):
+def _way(model: str | Callable, method: str, *, pymc: bool = False, **settings):
     written = of_family(model) if isinstance(model, str) else model
     by_differences = model in (centred, noncentred) or settings.get("blocks")
     rounding = OF_DIFFERENCES if by_differences else 1e-9
-    return Combination(written, method, settings, pymc, thin, rounding)
+    return Combination(written, method, settings, pymc, rounding)
 
 
 centred, noncentred = (partial(hierarchy, centred=flag) for flag in (True, False))
@@ -212,7 +210,7 @@ COMBINATIONS = {
     "annealed": _way(
         "poisson", "PenaltyMH", temperature=[(0, 50.0), (60, 1.0)], taylor_order=0, pymc=True
     ),
-    "weighted": _way("poisson", "TunaMH", weights=np.linspace(0.0, 2.0, ROWS), thin=3),
+    "weighted": _way("poisson", "TunaMH", weights=np.linspace(0.0, 2.0, ROWS)),
     # Rows.
     "rows in memory": _way(partial(on_rows, store=arrays), "TunaMH", taylor_order=1),
     "rows in files": _way(partial(on_rows, store=in_npy), "TunaMH", taylor_order=1, pymc=True),

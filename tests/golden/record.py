@@ -52,7 +52,7 @@ def drawn(combination: Combination, folder: Path) -> dict[str, np.ndarray]:
             with model:
                 trace = pm.sample(KEPT, step=step, **common)
         else:
-            trace = sample(step, KEPT, thin=combination.thin, **common)
+            trace = sample(step, KEPT, **common)
     return {
         f"{kind}.{name}": np.concatenate(
             [trace[f"warmup_{group}"][name].values[0], trace[group][name].values[0]]

@@ -111,7 +111,6 @@ for name, value in (
     ("tune", -1),
     ("chains", 0),
     ("cores", "two"),
-    ("thin", 1.5),
     ("progressbar", "yes"),
     ("random_seed", "x"),
 ):

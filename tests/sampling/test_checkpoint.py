@@ -117,11 +117,11 @@ def test_a_run_goes_on_from_every_moment(prepared, monkeypatch, tmp_path, name):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_goes_on(prepared, method, tmp_path):
-    step = prepared("two_likelihoods", method)
-    whole = sample(step, DRAWS, thin=3, **RUN, **QUIET)
-    sample(step, 20, thin=3, checkpoint=tmp_path / "run", **RUN, **QUIET)
+    step = prepared("two_likelihoods", method, updates_per_draw=3)
+    whole = sample(step, DRAWS, **RUN, **QUIET)
+    sample(step, 20, checkpoint=tmp_path / "run", **RUN, **QUIET)
     given = {**RUN, "cores": 2, "chains": None, "random_seed": None}
-    same_trace(sample(step, DRAWS, thin=3, resume=tmp_path / "run", **given, **QUIET), whole)
+    same_trace(sample(step, DRAWS, resume=tmp_path / "run", **given, **QUIET), whole)
 
 
 def begun_run(prepared, tmp_path):
@@ -220,7 +220,7 @@ def test_generators_of_numpy_go_on(prepared, tmp_path, name):
 
 def test_other_settings_of_a_run_are_refused(prepared, tmp_path):
     step, folder = begun_run(prepared, tmp_path)
-    for name, value in (("thin", 2), ("tune", 20), ("chains", 3), ("discard_tuned_samples", True)):
+    for name, value in (("tune", 20), ("chains", 3), ("discard_tuned_samples", True)):
         with pytest.raises(SettingError, match=f"^{name}={value} is not that of the run in "):
             resumed(step, folder, **{name: value})
     point = {"level": 0.01, "slope": 0.02}

@@ -95,18 +95,18 @@ def test_blocks_of_any_length_draw_the_same(prepared, monkeypatch):
     assert differences(driven(step), expected) == []
 
 
-def test_thinning_keeps_every_third_draw_and_counts_all_updates(prepared):
-    step = prepared("two_likelihoods", "TunaMH")
-    whole, thinned = driven(step, 90), driven(step, 30, thin=3)
+def test_a_draw_of_three_updates_counts_them_all_and_its_trace_says_so(prepared):
+    steps = [prepared("two_likelihoods", "TunaMH", updates_per_draw=n) for n in (1, 3)]
+    whole, few = (driven(step, 90 // n, tune=0) for step, n in zip(steps, (1, 3), strict=True))
     kept = whole.posterior.isel(draw=slice(2, None, 3))
     for name in whole.posterior.data_vars:
-        np.testing.assert_array_equal(thinned.posterior[name], kept[name])
+        np.testing.assert_array_equal(few.posterior[name], kept[name])
     rows = whole.sample_stats["n_obs"].to_numpy().reshape(2, 30, 3).sum(axis=2)
-    np.testing.assert_array_equal(thinned.sample_stats["n_obs"], rows)
+    np.testing.assert_array_equal(few.sample_stats["n_obs"], rows)
     shares = whole.sample_stats["accept"].to_numpy().reshape(2, 30, 3).mean(axis=2)
-    np.testing.assert_allclose(thinned.sample_stats["accept"], shares)
-    assert thinned.posterior.attrs["thin"] == 3
-    np.testing.assert_array_equal(thinned.posterior["draw"], 3 * np.arange(30))
+    np.testing.assert_allclose(few.sample_stats["accept"], shares)
+    assert [trace.posterior.attrs["updates_per_draw"] for trace in (whole, few)] == [1, 3]
+    np.testing.assert_array_equal(few.posterior["draw"], np.arange(30))
 
 
 def test_chains_start_apart_unless_they_are_told_where(prepared):
@@ -199,7 +199,7 @@ def test_a_violated_bound_in_a_thread_ends_the_run_by_name(prepared):
 
 def test_an_error_in_a_chain_stops_the_others(prepared, monkeypatch):
     chain = prepared("two_likelihoods", "TunaMH").chain
-    settings = workers.RunSettings(draws=10, tune=0, chains=2, cores=2, thin=1)
+    settings = workers.RunSettings(draws=10, tune=0, chains=2, cores=2)
     run = workers.Workers(settings, [chain.copy(), chain.copy()], keeps_warm_up=False)
     advance, told = workers.Chain.advance, []
 
@@ -246,8 +246,8 @@ def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
 
 
 def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared, caplog):
-    model, step = model_of("logistic"), prepared("logistic", "TunaMH")
-    trace = sample(step, 400, tune=200, chains=2, thin=2, random_seed=3, progressbar=False)
+    model, step = model_of("logistic"), prepared("logistic", "TunaMH", updates_per_draw=2)
+    trace = sample(step, 400, tune=200, chains=2, random_seed=3, progressbar=False)
     with caplog.at_level(logging.INFO, logger="pymc"):
         found = audit(trace, step, pairs=20, random_seed=1, model=model)
     begin, *checks, end = (text for text in caplog.messages if text.startswith("audit:"))
@@ -258,7 +258,7 @@ def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, 
     ):
         assert said == f"audit: {name} {verdict}. {message}"
     assert found.attrs["state"] == "chain 1, as it ended"
-    assert found.attrs["updates_per_draw"] == 2 * step.updates_per_draw
+    assert found.attrs["updates_per_draw"] == 2
 
 
 def test_a_run_its_variables_and_convergence_checks_are_told_of_as_in_pymc(prepared, caplog):

@@ -33,16 +33,16 @@ def test_two_runs_draw_what_one_does(prepared, method):
 
 
 def test_a_trace_may_be_gone_on_from_again_and_again(model_of, prepared, tmp_path):
-    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
-    whole = sample(step, 30, thin=3, **SETTINGS)
-    first = sample(step, 10, thin=3, **SETTINGS)
+    model = model_of("two_likelihoods")
+    step = prepared("two_likelihoods", "TunaMH", updates_per_draw=3)
+    whole, first = (sample(step, draws, **SETTINGS) for draws in (30, 10))
     ended = step.ended
-    second = sample(step, 10, thin=3, resume=first, **QUIET)
+    second = sample(step, 10, resume=first, **QUIET)
     first.to_netcdf(tmp_path / "first.nc")
     stored = xr.open_datatree(tmp_path / "first.nc")
     elsewhere, step.ended = pickle.loads(pickle.dumps(step)), ended
-    again = sample(step, 10, thin=3, resume=stored, **QUIET)
-    third = sample(elsewhere, 10, thin=3, resume=second, model=model, **QUIET)
+    again = sample(step, 10, resume=stored, **QUIET)
+    third = sample(elsewhere, 10, resume=second, model=model, **QUIET)
     assert again.posterior.equals(second.posterior)
     names = [*first.posterior["draw"], *second.posterior["draw"], *third.posterior["draw"]]
     np.testing.assert_array_equal(names, whole.posterior["draw"])

@@ -161,7 +161,9 @@ def traced(*, draws=100, **stats):
     values = {
         name: (("chain", "draw"), np.full((2, draws), x)) for name, x in (usual | stats).items()
     }
-    posterior = xr.Dataset({"a": (("chain", "draw"), np.zeros((2, draws)))}, attrs={"thin": 5})
+    posterior = xr.Dataset(
+        {"a": (("chain", "draw"), np.zeros((2, draws)))}, attrs={"updates_per_draw": 10}
+    )
     return xr.DataTree.from_dict({"/posterior": posterior, "/sample_stats": xr.Dataset(values)})
 
 
