@@ -274,13 +274,13 @@ def require_draws(trace: xr.DataTree) -> None:
     draws = trace["posterior"].sizes["draw"]
     if draws < FEWEST_DRAWS:
         raise SettingError(
-            f"idata has {draws} draws in a chain, too few to judge the sampler by. Draw "
+            f"data= has {draws} draws in a chain, too few to judge the sampler by. Draw "
             f"{FEWEST_DRAWS} or more."
         )
 
 
 def audit(
-    idata: xr.DataTree,
+    data: xr.DataTree,
     step: MinibatchStep,
     pairs: int | None = None,
     random_seed: Any = None,
@@ -321,8 +321,8 @@ def audit(
 
     Parameters
     ----------
-    idata
-        Returned by :func:`pymc.sample`.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
     step
         The step that sampled it. The attribute ``state`` says which of its states is audited: the
         frozen state of the last chain, if that ran in this process and nothing since, or else that
@@ -347,7 +347,7 @@ def audit(
     Raises
     ------
     SettingError
-        If `idata`, `step` and the model do not belong together; names the variable.
+        If `data`, `step` and the model do not belong together; names the variable.
     StaleDataError
         If the model's data changed after the step was built.
 
@@ -363,13 +363,13 @@ def audit(
     if not isinstance(random_seed, int | np.integer):
         random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
     rng = generator_of("random_seed", random_seed)
-    require_stats(trace_of("idata", idata))
-    draws = value_draws(idata, model, step)
-    require_draws(idata)
+    require_stats(trace_of(data))
+    draws = value_draws(data, model, step)
+    require_draws(data)
     began = time.perf_counter()
-    chain, number = frozen_as_sampled(step, idata, draws, rng)
-    updates, first = updates_per_draw(step, idata), step.target.factorization.first
-    count, chosen = _number_of_pairs(pairs, step, draws, idata, chain)
+    chain, number = frozen_as_sampled(step, data, draws, rng)
+    updates, first = updates_per_draw(step, data), step.target.factorization.first
+    count, chosen = _number_of_pairs(pairs, step, draws, data, chain)
     why = "" if pairs is not None else f", {chosen}"
     _log.info("audit: reading %s for each of %d pairs%s.", report.rows_of(step.target), count, why)
     found, top = _pairs_of(step, draws, count, chain, rng)
@@ -377,10 +377,10 @@ def audit(
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
     if step.plan.elements is not None:
         rates = moved(found, positions_of(draws, step))
-        checks = _checks_of_iterations(step, found, bias, rates, idata)
+        checks = _checks_of_iterations(step, found, bias, rates, data)
     else:
-        checks = _checks(step, found, bias, idata, number, top)
-    result = xr.merge([_with_labels(found, idata), bias, _verdicts(checks)])
+        checks = _checks(step, found, bias, data, number, top)
+    result = xr.merge([_with_labels(found, data), bias, _verdicts(checks)])
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
         method=type(step).__name__,

@@ -1,4 +1,4 @@
-"""Functions of chosen rows of one observed variable, evaluated at the draws of a trace."""
+"""Functions of chosen observations of one observed variable, evaluated at draws of a trace."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of, fits
 
 
-def trace_of(name: str, trace: Any) -> xr.DataTree:
-    """Return the trace that was given as `name`; SettingError if it is no tree of groups."""
-    if not isinstance(trace, xr.DataTree):
+def trace_of(data: Any) -> xr.DataTree:
+    """The trace that was given as `data`; SettingError if it is no tree of groups."""
+    if not isinstance(data, xr.DataTree):
         raise SettingError(
-            f"{name}={type(trace).__name__} is no trace. Pass the trace that pm.sample() returns."
+            f"data={type(data).__name__} is no trace. Pass the trace that pm.sample() returns."
         )
-    return trace
+    return data
 
 
 def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
@@ -119,32 +119,33 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
     return by_name[var_name]
 
 
-def row_numbers(rows: Any, n_rows: int, name: str, setting: str = "rows") -> np.ndarray:
-    """Return chosen row numbers as int64, after a check."""
-    numbers = array_of(f"{setting}= has", rows)
+def row_numbers(observations: Any, n_rows: int, name: str) -> np.ndarray:
+    """Numbers of chosen observations as int64, after a check."""
+    numbers = array_of("observations= has", observations)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise SettingError(
-            f"{setting}={rows!r} are not row numbers of {name!r}. Give a sequence of integers."
+            f"observations={observations!r} are not numbers of observations of {name!r}. Give a "
+            "sequence of integers."
         )
     if numbers.min() < 0 or numbers.max() >= n_rows:
         outside = numbers[(numbers < 0) | (numbers >= n_rows)][0]
         raise SettingError(
-            f"{setting}= contains {outside}, but {name!r} has {n_rows:,} rows. Choose from 0 to "
-            f"{n_rows - 1}."
+            f"observations= contains {outside}, but {name!r} has {n_rows:,} observations. Choose "
+            f"from 0 to {n_rows - 1}."
         )
     return numbers.astype(np.int64)
 
 
-def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
-    """Return the draws of the free variables: name -> array of shape (chain, draw, ...).
+def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
+    """Draws of the free variables of a trace: name -> array of shape (chain, draw, ...).
 
     SettingError if the trace holds no posterior, or not all free variables of the model.
     """
-    if "posterior" not in trace_of("trace", trace).children:
+    if "posterior" not in trace_of(data).children:
         raise SettingError(
-            "trace= has no group 'posterior'. Pass the trace that pm.sample() returns."
+            "data= has no group 'posterior'. Pass the trace that pm.sample() returns."
         )
-    posterior = trace["posterior"]
+    posterior = data["posterior"]
     missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]
     if missing:
         raise SettingError(
@@ -170,18 +171,16 @@ def row_dimension(model: pm.Model, name: str) -> str:
     return str(dims[0]) if dims and dims[0] is not None else f"{name}_dim_0"
 
 
-def of_chosen_rows(
-    values: np.ndarray, rows: np.ndarray, trace: xr.DataTree, model: pm.Model, name: str
-) -> xr.DataArray:
-    """Name the axes of values of shape (chain, draw, row, ...)."""
-    dim = row_dimension(model, name)
-    labels = model.coords.get(dim)
-    others = list(model.named_vars_to_dims.get(name) or ())[1:]
-    others += [f"{name}_dim_{k}" for k in range(len(others) + 1, values.ndim - 2)]
-    coords = {
-        "chain": trace["posterior"].coords["chain"],
-        "draw": trace["posterior"].coords["draw"],
-        dim: rows if labels is None else [labels[row] for row in rows],
-    }
-    dims = ("chain", "draw", dim, *others[: values.ndim - 3])
-    return xr.DataArray(values, coords, dims, name)
+def with_labels(
+    values: np.ndarray, rows: np.ndarray, model: pm.Model, name: str, draws: xr.Dataset | None
+) -> xr.Dataset:
+    """Name the axes of values of observations, shape (observation, ...), or of these at `draws`."""
+    dims = [row_dimension(model, name), *list(model.named_vars_to_dims.get(name) or ())[1:]]
+    dims += [f"{name}_dim_{k}" for k in range(len(dims), values.ndim)]
+    labels = model.coords.get(dims[0])
+    coords: dict[str, Any] = {dims[0]: rows if labels is None else [labels[row] for row in rows]}
+    first: list[str] = []
+    if draws is not None:
+        first = ["chain", "draw"]
+        coords |= {dim: draws.coords[dim] for dim in first}
+    return xr.Dataset({name: ([*first, *dims][: values.ndim], values)}, coords)

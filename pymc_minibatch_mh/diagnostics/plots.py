@@ -33,7 +33,7 @@ AesByVisuals = Mapping[str, Sequence[str]]
 
 
 def plot_audit(
-    dt: xr.Dataset,
+    data: xr.Dataset,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -47,7 +47,7 @@ def plot_audit(
 
     Parameters
     ----------
-    dt
+    data
         Returned by :func:`audit`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``zero``,
@@ -64,7 +64,7 @@ def plot_audit(
     Raises
     ------
     SettingError
-        If `dt` is not the result of an audit.
+        If `data` is not the result of an audit.
 
     Examples
     --------
@@ -72,8 +72,8 @@ def plot_audit(
     ...     found = audit(trace, step, pairs=50)
     >>> figure = plot_audit(found)
     """
-    _require(dt, ("acceptance_error", "bias", "bias_mcse"), "the result of audit()")
-    points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
+    _require(data, ("acceptance_error", "bias", "bias_mcse"), "the result of audit()")
+    points = xr.Dataset({"acceptance_error": _errors(data), "bias": _biases(data)})
     figure = _Figure(points, "moment", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
@@ -83,8 +83,8 @@ def plot_audit(
         )
     figure.draw("error", shapes.scatter_xy, points[["acceptance_error"]], color="gray")
     figure.draw("bias", shapes.scatter_xy, points[["bias"]])
-    figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(dt)}))
-    names = [str(name) for name in dt["coordinate"].to_numpy()]
+    figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(data)}))
+    names = [str(name) for name in data["coordinate"].to_numpy()]
     places = np.arange(len(names))
     figure.draw("ticks", shapes.set_xticks, points[["bias"]], values=places, labels=names)
     error = "error of the acceptance probability"
@@ -95,7 +95,7 @@ def plot_audit(
 
 
 def plot_rows(
-    dt: xr.DataTree,
+    data: xr.DataTree,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -109,8 +109,8 @@ def plot_rows(
 
     Parameters
     ----------
-    dt
-        Returned by :func:`pymc.sample`.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``tail``, ``xticks``, ``yticks``, ``legend``,
         ``title``, ``xlabel`` and ``ylabel``.
@@ -125,21 +125,21 @@ def plot_rows(
     Raises
     ------
     SettingError
-        If `dt` has no ``n_obs`` in its sample stats.
+        If `data` has no ``n_obs`` in its sample stats.
 
     Examples
     --------
     >>> figure = plot_rows(trace)
     """
     updates = int((stats or {}).get("updates_per_draw", 1))
-    data = xr.Dataset({"n_obs": _rows(_sample_stats(dt, "n_obs"), updates)})
-    figure = _Figure(data, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(data, *ROWS)
+    points = xr.Dataset({"n_obs": _rows(_sample_stats(data, "n_obs"), updates)})
+    figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(points, *ROWS)
     return figure.with_legend()
 
 
 def plot_bounds(
-    dt: xr.DataTree | xr.Dataset,
+    data: xr.DataTree | xr.Dataset,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -153,7 +153,7 @@ def plot_bounds(
 
     Parameters
     ----------
-    dt
+    data
         Returned by :func:`audit`: ratios over all rows, one for each pair. Or what
         :func:`pymc.sample` returned: ratios over the rows that were read, one for each draw.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
@@ -170,13 +170,13 @@ def plot_bounds(
     Raises
     ------
     SettingError
-        If `dt` holds no ratio: approximate methods have no bounds.
+        If `data` holds no ratio: approximate methods have no bounds.
 
     Examples
     --------
     >>> figure = plot_bounds(trace)
     """
-    found = dt if isinstance(dt, xr.Dataset) else _sample_stats(dt, "bound_ratio")
+    found = data if isinstance(data, xr.Dataset) else _sample_stats(data, "bound_ratio")
     _require(found, ("bound_ratio",), "the result of audit() or a trace")
     dim = "pair" if "pair" in found["bound_ratio"].dims else "draw"
     ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if dim == "pair" else "draw")
@@ -186,17 +186,17 @@ def plot_bounds(
             "'bound_ratio' is not above 0 anywhere: approximate methods hold no row against a "
             "bound. Use plot_rows() or plot_audit()."
         )
-    data = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
+    points = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
     colour = "chain" if dim == "draw" else ""
-    figure = _Figure(data, colour, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(data, *BOUNDS)
+    figure = _Figure(points, colour, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(points, *BOUNDS)
     limit = float((stats or {}).get("bound", 1.0))
-    figure.draw("bound", shapes.vline, _constant(data, np.log10(limit)), color="gray")
+    figure.draw("bound", shapes.vline, _constant(points, np.log10(limit)), color="gray")
     return figure.with_legend()
 
 
 def plot_summary(
-    dt: xr.DataTree,
+    data: xr.DataTree,
     step: MinibatchStep,
     *,
     plot_collection: PlotCollection | None = None,
@@ -210,8 +210,8 @@ def plot_summary(
 
     Parameters
     ----------
-    dt
-        Returned by :func:`pymc.sample` or :func:`sample`.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
     step
         The step that sampled it.
     plot_collection, backend, aes_by_visuals, visuals, **pc_kwargs
@@ -229,23 +229,23 @@ def plot_summary(
     Raises
     ------
     SettingError
-        If `dt` is not a trace of one of this package's steps or too short, or `step` is none.
+        If `data` is not a trace of one of this package's steps or too short, or `step` is none.
 
     Examples
     --------
     >>> figure = plot_summary(trace, step)
     """
-    per_draw = updates_per_draw(step_of(step), trace_of("dt", dt))
-    rows = _rows(_sample_stats(dt, "n_obs"), per_draw)
-    name, slowest, sizes = _slowest(dt)
-    data = xr.Dataset({"n_obs": rows, "slowest": slowest, "ess": sizes})
-    figure = _Figure(data, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(data[["n_obs"]], *ROWS)
-    figure.draw("slowest", shapes.line_xy, data[["slowest"]], alpha=0.6)
-    figure.draw("ess", shapes.scatter_xy, data[["ess"]], color="gray")
+    per_draw = updates_per_draw(step_of(step), trace_of(data))
+    rows = _rows(_sample_stats(data, "n_obs"), per_draw)
+    name, slowest, sizes = _slowest(data)
+    points = xr.Dataset({"n_obs": rows, "slowest": slowest, "ess": sizes})
+    figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(points[["n_obs"]], *ROWS)
+    figure.draw("slowest", shapes.line_xy, points[["slowest"]], alpha=0.6)
+    figure.draw("ess", shapes.scatter_xy, points[["ess"]], color="gray")
     enough = float((stats or {}).get("enough", ENOUGH_ESS))
-    figure.draw("bound", shapes.hline, _constant(data[["ess"]], np.log10(enough)), color="gray")
-    figure.decades(data[["ess"]], "y", 1)
+    figure.draw("bound", shapes.hline, _constant(points[["ess"]], np.log10(enough)), color="gray")
+    figure.decades(points[["ess"]], "y", 1)
     figure.label("x", {"slowest": "draw", "ess": "parameter, in order of its size"}, 1)
     figure.label("y", {"slowest": name, "ess": "bulk effective sample size"}, 1)
     titles = {"slowest": "Parameter that mixes slowest", "ess": "Effective sample sizes"}
@@ -357,22 +357,22 @@ def _drop_neutral(collection: PlotCollection) -> None:
             collection.update_aes_from_dataset(key, found.dataset.drop_vars("neutral_element"))
 
 
-def _errors(dt: xr.Dataset) -> xr.DataArray:
-    near = dt["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
-    return _points(near, dt["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
+def _errors(data: xr.Dataset) -> xr.DataArray:
+    near = data["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
+    return _points(near, data["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
 
 
-def _biases(dt: xr.Dataset, errors: float = 0.0) -> xr.DataArray:
+def _biases(data: xr.Dataset, errors: float = 0.0) -> xr.DataArray:
     """Return the place and the bias, `errors` standard errors off, of each coordinate."""
-    bias = (dt["bias"] + errors * dt["bias_mcse"]).drop_vars("coordinate")
-    shift = xr.DataArray([-APART, APART], {"moment": dt["moment"]}, "moment")
-    place = xr.DataArray(np.arange(dt.sizes["coordinate"]), dims="coordinate") + shift
+    bias = (data["bias"] + errors * data["bias_mcse"]).drop_vars("coordinate")
+    shift = xr.DataArray([-APART, APART], {"moment": data["moment"]}, "moment")
+    place = xr.DataArray(np.arange(data.sizes["coordinate"]), dims="coordinate") + shift
     return _points(place, bias)
 
 
-def _intervals(dt: xr.Dataset) -> xr.DataArray:
+def _intervals(data: xr.Dataset) -> xr.DataArray:
     """Return the ends of all intervals as one line, with a gap after each."""
-    low, high = _biases(dt, -MARGIN), _biases(dt, MARGIN)
+    low, high = _biases(data, -MARGIN), _biases(data, MARGIN)
     ends = xr.concat([low, high, xr.full_like(low, np.nan)], "end")
     line = ends.stack(point=("coordinate", "end"), create_index=False)
     return line.transpose("plot_axis", "moment", "point")
@@ -384,14 +384,14 @@ def _rows(sample_stats: xr.Dataset, updates: int) -> xr.DataArray:
     return _tail(rows, "draw")
 
 
-def _slowest(dt: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
+def _slowest(data: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
     """Return name and draws of the parameter that mixes slowest, and all sizes in their order."""
-    posterior = dt["posterior"].to_dataset()
+    posterior = data["posterior"].to_dataset()
     entries = list(xarray_var_iter(posterior, skip_dims={"chain", "draw"}))
     values = np.stack([draws for *_, draws in entries], axis=-1)
     ess = az.ess(xr.Dataset({"x": (("chain", "draw", "entry"), values)}))["x"].to_numpy()
     if np.isnan(ess).all():
-        raise SettingError("dt has too few draws for an effective sample size. Draw more.")
+        raise SettingError("data= has too few draws for an effective sample size. Draw more.")
     worst = int(np.nanargmin(ess))
     chains = {"chain": posterior["chain"].to_numpy()}
     draws = xr.DataArray(values[:, :, worst], chains, ("chain", "draw"))
@@ -422,8 +422,8 @@ def _constant(data: xr.Dataset, value: float) -> xr.Dataset:
     return xr.Dataset(dict.fromkeys(data.data_vars, value))
 
 
-def _sample_stats(dt: xr.DataTree, name: str) -> xr.Dataset:
-    trace = trace_of("dt", dt)
+def _sample_stats(data: xr.DataTree, name: str) -> xr.Dataset:
+    trace = trace_of(data)
     known = "sample_stats" in trace.children
     group = trace["sample_stats"].to_dataset() if known else xr.Dataset()
     _require(group, (name,), "the trace of a step of this package")
@@ -435,5 +435,5 @@ def _require(found: Any, names: Sequence[str], what: str) -> None:
     missing = [name for name in names if name not in known]
     if missing:
         raise SettingError(
-            f"{missing[0]!r} is not in dt=, so that nothing is plotted. Pass {what}."
+            f"{missing[0]!r} is not in data=, so that nothing is plotted. Pass {what}."
         )

@@ -1,4 +1,4 @@
-"""Log-likelihoods, predictive draws and leave-one-out cross-validation of chosen rows."""
+"""Log-likelihoods, predictions and leave-one-out cross-validation of chosen observations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ from xarray.core import indexing
 from pymc_minibatch_mh.diagnostics.chosen_rows import (
     BatchFunction,
     observed_variable,
-    of_chosen_rows,
     posterior_draws,
     require_same_data,
     row_dimension,
     row_numbers,
     stand_ins,
+    with_labels,
 )
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError
@@ -88,23 +88,23 @@ def values_of(model: pm.Model, given: Mapping[Variable, Variable]) -> dict[Varia
 
 
 def log_likelihood(
-    trace: xr.DataTree,
-    rows: Sequence[int] | np.ndarray,
+    data: xr.DataTree,
+    observations: Sequence[int] | np.ndarray,
     *,
     model: pm.Model | None = None,
     var_name: str | None = None,
-) -> xr.DataArray:
-    """Evaluate the log-likelihood of chosen rows at every draw.
+) -> xr.DataTree:
+    """Evaluate the log-likelihood of chosen observations at every draw.
 
-    The rows are those that the model holds now: after :func:`pymc.set_data`, new ones. Memory is
-    that of the result: no array of all rows times all draws is made.
+    Observations come from the model's present data: after :func:`pymc.set_data`, from the new ones.
+    No array of all observations times all draws is made.
 
     Parameters
     ----------
-    trace
-        Returned by :func:`pymc.sample`.
-    rows
-        Row numbers, from 0, in any order.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
+    observations
+        Numbers of observations, from 0, in any order.
     model
         The model; by default that of the context.
     var_name
@@ -112,30 +112,33 @@ def log_likelihood(
 
     Returns
     -------
-    DataArray
-        Log-likelihood with dimensions ``chain``, ``draw`` and the first one of the variable,
-        labelled by the model's coordinates, or else by row numbers. A row of several values has
-        their sum.
+    DataTree
+        Group ``log_likelihood`` with dimensions ``chain``, ``draw`` and the first one of the
+        variable, labelled by the model's coordinates, or else by numbers; and the group
+        ``posterior`` of the trace, which :func:`arviz.loo` needs, too. An observation with several
+        values counts as one, with the sum of their log-likelihoods.
 
     Raises
     ------
     UnsupportedModelError
-        If the rows cannot be proven to be independent given the parameters.
+        If the observations cannot be proven to be independent given the parameters.
     SettingError
-        If `rows`, `var_name` or `trace` do not fit the model.
+        If `observations`, `var_name` or `data` do not fit the model.
 
     Examples
     --------
     >>> with model:
-    ...     values = log_likelihood(trace, rows=[3, 42])
-    >>> values.dims
+    ...     tree = log_likelihood(trace, observations=[3, 42])
+    >>> tree["log_likelihood"]["late"].dims
     ('chain', 'draw', 'late_dim_0')
     """
     model = model_of(model)
     likelihood = RowLogLikelihood(model, var_name)
-    chosen = row_numbers(rows, likelihood.n_rows, likelihood.name)
-    values = likelihood.at_draws(posterior_draws(trace, model), chosen)
-    return of_chosen_rows(values, chosen, trace, model, likelihood.name)
+    chosen = row_numbers(observations, likelihood.n_rows, likelihood.name)
+    values = likelihood.at_draws(posterior_draws(data, model), chosen)
+    posterior = data["posterior"].to_dataset()
+    found = with_labels(values, chosen, model, likelihood.name, posterior)
+    return xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": found})
 
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
@@ -144,25 +147,25 @@ KNOWN = ("pytensor.tensor.random.", "pymc.distributions.")
 
 
 def posterior_predictive(
-    trace: xr.DataTree,
-    rows: Sequence[int] | np.ndarray,
+    data: xr.DataTree,
+    observations: Sequence[int] | np.ndarray,
     *,
     model: pm.Model | None = None,
     var_name: str | None = None,
     random_seed: Any = None,
-) -> xr.DataArray:
-    """Draw chosen rows of an observed variable anew, one set of them per draw of the posterior.
+) -> xr.DataTree:
+    """Draw chosen observations anew, one set of them per draw of the posterior.
 
-    The variable's random graph is rebuilt for a batch of rows: neither other rows nor their
-    parameters are computed, and memory is that of the result. The rows are those that the model
-    holds now: after :func:`pymc.set_data`, new ones.
+    Neither other observations nor their parameters are computed: the variable's random graph is
+    rebuilt for the chosen ones. Observations come from the model's present data: after
+    :func:`pymc.set_data`, from the new ones.
 
     Parameters
     ----------
-    trace
-        Returned by :func:`pymc.sample`.
-    rows
-        Row numbers, from 0, in any order.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
+    observations
+        Numbers of observations, from 0, in any order.
     model
         The model; by default that of the context.
     var_name
@@ -172,23 +175,24 @@ def posterior_predictive(
 
     Returns
     -------
-    DataArray
-        Draws with dimensions ``chain``, ``draw`` and those of the variable, the first one labelled
-        by the model's coordinates, or else by row numbers.
+    DataTree
+        Group ``posterior_predictive`` with dimensions ``chain``, ``draw`` and those of the
+        variable, and group ``observed_data`` with the same observations as they were observed.
+        Both are labelled by the model's coordinates, or else by numbers, so that ArviZ's plots
+        take the tree as it is.
 
     Raises
     ------
     UnsupportedModelError
-        If the draws of rows cannot be proven to be independent given the parameters.
+        If the draws of observations cannot be proven to be independent given the parameters.
     SettingError
-        If `rows`, `var_name` or `trace` do not fit the model.
+        If `observations`, `var_name` or `data` do not fit the model.
 
     Examples
     --------
     >>> with model:
-    ...     drawn = posterior_predictive(trace, rows=range(100))
-    >>> drawn.sizes["late_dim_0"]
-    100
+    ...     tree = posterior_predictive(trace, observations=range(100))
+    >>> figure = az.plot_ppc_dist(tree)
     """
     model = model_of(model)
     generator = generator_of("random_seed", random_seed)
@@ -199,7 +203,7 @@ def posterior_predictive(
     walk = PredictiveWalk(name, _number_of_rows(model, rv), names)
     (graph,) = clone_replace([rv], given, rebuild_strict=False)
     batch = _batch_of_draws(walk, graph)
-    chosen = row_numbers(rows, walk.n_rows, name)
+    chosen = row_numbers(observations, walk.n_rows, name)
     draw = BatchFunction(
         {names[v]: v for v in names},
         batch,
@@ -207,8 +211,22 @@ def posterior_predictive(
         list(walk.batches.values()),
         int(generator.integers(2**63)) if isinstance(random_seed, Generator) else random_seed,
     )
-    values = draw.at_draws(posterior_draws(trace, model), chosen)
-    return of_chosen_rows(values, chosen, trace, model, name)
+    values = draw.at_draws(posterior_draws(data, model), chosen)
+    posterior = data["posterior"].to_dataset()
+    return xr.DataTree.from_dict(
+        {
+            "posterior_predictive": with_labels(values, chosen, model, name, posterior),
+            "observed_data": with_labels(_observed(model, rv, chosen), chosen, model, name, None),
+        }
+    )
+
+
+def _observed(model: pm.Model, rv: Variable, chosen: np.ndarray) -> np.ndarray:
+    """Chosen observations of a variable, which may be stored or computed from data."""
+    walk = BatchWalk(str(rv.name), _number_of_rows(model, rv), {})
+    batch = walk.rows(model.rvs_to_values[rv], 0)
+    read = BatchFunction({}, batch, walk.length, list(walk.batches.values()))
+    return read({}, len(chosen), read.batch(chosen))
 
 
 class PredictiveWalk(BatchWalk):
@@ -283,8 +301,8 @@ def _batch_of_draws(walk: PredictiveWalk, graph: Variable) -> Variable:
 
 def _refused(name: str, cause: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{name!r}: some of its rows cannot be drawn without the others ({cause}). Use "
-        "pm.sample_posterior_predictive(), which draws all rows, with as few draws of the "
+        f"{name!r}: some of its observations cannot be drawn without the others ({cause}). Use "
+        "pm.sample_posterior_predictive(), which draws all of them, with as few draws of the "
         "posterior as memory allows."
     )
 
@@ -330,35 +348,39 @@ class LazyLogLikelihood(BackendArray):
 
 
 def loo_subsample(
-    trace: xr.DataTree,
+    data: xr.DataTree,
     observations: int | np.ndarray = 400,
     *,
     model: pm.Model | None = None,
     var_name: str | None = None,
+    random_seed: Any = None,
     **settings: Any,
 ) -> Any:
-    """Estimate the expected log predictive density of all rows from a few of them.
+    """Estimate the expected log predictive density of all observations from a few of them.
 
-    The log-likelihood is evaluated at every draw for the chosen rows, and at the posterior mean
-    for all rows. The sum of the latter is corrected by the mean difference that the chosen rows
-    show: the difference estimator of Magnusson et al., computed by ArviZ. The result is
-    *approximate*; its error from choosing rows is estimated in ``subsampling_se``, and vanishes
-    where all rows are chosen. Memory is that of one number a row, and of one number for each draw
-    of a chosen row.
+    The log-likelihood is evaluated at every draw for the chosen observations, and at the posterior
+    mean for all. The sum over all is corrected by the mean difference between the two in the chosen
+    observations: the difference estimator of Magnusson et al., computed by ArviZ. The result is
+    *approximate*; ``subsampling_se`` estimates the error from choosing, which vanishes if all
+    observations are chosen. Memory holds one number per observation, and one number per draw of a
+    chosen observation.
 
     Parameters
     ----------
-    trace
-        Returned by :func:`pymc.sample`.
+    data
+        Trace of :func:`pymc.sample` or :func:`sample`.
     observations
-        How many rows to choose at random, or their numbers. Rows that were not chosen at random
-        make the estimate biased.
+        Number of observations to choose at random, or their numbers. The estimate is biased for
+        numbers that were not chosen at random.
     model
         The model; by default that of the context.
     var_name
         Name of the observed variable; by default the only one.
+    random_seed
+        Seed of the choice; by default that of ArviZ, so that models of the same data are compared
+        by the same observations.
     **settings
-        Passed on to :func:`arviz.loo_subsample`: ``pointwise``, ``reff``, ``seed``, ...
+        Passed on to :func:`arviz.loo_subsample`: ``pointwise``, ``reff``, ...
 
     Returns
     -------
@@ -368,13 +390,13 @@ def loo_subsample(
     Raises
     ------
     UnsupportedModelError
-        If the rows cannot be proven to be independent given the parameters.
+        If the observations cannot be proven to be independent given the parameters.
     StaleDataError
         If the model's data are not those in the groups ``observed_data`` and ``constant_data``.
     MinibatchError
-        If a row has no finite log-likelihood at the posterior mean.
+        If an observation has no finite log-likelihood at the posterior mean.
     SettingError
-        If `var_name` or `trace` do not fit the model.
+        If `observations`, `var_name` or `data` do not fit the model.
 
     Examples
     --------
@@ -389,17 +411,18 @@ def loo_subsample(
     large data", ICML, doi:10.48550/arXiv.1904.10679.
     """
     model = model_of(model)
-    generator_of("seed", settings.get("seed"))
+    if random_seed is not None:
+        settings["seed"] = generator_of("random_seed", random_seed)
     likelihood = RowLogLikelihood(model, var_name)
-    draws = posterior_draws(trace, model)
-    require_same_data(trace, likelihood.arrays)
+    draws = posterior_draws(data, model)
+    require_same_data(data, likelihood.arrays)
     chosen = _checked(observations, likelihood)
     at_mean = likelihood.at_point(posterior_mean(draws))
     if not np.isfinite(at_mean).all():
         raise MinibatchError(
             f"{likelihood.name!r} has no finite log-likelihood at the posterior mean, first in "
-            f"row {int(np.flatnonzero(~np.isfinite(at_mean))[0])}, so that differences from it "
-            "cannot be averaged. Correct that row, or use az.loo()."
+            f"observation {int(np.flatnonzero(~np.isfinite(at_mean))[0])}, so that differences "
+            "from it cannot be averaged. Correct that observation, or use az.loo()."
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
     # Kept in memory once it was indexed, as xarray does with files.
@@ -409,7 +432,7 @@ def loo_subsample(
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {
-            "/posterior": trace["posterior"].to_dataset()[list(draws)],
+            "/posterior": data["posterior"].to_dataset()[list(draws)],
             "/log_likelihood": xr.Dataset({name: every}),
             "/observed_data": xr.Dataset({name: (dim, unread)}),
         }
@@ -428,11 +451,11 @@ def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
     if isinstance(observations, int | np.integer) and not isinstance(observations, bool):
         if not 0 < observations <= likelihood.n_rows:
             raise SettingError(
-                f"observations={observations} is no number of rows of {likelihood.name!r}. Choose "
-                f"from 1 to {likelihood.n_rows:,}, or give row numbers."
+                f"observations={observations} cannot be chosen from {likelihood.name!r}. Choose a "
+                f"number from 1 to {likelihood.n_rows:,}, or give a sequence of numbers."
             )
         return int(observations)
-    return row_numbers(observations, likelihood.n_rows, likelihood.name, "observations")
+    return row_numbers(observations, likelihood.n_rows, likelihood.name)
 
 
 def posterior_mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

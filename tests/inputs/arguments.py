@@ -131,7 +131,7 @@ for value in ([], [0.5], [[1]], ["a"], [True], [[1], [2, 3]]):
         lambda g, value=value: log_likelihood(g.trace(), value, model=g.model),
     )
 after.gives(
-    "log_likelihood(trace, rows) with masked entries",
+    "log_likelihood(trace, observations) with masked entries",
     lambda g: log_likelihood(g.trace(), np.ma.masked_equal([1, 2], 2), model=g.model),
 )
 for value in (-1, N):
@@ -168,8 +168,8 @@ after.gives(
     lambda g: posterior_predictive(g.trace(), [0], model=g.model, random_seed="lucky"),
 )
 after.gives(
-    "loo_subsample(trace, seed='lucky')",
-    lambda g: loo_subsample(g.trace(), model=g.model, seed="lucky"),
+    "loo_subsample(trace, random_seed='lucky')",
+    lambda g: loo_subsample(g.trace(), model=g.model, random_seed="lucky"),
 )
 for value in (0, 5_001):
     after.gives(

@@ -47,7 +47,7 @@ for plot in (plot_audit, plot_rows, plot_bounds):
 plotting.gives("plot_audit(None)", lambda g: plot_audit(None))
 plotting.gives("plot_rows(None)", lambda g: plot_rows(None))
 plotting.gives(
-    "plot_bounds(dt) of an approximate method",
+    "plot_bounds(data) of an approximate method",
     lambda g: plot_bounds(
         xr.Dataset(
             {"bound_ratio": (("chain", "draw"), np.zeros((2, 3)))},

@@ -1,5 +1,6 @@
 """The log-likelihood of chosen rows is PyMC's own, at every draw."""
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -25,7 +26,7 @@ def of_pymc(trace, model, name):
 
 def test_chosen_rows_have_pymcs_log_likelihood(model):
     trace = regression_trace(draws=20)
-    own = log_likelihood(trace, CHOSEN, model=model)
+    own = log_likelihood(trace, CHOSEN, model=model)["log_likelihood"]["y"]
     assert own.dims == ("chain", "draw", "y_dim_0")
     assert own.name == "y"
     np.testing.assert_array_equal(own["y_dim_0"], CHOSEN)
@@ -34,6 +35,16 @@ def test_chosen_rows_have_pymcs_log_likelihood(model):
     # Neighbouring rows and draws are told apart by this tolerance.
     assert not np.allclose(own, whole[..., np.array(CHOSEN) - 1], rtol=1e-3)
     assert not np.allclose(own, np.roll(whole, 1, axis=1)[..., CHOSEN], rtol=1e-3)
+
+
+def test_arviz_takes_the_log_likelihood_of_chosen_observations(model):
+    trace = regression_trace(draws=100)
+    chosen = np.arange(0, 2_000, 10)
+    own = az.loo(log_likelihood(trace, chosen, model=model))
+    whole = trace.copy()
+    pm.compute_log_likelihood(whole, model=model, progressbar=False)
+    whole["log_likelihood"] = whole["log_likelihood"].to_dataset().isel(y_dim_0=chosen)
+    assert own.elpd == pytest.approx(az.loo(whole).elpd, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +57,7 @@ def test_families_have_pymcs_log_likelihood(model_of, name):
         free = [rv.name for rv in model.free_RVs]
         prior = pm.sample_prior_predictive(5, var_names=free, random_seed=3)["prior"]
     trace = trace_of({rv: prior[rv].to_numpy() for rv in free})
-    own = log_likelihood(trace, CHOSEN[1:], model=model)
+    own = log_likelihood(trace, CHOSEN[1:], model=model)["log_likelihood"]["y"]
     np.testing.assert_allclose(own, of_pymc(trace, model, "y")[..., CHOSEN[1:]], rtol=1e-10)
 
 
@@ -55,7 +66,7 @@ def test_rows_carry_the_models_coordinates():
     with pm.Model(coords={"flight": labels}) as model:
         pm.Normal("y", pm.Normal("mu"), observed=np.arange(30.0), dims="flight")
     trace = trace_of({"mu": np.zeros((1, 2))})
-    own = log_likelihood(trace, [7, 2], model=model)
+    own = log_likelihood(trace, [7, 2], model=model)["log_likelihood"]["y"]
     assert own["flight"].to_numpy().tolist() == ["row 7", "row 2"]
 
 
@@ -64,7 +75,7 @@ def test_a_row_of_several_values_has_their_sum():
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), observed=values)
     trace = trace_of({"mu": np.array([[0.1, 0.4]])})
-    own = log_likelihood(trace, [4, 19], model=model)
+    own = log_likelihood(trace, [4, 19], model=model)["log_likelihood"]["y"]
     whole = of_pymc(trace, model, "y").sum(axis=-1)
     np.testing.assert_allclose(own, whole[..., [4, 19]], rtol=1e-12)
 

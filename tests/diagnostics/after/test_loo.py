@@ -113,14 +113,14 @@ def with_data(trace, drawn):
 
 def test_data_that_are_not_those_of_the_trace_are_refused(model, with_data):
     x = model["x"].get_value()
-    before = loo_subsample(with_data, 50, model=model, seed=1)
+    before = loo_subsample(with_data, 50, model=model, random_seed=1)
     try:
         pm.set_data({"x": np.where(np.arange(traces.ROWS) == 7, 0.0, x)}, model=model)
         with pytest.raises(StaleDataError, match=r"^'x' changed after this trace was drawn"):
             loo_subsample(with_data, 50, model=model)
     finally:
         pm.set_data({"x": x}, model=model)
-    assert loo_subsample(with_data, 50, model=model, seed=1).elpd == before.elpd
+    assert loo_subsample(with_data, 50, model=model, random_seed=1).elpd == before.elpd
     observed = with_data["observed_data"]
     observed["y"] = observed["y"] + 1e-9
     with pytest.raises(StaleDataError, match=r"^'y' changed"):
@@ -136,7 +136,7 @@ def test_a_row_that_is_impossible_at_the_mean_is_named():
     with pm.Model() as model:
         pm.Uniform("y", 0.0, pm.HalfNormal("top", 5.0), observed=np.array([0.5, 0.1, 2.9, 0.7]))
     trace = traces.trace_of({"top": np.full((1, 8), 2.0)})
-    with pytest.raises(MinibatchError, match=r"^'y' has no finite .* first in row 2"):
+    with pytest.raises(MinibatchError, match=r"^'y' has no finite .* first in observation 2"):
         loo_subsample(trace, 2, model=model)
 
 

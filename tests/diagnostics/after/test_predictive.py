@@ -1,14 +1,17 @@
 """Draws of chosen rows have the distribution of PyMC's draws of all rows."""
 
+import arviz as az
+import matplotlib as mpl
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from pytensor.compile.mode import Mode
 from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from every import every
-from pymc_minibatch_mh import posterior_predictive
+from pymc_minibatch_mh import Rows, posterior_predictive
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast
@@ -112,18 +115,22 @@ def smallest_p_value(own, other):
 def test_rows_are_drawn_as_by_pymc(define):
     model = built(define)
     trace = draws_of(model)
-    own = posterior_predictive(trace, CHOSEN, model=model, var_name="y", random_seed=84)
+    tree = posterior_predictive(trace, CHOSEN, model=model, var_name="y", random_seed=84)
+    own, seen = (tree[group]["y"] for group in ("posterior_predictive", "observed_data"))
     assert own.dims[:3] == ("chain", "draw", "y_dim_0")
     assert own.dtype == model["y"].dtype
     other = of_pymc(model, trace)
     assert own.shape == other.shape
     assert smallest_p_value(own.to_numpy(), other) > LEVEL
+    np.testing.assert_array_equal(seen, model.rvs_to_values[model["y"]].eval()[CHOSEN])
+    xr.testing.assert_equal(seen["y_dim_0"], own["y_dim_0"])
 
 
 def test_rows_follow_their_own_draw():
     model = built(normal)
     trace = draws_of(model)
-    own = posterior_predictive(trace, CHOSEN, model=model, random_seed=84).to_numpy()
+    tree = posterior_predictive(trace, CHOSEN, model=model, random_seed=84)
+    own = tree["posterior_predictive"]["y"].to_numpy()
     b = trace["posterior"]["b"].to_numpy()
     noise = (own - 1.5 * b[..., None] * X[CHOSEN]).reshape(DRAWS, -1)
     np.testing.assert_allclose(noise.std(axis=0), 0.3, rtol=0.06)
@@ -136,11 +143,42 @@ def test_rows_follow_their_own_draw():
 def test_a_seed_repeats_the_draws_and_another_does_not(seeded):
     model, trace = regression(), regression_trace(draws=5)
     one, again, other = (
-        posterior_predictive(trace, CHOSEN, model=model, random_seed=seeded(seed))
+        posterior_predictive(trace, CHOSEN, model=model, random_seed=seeded(seed))[
+            "posterior_predictive"
+        ]["y"]
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("define", [categories, vectors, normal], ids=lambda f: f.__name__)
+def test_arviz_plots_predictions_as_they_are(define):
+    model = built(define)
+    tree = posterior_predictive(draws_of(model, 20), CHOSEN, model=model, random_seed=84)
+    with mpl.rc_context({"backend": "agg"}):
+        figure = az.plot_ppc_dist(tree, kind="ecdf", num_samples=10)
+        assert {"predictive_dist", "observed_dist"} <= set(figure.viz.children)
+        mpl.pyplot.close("all")
+
+
+def test_predictions_carry_the_models_coordinates():
+    labels = [f"flight {k}" for k in range(ROWS)]
+    with pm.Model(coords={"flight": labels}) as model:
+        pm.Normal("y", pm.Normal("b"), observed=Y, dims="flight")
+    tree = posterior_predictive(draws_of(model, 4), CHOSEN, model=model)
+    for group in ("posterior_predictive", "observed_data"):
+        assert tree[group]["flight"].to_numpy().tolist() == ["flight 33", "flight 5", "flight 12"]
+    assert list(tree.children) == ["posterior_predictive", "observed_data"]
+
+
+def test_observations_on_disk_are_read_beside_their_predictions(tmp_path):
+    np.save(tmp_path / "y.npy", Y)
+    stored = Rows.from_npy(y=tmp_path / "y.npy")
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("b"), observed=stored.data("y"))
+    tree = posterior_predictive(draws_of(model, 4), CHOSEN, model=model)
+    np.testing.assert_array_equal(tree["observed_data"]["y"], Y[CHOSEN])
 
 
 def walk_of_rows():
@@ -180,6 +218,6 @@ def noise(b, rng=None, size=None):
 )
 def test_rows_that_need_the_others_are_refused(define, cause):
     model = built(define)
-    message = rf"^'y': some of its rows .*{cause}.*pm\.sample_posterior_predictive\(\)"
+    message = rf"^'y': some of its observations .*{cause}.*pm\.sample_posterior_predictive\(\)"
     with pytest.raises(UnsupportedModelError, match=message):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model, var_name="y")
