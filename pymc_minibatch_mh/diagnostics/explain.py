@@ -42,6 +42,7 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
+from pymc_minibatch_mh.likelihood.bambi import is_bambi_model
 from pymc_minibatch_mh.likelihood.batch import Likelihood
 from pymc_minibatch_mh.likelihood.exprs import Apply, Constant, Data, Expr, Gather, Lookup, Monomial
 from pymc_minibatch_mh.likelihood.factorization import Block, Factorization, factorize
@@ -376,7 +377,7 @@ def explain(
                 "which was built before. Leave it out."
             )
         return _of_step(model_or_step, model_behind(model_or_step), asked)
-    if not isinstance(model_or_step, pm.Model | None):
+    if not (isinstance(model_or_step, pm.Model | None) or is_bambi_model(model_or_step)):
         raise SettingError(
             f"model_or_step={type(model_or_step).__name__} is neither a model nor a step of this "
             "package. Give a pm.Model, or a step such as a TunaMH()."
