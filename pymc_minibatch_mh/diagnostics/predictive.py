@@ -432,7 +432,7 @@ def loo_subsample(
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {
-            "/posterior": data["posterior"].to_dataset()[list(draws)],
+            "/posterior": _dataset(draws),
             "/log_likelihood": xr.Dataset({name: every}),
             "/observed_data": xr.Dataset({name: (dim, unread)}),
         }
@@ -444,6 +444,16 @@ def loo_subsample(
         method="plpd",
         log_lik_fn=lambda *_: xr.DataArray(at_mean, dims=dim),
         **settings,
+    )
+
+
+def _dataset(draws: Mapping[str, np.ndarray]) -> xr.Dataset:
+    """Return draws as a group, with axes that only their own variable has."""
+    return xr.Dataset(
+        {
+            name: (("chain", "draw", *(f"{name}_dim_{k}" for k in range(x.ndim - 2))), x)
+            for name, x in draws.items()
+        }
     )
 
 
