@@ -10,7 +10,9 @@ from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.diagnostics.free_draws import as_in_model, centred, solved
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.likelihood.bambi import is_fitted
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of, fits
 
 
@@ -139,23 +141,33 @@ def row_numbers(observations: Any, n_rows: int, name: str) -> np.ndarray:
 def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
     """Draws of the free variables of a trace: name -> array of shape (chain, draw, ...).
 
-    SettingError if the trace holds no posterior, or not all free variables of the model.
+    Variables that the trace lacks are solved for from its deterministics, and what Bambi's ``fit``
+    has changed is undone. SettingError if the trace holds no posterior, or not all free variables.
     """
     if "posterior" not in trace_of(data).children:
         raise SettingError(
             "data= has no group 'posterior'. Pass the trace that pm.sample() returns."
         )
-    posterior = data["posterior"]
-    missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]
+    posterior = data["posterior"].to_dataset()
+    names = [str(rv.name) for rv in model.free_RVs]
+    held = {x: as_in_model(posterior[x], model) for x in names if x in posterior.data_vars}
+    draws = {**held, **solved(model, posterior, held)}
+    missing = [name for name in names if name not in draws]
     if missing:
+        dropped = is_fitted(data) and missing[0].endswith("_offset")
         raise SettingError(
-            f"{missing[0]!r} is a free variable of the model, but not in the trace. Sample this "
-            "very model, and leave no free variable out of pm.sample(var_names=...)."
+            f"{missing[0]!r} is a free variable of the model, but not in the trace. "
+            + (
+                "Pass omit_offsets=False to Bambi's fit, which drops names that end so."
+                if dropped
+                else "Sample this very model, and leave no free variable out of "
+                "pm.sample(var_names=...)."
+            )
         )
-    draws = {}
+    if is_fitted(data):
+        draws |= centred(model, data)
     for rv in model.free_RVs:
         name = str(rv.name)
-        draws[name] = posterior[name].transpose("chain", "draw", ...).to_numpy()
         shape = draws[name].shape[2:]
         if not fits(shape, rv.type.shape):
             raise SettingError(

@@ -28,9 +28,8 @@ class BambiModel(Protocol):
 
 def is_bambi_model(model: object) -> TypeGuard[BambiModel]:
     """Whether an object is a ``bambi.Model``."""
-    return any(
-        c.__module__ == "bambi.models" and c.__name__ == "Model" for c in type(model).__mro__
-    )
+    classes = [(c.__module__, c.__name__) for c in type(model).__mro__]
+    return ("bambi.models", "Model") in classes
 
 
 def pymc_model_of(model: BambiModel) -> pm.Model:
@@ -49,10 +48,8 @@ def backend_of(model: pm.Model) -> Any | None:
     """
     if "bambi" not in sys.modules:
         return None
-    backends = (
-        x for x in gc.get_objects()
-        if type(x).__module__ == "bambi.backend.pymc" and type(x).__name__ == "PyMCModel"
-    )  # fmt: skip
+    kind = "bambi.backend.pymc", "PyMCModel"
+    backends = (x for x in gc.get_objects() if (type(x).__module__, type(x).__name__) == kind)
     return next((one for one in backends if one.model is model), None)
 
 

@@ -238,11 +238,9 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
         [v for v in ancestors([graph]) if isinstance(v, TensorConstant) and v.type.ndim]
         for graph in (rv, logp)
     )
-    named = [v for v in before if v.name is not None]
+    named = [(v.name, np.squeeze(v.data)) for v in before if v.name is not None]
     for folded in after:
-        same = (
-            v.name for v in named if np.array_equal(np.squeeze(v.data), np.squeeze(folded.data))
-        )
+        same = (name for name, data in named if np.array_equal(data, np.squeeze(folded.data)))
         folded.name = folded.name or next(same, None)
 
 
