@@ -106,7 +106,8 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("pymc-minibatch-mh")
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _collection_paused():
+    showing = import_module(f"{__name__}.progress").showing
+    with _collection_paused(), showing(f"Importing {__name__}"):
         value = getattr(import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name)
     globals()[name] = value
     return value

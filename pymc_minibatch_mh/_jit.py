@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, njit
+from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 
 from pymc_minibatch_mh.errors import MinibatchError
+from pymc_minibatch_mh.progress import compiling
 
 _log = logging.getLogger("pymc")
 _PACKAGE = "pymc_minibatch_mh"
@@ -73,8 +75,8 @@ def compiled(
     """
     if config.DISABLE_JIT:
         raise MinibatchError(
-            "NUMBA_DISABLE_JIT turns numba's compiler off, and updates of this package exist as "
-            "compiled functions alone: unset that environment variable, and start Python anew."
+            "NUMBA_DISABLE_JIT turns numba's compiler off, but this package needs it. Unset that "
+            "environment variable, and start Python anew."
         )
 
     def decorate(function: Callable) -> Any:
@@ -94,6 +96,27 @@ def compiled(
         return dispatcher
 
     return decorate
+
+
+class _Watch(event.Listener):
+    """Has the line of progress say that numba compiles, PyTensor's functions included."""
+
+    _depth = 0
+
+    def on_start(self, _: Any) -> None:
+        """Begin a function, or one that another calls."""
+        self._depth += 1
+        if self._depth == 1:
+            compiling(True)
+
+    def on_end(self, _: Any) -> None:
+        """End it."""
+        self._depth -= 1
+        if self._depth == 0:
+            compiling(False)
+
+
+event.register("numba:compile", _Watch())
 
 
 class _OfOneSignature(CPUDispatcher):
@@ -196,8 +219,8 @@ class _CacheFile(IndexDataCacheFile):
             return True
         if not _CacheFile.told:
             _log.warning(
-                "A file of compiled functions was cut or altered, or cannot be read: %s. Such "
-                "functions are compiled anew, and their files replaced.",
+                "A file of compiled functions is damaged or cannot be read: %s. Compiling such "
+                "functions anew and replacing their files.",
                 path,
             )
         _CacheFile.told = True
@@ -218,11 +241,11 @@ class _Cache(FunctionCache):
         self._cache_file = _CacheFile(numbas, function.__code__.co_filename)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return a compiled function; None, said once, where it has to be compiled."""
+        """Return a compiled function; None if it has to be compiled, logged once for a model."""
         found = super().load_overload(sig, target_context)
         if found is None and not _Cache.compiles:
             _Cache.compiles = True
-            _log.info("Compiling, once per machine and version of this package.")
+            _log.info("Compiling functions for this kind of model, once; about a minute.")
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -232,13 +255,18 @@ class _Cache(FunctionCache):
         except OSError as reason:
             if not _Cache.told:
                 _log.warning(
-                    "Numba cannot keep compiled functions in %s (%s). They are compiled anew in "
-                    "every process, which takes half a minute. Make room there, or set the "
-                    "environment variable NUMBA_CACHE_DIR to another folder.",
+                    "Numba cannot store compiled functions in %s (%s), so every process compiles "
+                    "them anew, for about a minute. Make room there, or set the environment "
+                    "variable NUMBA_CACHE_DIR to another folder.",
                     self.cache_path,
                     reason.strerror,
                 )
             _Cache.told = True
+
+
+def announce_anew() -> None:
+    """Have the next function that is compiled announced: a model may need others than the last."""
+    _Cache.compiles = False
 
 
 def _is_kept(function: Callable) -> bool:
@@ -255,9 +283,9 @@ def _has_cache(function: Callable) -> bool:
     except RuntimeError as reason:
         if all(_KEPT.values()):
             _log.warning(
-                "Numba has no folder to keep compiled functions in (%s). They are compiled anew in "
-                "every process, which takes half a minute. Set the environment variable "
-                "NUMBA_CACHE_DIR to a folder that can be written to.",
+                "Numba has no folder for compiled functions (%s), so every process compiles them "
+                "anew, for about a minute. Set the environment variable NUMBA_CACHE_DIR to a "
+                "writable folder.",
                 reason,
             )
         return False

@@ -1,10 +1,11 @@
-"""One line on the current stage of preparation, where it takes long and somebody watches.
+"""A line that names the current stage of preparation, if it takes long and somebody watches.
 
-It is shown in terminals, and in notebooks as PyMC's own bars are; logs and pipes stay quiet. There
-is one such line in a process at a time, which inner stages share.
+Terminals show it, and notebooks as well if they show PyMC's bars; logs and pipes stay quiet. A
+process has one such line at a time, which inner stages share.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -14,10 +15,13 @@ from typing import ClassVar
 from rich import get_console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-#: Seconds after which the line appears.
-PATIENCE = 2.0
-#: Times a second that it is drawn: seldom, as preparation may be timed.
+#: Seconds after which the line appears: imports before it may take as long, and nothing is to be
+#: silent for more than two.
+PATIENCE = 1.0
+#: Times a second that it is drawn: seldom, because preparation may be timed.
 PER_SECOND = 4.0
+#: Seconds of counted work from which on the time left is worth telling.
+LONG = 5.0
 
 
 @contextmanager
@@ -26,6 +30,7 @@ def showing(stage: str) -> Iterator[None]:
     if _Line.current is not None or not is_watched():
         report(stage)
         yield
+        in_parts()
         return
     line = _Line.current = _Line(stage)
     try:
@@ -41,19 +46,47 @@ def report(stage: str, text: str = "") -> None:
         _Line.current.say(f"{stage} {text}".rstrip())
 
 
+def in_parts(*stages: str) -> None:
+    """Number the parts in which the functions of a model are compiled, from the present one on.
+
+    Each part begins with one of the `stages`; without any, parts are not numbered.
+    """
+    if _Line.current is not None:
+        _Line.current.parts = stages
+        _Line.current.part = 1
+
+
+def compiling(active: bool) -> None:
+    """Show that functions are compiled, instead of the stage that needs them, or no longer."""
+    if _Line.current is not None:
+        _Line.current.compile(active)
+
+
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show beside the current stage the share of `total` parts; yields a function that counts."""
+    """Show beside the current stage the share of `total` parts, and the time left if it is long.
+
+    Yields a function that counts one part.
+    """
     with showing(label) if _Line.current is None else nullcontext():
-        line, done = _Line.current, 0
+        line, done, began = _Line.current, 0, time.monotonic()
 
         def advance() -> None:
             nonlocal done
             done += 1
             if line is not None:
-                line.count(label, done / total)
+                left = (time.monotonic() - began) * (total - done) / done
+                line.count(label, done / total, left)
 
         yield advance
+
+
+def time_left(seconds: float) -> str:
+    """Return such as ", about 40 s left"; empty for a time too short to tell."""
+    if seconds < LONG:
+        return ""
+    amount = f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min"
+    return f", about {amount} left"
 
 
 class _Line:
@@ -62,7 +95,10 @@ class _Line:
     current: ClassVar["_Line | None"] = None
 
     def __init__(self, stage: str) -> None:
-        self._stage = stage
+        self._stage = self._text = stage
+        self._compiles = False
+        self.parts: tuple[str, ...] = ()
+        self.part = 1
         self._display = Progress(
             SpinnerColumn(),
             # Names of variables may look like rich's markup.
@@ -78,12 +114,24 @@ class _Line:
         self._timer.start()
 
     def say(self, stage: str) -> None:
-        self._stage = stage
-        self._draw(stage)
+        self._stage = self._text = stage
+        if stage in self.parts:
+            self.part = 1 + self.parts.index(stage)
+        self._show()
 
-    def count(self, label: str, share: float) -> None:
+    def count(self, label: str, share: float, left: float) -> None:
         beside = "" if label == self._stage else f" – {label[0].lower()}{label[1:]}"
-        self._draw(f"{self._stage}{beside} {share:.0%}")
+        self._text = f"{self._stage}{beside} {share:.0%}{time_left(left)}"
+        self._show()
+
+    def compile(self, active: bool) -> None:
+        self._compiles = active
+        self._show()
+
+    def _show(self) -> None:
+        part = f" ({self.part} of {len(self.parts)})" if self.parts else ""
+        words = f"Compiling functions for this model, once{part}"
+        self._draw(words if self._compiles else self._text)
 
     def _draw(self, text: str) -> None:
         self._display.update(self._task, description=text)

@@ -26,7 +26,7 @@ ARROWS = {
         "bounds", "diagnostics", "errors", "kernels", "likelihood", "proposals", "sampling",
         "steps",
     },
-    "_jit": {"errors"},
+    "_jit": {"errors", "progress"},
     "checks": {"errors"},
     "errors": set(),
     "progress": set(),

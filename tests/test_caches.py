@@ -84,7 +84,7 @@ def test_a_process_says_once_that_it_compiles(process, monkeypatch, caplog):
     with caplog.at_level("INFO", "pymc"):
         for typed in (types.float64, types.int64):
             compiled(process(), typed)
-    assert caplog.messages == ["Compiling, once per machine and version of this package."]
+    assert caplog.messages == ["Compiling functions for this kind of model, once; about a minute."]
     caplog.clear()
     monkeypatch.setattr(_jit._Cache, "compiles", False)
     compiled(process(), types.int64)
@@ -150,8 +150,8 @@ def test_a_folder_in_the_place_of_a_file_is_told(process, monkeypatch, caplog, t
     file.unlink()
     file.mkdir()
     assert compiled(process(), types.float64)(0.75) == 1.5
-    assert "was cut or altered, or cannot be read" in caplog.text
-    assert "Numba cannot keep compiled functions" in caplog.text
+    assert "is damaged or cannot be read" in caplog.text
+    assert "Numba cannot store compiled functions" in caplog.text
 
 
 def test_a_compiler_that_is_turned_off_is_named(monkeypatch):
@@ -166,4 +166,4 @@ def test_nothing_else_is_said_of_a_compiler_that_is_turned_off():
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     message = done.stderr.splitlines()[-1]
     assert message.startswith("pymc_minibatch_mh.errors.MinibatchError: NUMBA_DISABLE_JIT")
-    assert message.endswith("unset that environment variable, and start Python anew.")
+    assert message.endswith("Unset that environment variable, and start Python anew.")

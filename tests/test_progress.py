@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import pytest
+from numba import njit
 from rich.console import Console
 from rich.live import Live
 
 from pymc_minibatch_mh import progress
-from pymc_minibatch_mh.progress import counting, report, showing
+from pymc_minibatch_mh.progress import counting, in_parts, report, showing
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 
 
@@ -65,7 +66,7 @@ def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_nothing_afterw
 )
 def test_logs_and_pipes_stay_quiet(console_of, kind):
     console = console_of(**kind)
-    with showing("Searching for the mode"), counting("Reading all rows", 2) as advance:
+    with showing("Searching for the mode"), counting("Evaluating all observations", 2) as advance:
         report("Newton", "1/60")
         advance()
         assert progress._Line.current is None
@@ -121,24 +122,59 @@ def test_an_error_takes_the_line_with_it(terminal):
     assert "Newton" not in shown(terminal)
 
 
+def added(x):
+    return x + 1.0
+
+
+def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_them(said):
+    with showing("Explaining"):
+        report("Newton", "1/60")
+        njit(added)(1.0)
+        with showing("Reading the model"):
+            in_parts("Reading the model", "Bounding", "Preparing updates")
+            report("Bounding")
+            njit(added)(1.0)
+            report("Newton")
+            njit(added)(1.0)
+        njit(added)(1.0)
+    once = "Compiling functions for this model, once"
+    assert said == [
+        *["Newton 1/60", once, "Newton 1/60"],
+        *["Reading the model", "Bounding", f"{once} (2 of 3)", "Bounding"],
+        *["Newton", f"{once} (2 of 3)", "Newton", once, "Newton"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("taken", "left"),
+    [(1.0, ""), (10.0, ", about 30 s left"), (100.0, ", about 5 min left")],
+)
+def test_long_work_says_how_much_time_is_left(said, monkeypatch, taken, left):
+    times = iter([0.0, taken])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+    with showing("Explaining"), counting("Pilot", 4) as advance:
+        advance()
+    assert said == [f"Explaining – pilot 25%{left}"]
+
+
 def test_a_pass_says_how_far_it_is_beside_what_it_is_for(said):
     chunks = [np.arange(3), np.arange(3, 5)]
     with showing("Newton 2/60"):
         assert list(on_all_cores(np.sum, chunks)) == [3, 7]
-        report("Bounding all rows")
-        assert list(on_all_cores(np.sum, chunks, "Bounding all rows")) == [3, 7]
+        report("Bounding all observations")
+        assert list(on_all_cores(np.sum, chunks, "Bounding all observations")) == [3, 7]
     assert said == [
-        "Newton 2/60 – reading all rows 50%",
-        "Newton 2/60 – reading all rows 100%",
-        "Bounding all rows",
-        "Bounding all rows 50%",
-        "Bounding all rows 100%",
+        "Newton 2/60 – evaluating all observations 50%",
+        "Newton 2/60 – evaluating all observations 100%",
+        "Bounding all observations",
+        "Bounding all observations 50%",
+        "Bounding all observations 100%",
     ]
 
 
 def test_a_pass_on_its_own_has_a_line_of_its_own(said):
     assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
-    assert said == [f"Reading all rows {share}%" for share in (25, 50, 75, 100)]
+    assert said == [f"Evaluating all observations {share}%" for share in (25, 50, 75, 100)]
     assert progress._Line.current is None
 
 
@@ -147,4 +183,8 @@ def test_preparing_a_step_says_what_it_does(said, step_of):
     with showing("Reading the model"):
         step.target.expand(np.zeros(3), np.random.default_rng(0))
         dataclasses.replace(step.plan, tables=None).completed()
-    assert {"Searching for the mode", "Expanding the rows", "Bounding all rows"} <= {*said}
+    assert {
+        "Searching for the mode",
+        "Expanding the log-likelihood",
+        "Bounding all observations",
+    } <= {*said}

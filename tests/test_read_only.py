@@ -54,7 +54,7 @@ def test_functions_are_compiled_anew_where_nothing_can_be_kept(site_packages):
     """And a step says which folder PyTensor lacks, as it can do nothing without."""
     done = run(COMPILE + BUILD, site_packages)
     assert done.stdout == "1.0 0.5\n"
-    assert done.stderr.count("Numba has no folder to keep compiled functions in") == 1
+    assert done.stderr.count("Numba has no folder for compiled functions") == 1
     assert done.stderr.count("Set the environment variable NUMBA_CACHE_DIR") == 1
     message = done.stderr.splitlines()[-1]
     assert message.startswith("pymc_minibatch_mh.errors.MinibatchError: PyTensor cannot write to")

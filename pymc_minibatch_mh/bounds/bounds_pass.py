@@ -177,7 +177,7 @@ WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 #: of which bounds and alias tables take as much again.
 NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
-BOUNDING = "Bounding all rows"
+BOUNDING = "Bounding all observations"
 
 _log = logging.getLogger("pymc")
 

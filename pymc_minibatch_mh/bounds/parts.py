@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import chdtri
 
-from pymc_minibatch_mh.bounds.bounds_pass import explain_unbounded, rounded_up
+from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, explain_unbounded, rounded_up
 from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
@@ -61,9 +61,9 @@ class PartTables:
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
     """Bound all rows around a centre; BoundsError if one has no bound."""
-    report("Bounding all rows")
+    report(BOUNDING)
     bounds = _RowBounds(target, found)
-    looked = list(on_all_cores(bounds.of, target.element_rows.chunks, "Bounding all rows"))
+    looked = list(on_all_cores(bounds.of, target.element_rows.chunks, BOUNDING))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
     weights = scale * np.concatenate([own for _, own in looked], axis=1)

@@ -259,7 +259,7 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([parted[:count], parted[-count:]])
 
 
-READING = "Reading all rows"
+READING = "Evaluating all observations"
 #: Rows for which it is not worth to begin another chunk.
 LEAST = 32_768
 #: Some rows: consecutive ones, whose numbers are not made before they are used, or any.

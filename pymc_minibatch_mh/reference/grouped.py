@@ -291,7 +291,7 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     report("Searching for the mode")
     search = _Search(target, np.array(start, dtype=np.float64))
     search.run()
-    report("Expanding the rows")
+    report("Expanding the log-likelihood")
     return search.expanded()
 
 

@@ -175,7 +175,7 @@ def calibrate(
     while a chain runs: a batch size that reacts to the batch would bias the test. Returned are the
     calibration of the rows that are drawn, and the heavy rows (:mod:`reference.heavy`), if sought.
     """
-    report("Measuring the remainders of rows")
+    report("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, reference, rng), reference.centre
     largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None

@@ -249,7 +249,6 @@ class Target:
     @cached_property
     def evaluate(self) -> Callable:
         """Compiled differences of remainders (``EVALUATE``)."""
-        report("Compiling the rows")
         return self.full_data.sums.evaluate(self.taylor_order)
 
     @property
@@ -271,7 +270,7 @@ class Target:
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
-        report("Expanding the rows")
+        report("Expanding the log-likelihood")
         # Where an average stands for the prior's curvature, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
@@ -355,7 +354,7 @@ class Target:
 
     def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
-        report("Comparing the parts with the model")
+        report("Comparing with PyMC's log-density")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         points = [self.factorization.mirrored(draw()) for _ in range(count)]
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)

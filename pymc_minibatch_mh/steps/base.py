@@ -18,7 +18,10 @@ from pymc.step_methods.state import WithSamplingState, dataclass_state
 from pytensor.graph.basic import Variable
 from scipy.special import chdtri
 
+from pymc_minibatch_mh import progress
+from pymc_minibatch_mh._jit import announce_anew
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.chain.chain import Chain, begin, place_at
 from pymc_minibatch_mh.chain.chain import point_of as position_as_point
 from pymc_minibatch_mh.chain.element_moves import moves_of
@@ -32,7 +35,6 @@ from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, 
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.sharing import read_model
-from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
@@ -150,6 +152,10 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
 FAR_TAIL, NEW_START = 1e-12, 2.0
 
 
+#: Stages of preparation; each but the last may take many passes over all observations.
+READING, UPDATES = "Reading the model", "Preparing updates"
+
+
 class MinibatchStep(BlockedStep):
     """Base of the step methods that subsample the likelihood.
 
@@ -205,7 +211,7 @@ class MinibatchStep(BlockedStep):
         return [*hidden, *FOR_USERS]
 
     def __repr__(self) -> str:
-        """Return such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
+        """Return such as "TunaMH(3 parameters, 10,000 observations of 'y', ...)"."""
         return f"{type(self).__name__}({', '.join(self._facts())})"
 
     def _repr_html_(self) -> str:
@@ -232,7 +238,7 @@ class MinibatchStep(BlockedStep):
             facts.append(f"temperature {self.temperature:g}")
         return facts
 
-    @showing("Reading the model")
+    @progress.showing(READING)
     def _prepare(
         self,
         vars: Sequence[Variable] | None,
@@ -240,6 +246,8 @@ class MinibatchStep(BlockedStep):
         **given: Unpack[SharedSettings],
     ) -> None:
         began = time.perf_counter()
+        announce_anew()
+        progress.in_parts(READING, *[BOUNDING] * method.requirements.derives, UPDATES)
         shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.chain_settings(shared)
@@ -253,7 +261,6 @@ class MinibatchStep(BlockedStep):
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading, method.requirements)
         tell_of_large(model, point, name)
-        report.tell_of_stored(name, read.target)
         report.tell_of_preparation(name, read.target)
         self._watched, factorization = read.watched, read.target.factorization
         asked, discrete = shared["taylor_order"], factorization.discrete_in_rows
@@ -270,6 +277,7 @@ class MinibatchStep(BlockedStep):
         by_elements = check.by_elements(shared, method, target)
         request = method.requirements, model, start, shared["prepared"]
         plan = read.plan_for(target, *request, by_elements=by_elements)
+        progress.report(UPDATES)
         self.program = program_of(plan, method, settings, moves)
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
@@ -460,7 +468,7 @@ class MinibatchStep(BlockedStep):
         if left and self._leaves_default_start:
             position[:] = self.target.factorization.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
-            report.tell_of_start(type(self).__name__, begin(chain))
+            report.log_start(self.program, begin(chain))
         self.target.require_finite_start(position)
         chain.state.started = not chain.state.waiting
 

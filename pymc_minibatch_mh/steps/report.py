@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
@@ -150,8 +151,9 @@ def _warning(
 
 
 def rows_of(target: Target) -> str:
-    """Return such as "10,000 rows of 'y'"."""
-    return " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in target.factorization.terms)
+    """Return such as "10,000 observations of 'y'"."""
+    terms = target.factorization.terms
+    return " and ".join(f"{term.n_rows:,} observations of {term.name!r}" for term in terms)
 
 
 def in_words(seconds: float) -> str:
@@ -160,46 +162,44 @@ def in_words(seconds: float) -> str:
 
 
 def tell_of_preparation(name: str, target: Target) -> None:
-    """Say that a step is being prepared."""
+    """Log that a step is being prepared, and that traces leave out stored data."""
+    if not target.source.in_memory:
+        _log_left_out(name, target)
     _log.info("%s: preparing %s.", name, rows_of(target))
 
 
 def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
-    """Say how long preparation took, and that chains do not start where PyMC would start them."""
+    """Log how long preparation took, and that chains do not start where PyMC would start them."""
     bounds = "without" if plan.bounds is None else "with"
     _log.info("%s: prepared in %s, %s bounds.", name, in_words(seconds), bounds)
     if leaves_start:
-        _log.info(
-            "%s: chains start from draws around the posterior mode: the default start is far from "
-            "it. Pass initvals= to choose.",
-            name,
-        )
+        _log.info("Starting chains near the posterior mode.")
 
 
-#: A chain where all effects of a hierarchy are at their location.
+#: How a chain starts if all effects of a hierarchy equal their location there.
 _AT_LOCATION: dict[Begun, str] = {
-    "stepped off": "this chain starts a tenth of a posterior standard deviation beside it",
+    "stepped off": (
+        "Starting chains slightly beside their starting points, because all group effects equal "
+        "their mean there."
+    ),
     "waits": (
-        "other steps move these effects; this step makes no update until they have moved them"
+        "Updating only once other steps have moved the group effects, because all of them equal "
+        "their mean at the start."
     ),
 }
+#: Programs whose chains have said so.
+_STARTS_LOGGED = WeakSet[Program]()
 
 
-def tell_of_start(name: str, begun: Begun) -> None:
-    """Say that a chain starts beside the point that it was given, or later; nothing for None."""
-    if begun is not None:
-        _log.info(
-            "%s: the starting point has all effects of a hierarchy exactly at their location, "
-            "where their scale would run to zero; %s. Pass other initvals= to choose.",
-            name,
-            _AT_LOCATION[begun],
-        )
+def log_start(program: Program, begun: Begun) -> None:
+    """Log once for the chains of a program that they start beside their point, or later."""
+    if begun is not None and program not in _STARTS_LOGGED:
+        _STARTS_LOGGED.add(program)
+        _log.info(_AT_LOCATION[begun])
 
 
-def tell_of_stored(name: str, target: Target) -> None:
-    """Say that a trace leaves out stored data, in the place of PyMC's warning of that."""
-    if target.source.in_memory:
-        return
+def _log_left_out(name: str, target: Target) -> None:
+    """Log that traces leave out stored data, instead of PyMC's warning."""
     observed = likelihoods_of(target.factorization.terms)
     for one in observed:
         warnings.filterwarnings(

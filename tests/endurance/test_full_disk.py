@@ -85,7 +85,7 @@ def test_compiled_functions_that_cannot_be_kept_are_used(tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) == 1.5
-    assert run.stderr.count("Numba cannot keep compiled functions") == 1
+    assert run.stderr.count("Numba cannot store compiled functions") == 1
     assert "File too large" in run.stderr
     # What is half written is not there.
     assert not any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())

@@ -74,7 +74,7 @@ def test_a_prepared_your_own_shows_what_it_takes():
 
 def test_a_step_says_what_it_is(prepared):
     step = prepared("poisson", "TunaMH")
-    line = "TunaMH(2 parameters, 5,000 rows of 'counts', exact given valid bounds, order 2)"
+    line = "TunaMH(2 parameters, 5,000 observations of 'counts', exact given valid bounds, order 2)"
     assert repr(step) == line
     assert repr(pickle.loads(pickle.dumps(step))) == line
 
@@ -83,8 +83,8 @@ def test_a_step_says_what_is_unusual_about_it(model_of):
     model = model_of("two_likelihoods")
     step = PenaltyMH(model=model, vars=[model["slope"]], taylor_order=1, temperature=2.5)
     assert repr(step) == (
-        "PenaltyMH(1 parameter, 3,500 rows of 'seen' and 1,500 rows of 'measured', approximate, "
-        "order 1, temperature 2.5)"
+        "PenaltyMH(1 parameter, 3,500 observations of 'seen' and 1,500 observations of 'measured', "
+        "approximate, order 1, temperature 2.5)"
     )
 
 
@@ -124,9 +124,9 @@ def test_preparation_and_starts_are_told_of_once_for_all_chains(model_of, caplog
             step.setup_chain(np.random.default_rng(seed), 10, 10)
             step.step(dict(start))
     begin, end, starts = (text for text in caplog.messages if not text.startswith("Compiling"))
-    assert begin == f"TunaMH: preparing {step.plan.n_rows:,} rows of 'y'."
+    assert begin == f"TunaMH: preparing {step.plan.n_rows:,} observations of 'y'."
     assert re.fullmatch(r"TunaMH: prepared in [\d.]+ (milli)?seconds, with bounds\.", end)
-    assert starts.startswith("TunaMH: chains start from draws around the posterior mode")
+    assert starts == "Starting chains near the posterior mode."
 
 
 def test_short_times_are_told_in_milliseconds():
