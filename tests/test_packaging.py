@@ -1,3 +1,4 @@
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+import pymc_minibatch_mh
 from installs import EXTRAS, sampled_from_a_wheel
 from mutants.test_mutants import MUTANTS
 from pymc_minibatch_mh.kernels.roles import STATS
@@ -122,6 +124,27 @@ def test_citation_and_metadata_agree():
     citation = read("CITATION.cff")
     assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == project["version"]
     assert re.search(r"^license: (\S+)$", citation, flags=re.MULTILINE)[1] == project["license"]
+
+
+METHODS = [name for name in pymc_minibatch_mh.__all__ if re.fullmatch(r"[A-Z]\w+MH", name)]
+METHODS.remove("OwnTestMH")
+
+
+def test_every_method_is_cited_with_its_paper():
+    cited = {one["notes"]: one for one in yaml.safe_load(read("CITATION.cff"))["references"]}
+    assert cited.keys() == set(METHODS)
+    for name in METHODS:
+        described = " ".join(inspect.getdoc(getattr(pymc_minibatch_mh, name)).split())
+        # The first is the method's own; others are of what it is compared with.
+        names, year, title = re.search(
+            r"References -+ ([\w\s,-]+?) \((\d+)\), \"(.+?)\"", described
+        ).groups()
+        paper = cited[name]
+        assert paper["title"].lower() == title.lower()
+        assert [author["family-names"] for author in paper["authors"]] == names.split(", ")
+        assert paper["year"] == int(year)
+        given = [*re.findall(r"doi:(\S+)\.(?: |$)", described), None]
+        assert paper.get("doi", given[0]) == given[0] or given == [None]
 
 
 def test_links_between_pages_lead_somewhere():
