@@ -225,8 +225,8 @@ class ConfidenceMethod(Method):
         )
         return Guarantee(
             Promise.APPROXIMATE,
-            f"probability delta that an update decides otherwise than all rows would, {given}, not "
-            "the bias of the posterior",
+            f"probability delta that a decision differs from the full data's, {given}, not the bias "
+            "of the posterior",
         )
 
     @property
@@ -254,9 +254,9 @@ class ConfidenceMethod(Method):
 class ConfidenceMH(MinibatchStep):
     """Metropolis–Hastings decided by concentration bounds on growing batches.
 
-    Guarantee: *approximate*. Controlled is the probability `delta` that an update decides otherwise
-    than all rows would, at every pair of positions, given valid bounds; the bias of the posterior
-    is not: see the page "Approximate methods". The stat ``error_estimate`` is the part of `delta`
+    Guarantee: *approximate*. Controlled is the probability `delta` that a decision differs from the
+    full data's, at every pair of positions, given valid bounds; the bias of the posterior is not:
+    see the page "Approximate methods". The stat ``error_estimate`` is the part of `delta`
     that an update has spent.
 
     Parameters
