@@ -225,8 +225,8 @@ class ConfidenceMethod(Method):
         )
         return Guarantee(
             Promise.APPROXIMATE,
-            f"probability delta that a decision differs from the full data's, {given}, not the bias "
-            "of the posterior",
+            f"probability delta that a decision differs from the full data's, {given}, not the "
+            "bias of the posterior",
         )
 
     @property
