@@ -45,8 +45,7 @@ def nuts_is_slow(monkeypatch):
     monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1.0)
 
 
-@pytest.fixture
-def without_bounds(monkeypatch):
+def refuse_bounds(monkeypatch):
     """Refuse all methods that need bounds, where a model's graph would be asked."""
 
     def refuse(_target, requirements):
@@ -75,20 +74,25 @@ def test_the_model_of_the_context_is_taken(of_tuna, asked):
     assert trace.posterior.sizes["draw"] == (60 if asked else 1_000)
 
 
-@pytest.mark.usefixtures("without_bounds")
 def test_an_approximate_step_is_taken_where_no_bound_can_be_derived(said, monkeypatch):
+    refuse_bounds(monkeypatch)
+    choice = choose.choose_step(logistic())
+    assert isinstance(choice.step, PenaltyMH)
+    assert "no rule bounds" in choice.why_not_exact
+    assert "(approximate, error estimated)" in choice.in_words(100, 2)
+    assert any(text.startswith("PenaltyMH instead of TunaMH: ") for text in said.messages)
+
+
+def test_a_model_is_read_once_for_both_steps(monkeypatch):
     read, factorize = [], sharing.factorize
 
     def counted(*arguments, **settings):
         read.append(arguments)
         return factorize(*arguments, **settings)
 
+    refuse_bounds(monkeypatch)
     monkeypatch.setattr(sharing, "factorize", counted)
-    choice = choose.choose_step(logistic())
-    assert isinstance(choice.step, PenaltyMH)
-    assert "no rule bounds" in choice.why_not_exact
-    assert "(approximate, error estimated)" in choice.in_words(100, 2)
-    assert any(text.startswith("PenaltyMH instead of TunaMH: ") for text in said.messages)
+    choose.choose_step(logistic())
     assert len(read) == 1
 
 
@@ -136,7 +140,7 @@ def test_the_exact_step_stays_where_the_approximate_one_is_slower(of_tuna, monke
     assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
 
 
-def test_a_model_for_nuts_is_refused_with_the_line_to_type(of_tuna, monkeypatch):
+def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
     forecast = choose.forecast
 
     def slow(*arguments):
@@ -145,7 +149,7 @@ def test_a_model_for_nuts_is_refused_with_the_line_to_type(of_tuna, monkeypatch)
     monkeypatch.setattr(choose, "forecast", slow)
     monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1e-9)
     with pytest.raises(NotWorthwhileError, match="NUTS will be faster") as refusal:
-        sample(of_tuna, **RUN)
+        sample(logistic(), **RUN)
     assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
 
 
