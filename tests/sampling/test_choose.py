@@ -15,7 +15,8 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.plan import sharing
+from pymc_minibatch_mh.plan import plan
+from pymc_minibatch_mh.plan.file import WatchedModel
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.sampling import choose
@@ -48,11 +49,10 @@ def nuts_is_slow(monkeypatch):
 def refuse_bounds(monkeypatch):
     """Refuse all methods that need bounds, where a model's graph would be asked."""
 
-    def refuse(_target, requirements):
-        if requirements.derives:
-            raise BoundsError("'y' goes through an operation that no rule bounds.")
+    def refuse(_function):
+        raise BoundsError("'y' goes through an operation that no rule bounds.")
 
-    monkeypatch.setattr(sharing, "require_possible", refuse)
+    monkeypatch.setattr(plan, "require_rules", refuse)
 
 
 def test_a_model_is_sampled_as_by_its_step(of_tuna, said):
@@ -84,14 +84,14 @@ def test_an_approximate_step_is_taken_where_no_bound_can_be_derived(said, monkey
 
 
 def test_a_model_is_read_once_for_both_steps(monkeypatch):
-    read, factorize = [], sharing.factorize
+    read, watch = [], WatchedModel.__init__
 
-    def counted(*arguments, **settings):
-        read.append(arguments)
-        return factorize(*arguments, **settings)
+    def counted(self, *arguments):
+        read.append(self)
+        return watch(self, *arguments)
 
     refuse_bounds(monkeypatch)
-    monkeypatch.setattr(sharing, "factorize", counted)
+    monkeypatch.setattr(WatchedModel, "__init__", counted)
     choose.choose_step(logistic())
     assert len(read) == 1
 
