@@ -146,7 +146,9 @@ def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
 
 
 def counted(pilot: Pilot, name: str) -> np.ndarray:
-    """Return the values of a stat, of further draws as well."""
+    """Return the values of a stat, of further draws as well; zero if the step does not count it."""
+    if name not in pilot.stats:
+        return np.zeros(1)
     return np.append(pilot.stats[name], pilot.counts[:, entry.STATS[name].entry])
 
 
@@ -165,7 +167,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         rows_per_update=float(rows.mean()),
         rows_error=error_of_mean(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
-        acceptance_error=float(pilot.stats["error_estimate"].mean()),
+        acceptance_error=float(pilot.stats.get("error_estimate", np.zeros(1)).mean()),
         full_pass_share=float(counted(pilot, "full_pass").mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
         ess=float(ess.min()),
