@@ -17,6 +17,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
+from pymc_minibatch_mh.kernels.roles import STATS, Feature, Statistic
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import Plan
@@ -77,6 +78,21 @@ def possible_slices(plan: Plan) -> Slices:
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
 
 
+def features_of(plan: Plan, method: Method, slices: Slices) -> dict[Feature, bool]:
+    """Return which features that statistics need a step has."""
+    effects = plan.elements
+    return {
+        "batches": not method.guarantee.is_exact,
+        "bounds": plan.bounds is not None or plan.lower_bounds is not None,
+        "bright rows": method.has_bright_rows,
+        "ceilings": effects is not None or (method.draws_by_bounds and plan.bytes_of_copy > 0),
+        "slices": slices.moves > 0,
+        "effects": effects is not None,
+        "scales": effects is not None and bool((effects.scale_factor >= 0).any()),
+        "directions": effects is not None and len(effects.along) > 0,
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A plan, a method and a proposal: all that chains share, in any threads.
@@ -128,6 +144,12 @@ class Program:
             return NO_SLICES
         found = possible_slices(self.plan)
         return found if asked is None or not len(found.steps) else found._replace(moves=asked)
+
+    @cached_property
+    def statistics(self) -> dict[str, Statistic]:
+        """The statistics of a draw: those of all steps, and those of what this one has."""
+        has = features_of(self.plan, self.method, self.slices)
+        return {name: one for name, one in STATS.items() if one.needs is None or has[one.needs]}
 
     @cached_property
     def rounds_points(self) -> bool:

@@ -10,7 +10,7 @@ for each such type, and call those of the record directly.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numba import types
@@ -117,16 +117,23 @@ DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, IN
 ) = range(25)  # fmt: skip
 
 
+#: Features of some steps, without which a statistic would be zero in every draw.
+type Feature = Literal[
+    "batches", "bounds", "bright rows", "ceilings", "slices", "effects", "scales", "directions"
+]
+
+
 class Statistic(NamedTuple):
     """A statistic of a draw: type, meaning, and the entry that updates count it in, if they do.
 
-    Averages are divided by the number of updates.
+    Averages are divided by the number of updates. Traces have it if the step has what it `needs`.
     """
 
     dtype: type
     meaning: str
     entry: int | None = None
     averaged: bool = False
+    needs: Feature | None = None
 
 
 #: All are scalars per draw. A name that PyMC's own steps use has their type, or both could not own
@@ -136,28 +143,46 @@ STATS = {
     "accept": Statistic(np.float64, "estimated acceptance probability", ACCEPT, averaged=True),
     "accepted_share": Statistic(np.float64, "share of accepted updates", ACCEPTED, averaged=True),
     "n_obs": Statistic(np.int64, "evaluations of rows, each of them counted", N_OBS),
-    "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS),
+    "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS, needs="batches"),
     "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
-    "n_bright": Statistic(np.int64, "bright rows in the last update of FireflyMH", N_BRIGHT),
-    "n_prior": Statistic(np.int64, "evaluations of the prior by moves without rows", N_PRIOR),
-    "n_candidates": Statistic(np.int64, "rows drawn, before own ceilings drop some", N_CANDIDATES),
-    "n_groups_in_full": Statistic(np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL),
+    "n_bright": Statistic(
+        np.int64, "bright rows in the last update", N_BRIGHT, needs="bright rows"
+    ),
+    "n_prior": Statistic(
+        np.int64, "evaluations of the prior by moves without rows", N_PRIOR, needs="slices"
+    ),
+    "n_candidates": Statistic(
+        np.int64, "rows drawn, before own ceilings drop some", N_CANDIDATES, needs="ceilings"
+    ),
+    "n_groups_in_full": Statistic(
+        np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL, needs="effects"
+    ),
     "accept_border": Statistic(
-        np.float64, "acceptance of the border of elements", ACCEPT_BORDER, averaged=True
+        np.float64, "acceptance of the border of elements", ACCEPT_BORDER, True, "effects"
     ),
     "accept_elements": Statistic(
-        np.float64, "mean acceptance of elements", ACCEPT_ELEMENTS, averaged=True
+        np.float64, "mean acceptance of elements", ACCEPT_ELEMENTS, True, "effects"
     ),
     "accept_scales": Statistic(
-        np.float64, "acceptance of scales with their elements", ACCEPT_SCALES, averaged=True
+        np.float64, "acceptance of scales with their elements", ACCEPT_SCALES, True, "scales"
     ),
     "accept_directions": Statistic(
-        np.float64, "acceptance of elements of several factors", ACCEPT_DIRECTIONS, averaged=True
+        np.float64,
+        "acceptance of elements of several factors",
+        ACCEPT_DIRECTIONS,
+        True,
+        "directions",
     ),
     "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", LOG_RATIO),
-    "log_ratio_std": Statistic(np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD),
-    "error_estimate": Statistic(np.float64, "estimated error of `accept`", ERROR, averaged=True),
-    "bound_ratio": Statistic(np.float64, "largest change of a row over its bound", BOUND_RATIO),
+    "log_ratio_std": Statistic(
+        np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD, needs="batches"
+    ),
+    "error_estimate": Statistic(
+        np.float64, "estimated error of `accept`", ERROR, averaged=True, needs="batches"
+    ),
+    "bound_ratio": Statistic(
+        np.float64, "largest change of a row over its bound", BOUND_RATIO, needs="bounds"
+    ),
     "certified": Statistic(np.bool_, "whether the draw is exact by bounds of the model itself"),
     "invalid": Statistic(np.int64, "updates rejected as a log-density was not finite", INVALID),
     "scaling": Statistic(np.float64, "scale of the random walk"),

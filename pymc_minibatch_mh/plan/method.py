@@ -98,6 +98,8 @@ class Method(ABC):
     #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
     #: at every update instead.
     draws_by_bounds: bool = False
+    #: Whether which rows are bright is a part of the chain's state.
+    has_bright_rows: bool = False
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
     #: Whether coordinates that no row depends on may move between updates, by the prior part alone.

@@ -39,7 +39,7 @@ fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 #: between, and share of the time that writing them may take.
 LEAST_SECONDS, MOST_SECONDS, BLOCK_SHARE, WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
 #: Changes with the contents of the files.
-FORMAT = "pymc_minibatch_mh checkpoint 1"
+FORMAT = "pymc_minibatch_mh checkpoint 2"
 #: Name of the member that has the text, and kinds of arrays that are written.
 TEXT, KINDS = "text", "biufcU"
 #: Name of the file of the settings.
@@ -162,7 +162,12 @@ def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def key_of_run(step: MinibatchStep) -> dict[str, str]:
     """Return the step, the model and the data that a run belongs to: name -> digest, or words."""
-    own = {"updates_per_draw": str(step.updates_per_draw), "tune": str(step.adapts)}
+    own = {
+        "updates_per_draw": str(step.updates_per_draw),
+        "tune": str(step.adapts),
+        # Those of a copy of the rows, which is made where memory is free, are as its draws are.
+        "its statistics": ", ".join(step.program.statistics),
+    }
     return step.key | own
 
 

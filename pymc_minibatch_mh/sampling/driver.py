@@ -191,7 +191,7 @@ def sample(
         step, found, told = _step_and_model(asked, model, resume, settings)
         settings, begun, folder = _chains(step, found, settings, keeps_warm_up, resume, given)
         kept = recorded(found, step.target.factorization.unravel(begun[0].position, {}), var_names)
-        workers = Workers(settings, begun, keeps_warm_up)
+        workers = Workers(settings, begun, keeps_warm_up, step.program.statistics)
         if folder is not None:
             folder.fill(workers)
         elif checkpoint is not None:
@@ -376,8 +376,8 @@ def _tree(
     # Stats mean something only with the number of updates behind a draw.
     tree["posterior"].attrs["updates_per_draw"] = step.updates_per_draw
     if step.target.source.stamp:
-        # Observed rows are not in the trace: this tells whether others are the same.
-        tree["posterior"].attrs["rows"] = step.target.source.stamp
+        # Stored observations are not in the trace: this tells whether others are the same.
+        tree["posterior"].attrs["observations"] = step.target.source.stamp
     _remember(step, [workers.chains[k] for k in chains], tree)
     return tree
 

@@ -115,10 +115,12 @@ class Record:
     stats: Mapping[str, np.ndarray]
 
     @classmethod
-    def empty(cls, chains: int, draws: int, size: int) -> "Record":
+    def empty(
+        cls, chains: int, draws: int, size: int, statistics: Mapping[str, entry.Statistic]
+    ) -> "Record":
         """Return room for draws."""
         shape = chains, draws
-        stats = {name: np.empty(shape, np.dtype(one.dtype)) for name, one in entry.STATS.items()}
+        stats = {name: np.empty(shape, np.dtype(one.dtype)) for name, one in statistics.items()}
         return cls(np.empty((chains, draws, size)), stats)
 
     def write(self, where: tuple[int, slice], block: Draws, updates: int, **shared: float) -> None:
@@ -160,6 +162,8 @@ class Workers:
     settings: RunSettings
     chains: list[Chain]
     keeps_warm_up: bool
+    #: Statistics of the step, which are kept.
+    statistics: Mapping[str, entry.Statistic]
     keep: Callable[[int, bool], None] | None = None
     progress: list[ChainProgress] = field(init=False)
     warm_up: Record | None = field(init=False, default=None)
@@ -167,11 +171,11 @@ class Workers:
 
     def __post_init__(self) -> None:
         """Make room for all draws, and compile here what threads call."""
-        settings, size = self.settings, self.chains[0].position.size
+        settings, room = self.settings, (self.chains[0].position.size, self.statistics)
         self.progress = [ChainProgress() for _ in self.chains]
-        self.kept = Record.empty(settings.chains, settings.draws, size)
+        self.kept = Record.empty(settings.chains, settings.draws, *room)
         if self.keeps_warm_up:
-            self.warm_up = Record.empty(settings.chains, settings.tune, size)
+            self.warm_up = Record.empty(settings.chains, settings.tune, *room)
         self._stop = Event()
         #: Chains whose warm-up is over, and where to say that their centres are; None: one ended.
         self._tuned = SimpleQueue[tuple[Chain, Future[None]] | None]()

@@ -2,7 +2,7 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from functools import cached_property
 from html import escape
@@ -147,6 +147,18 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
         )
 
 
+#: All statistics that a step can have, as PyMC declares them; an instance has its own.
+DECLARED: dict[str, tuple[type, list | None]] = {
+    **{name: (one.dtype, []) for name, one in STATS.items()},
+    "warning": (SamplerWarning, None),
+}
+
+
+def declared(names: Iterable[str]) -> dict[str, tuple[type, list | None]]:
+    """Return the statistics of a step, and its warnings, as PyMC declares them."""
+    return {name: DECLARED[name] for name in (*names, "warning")}
+
+
 #: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
 #: of the new start in posterior standard deviations.
 FAR_TAIL, NEW_START = 1e-12, 2.0
@@ -172,17 +184,15 @@ class MinibatchStep(BlockedStep):
     """
 
     default_blocked = True
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list | None]]] = {
-        **{name: (one.dtype, []) for name, one in STATS.items()},
-        "warning": (SamplerWarning, None),
-    }
+    stats_dtypes_shapes = DECLARED
+    stats_dtypes: list[dict[str, type]]
     _state_class = MinibatchState
 
     __signature__: ClassVar[Signature]
 
-    #: The chain that runs, and the program of all chains of this step.
+    #: The chain that runs.
     chain: Chain
-    program: Program
+    _program: Program
     _watched: WatchedModel
     _default_start: np.ndarray
     #: Seconds that preparing it took.
@@ -323,6 +333,18 @@ class MinibatchStep(BlockedStep):
         return self.chain.exactness
 
     @property
+    def program(self) -> Program:
+        """All that chains of this step share."""
+        return self._program
+
+    @program.setter
+    def program(self, program: Program) -> None:
+        self._program = program
+        # PyMC has written those of the class here, and makes room for what it reads here.
+        self.stats_dtypes_shapes = declared(program.statistics)
+        self.stats_dtypes = [{name: one for name, (one, _) in self.stats_dtypes_shapes.items()}]
+
+    @property
     def plan(self) -> Plan:
         """The model, prepared by passes over all rows before any chain."""
         return self.program.plan
@@ -450,7 +472,8 @@ class MinibatchStep(BlockedStep):
             self.start(chain)
         temperature = chain.temperature
         draws = chain.advance(1) if chain.state.started else chain.repeat_draw()
-        stats = report.stats_of_draw(draws.counts[0], self.updates_per_draw)
+        own = self.program
+        stats = report.stats_of_draw(draws.counts[0], own.updates_per_draw, own.statistics)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature

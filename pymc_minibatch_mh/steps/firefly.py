@@ -319,6 +319,7 @@ class FireflyMethod(Method):
     #: Lower bounds of rows depend on how far the whole position is from the centre: which rows are
     #: bright would have to be drawn anew, from all of them.
     moves_without_rows = False
+    has_bright_rows = True
 
     @property
     def guarantee(self) -> Guarantee:

@@ -18,27 +18,24 @@ from rich.table import Column
 from pymc_minibatch_mh.chain.chain import Begun
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.roles import STATS, Statistic
 from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 
 _log = logging.getLogger("pymc")
-
-#: Statistics that updates count: name, entry of the counts, whether averaged, and whether real.
-_COUNTED = [
-    (name, one.entry, one.averaged, one.dtype is np.float64)
-    for name, one in entry.STATS.items()
-    if one.entry is not None
-]
+_REAL = np.float64
 
 
-def stats_of_draw(counts: np.ndarray, n_updates: int) -> dict[str, Any]:
-    """Return the counts of one draw's updates under the names of the stats, as PyMC stores them."""
+def stats_of_draw(
+    counts: np.ndarray, n_updates: int, statistics: Mapping[str, Statistic]
+) -> dict[str, Any]:
+    """Return the counts of one draw's updates under the names of `statistics`, for PyMC."""
     found = counts.tolist()
     return {
-        name: found[place] / n_updates if averaged else found[place] if real else int(found[place])
-        for name, place, averaged, real in _COUNTED
+        name: found[at] / n_updates if averaged else found[at] if dtype is _REAL else int(found[at])
+        for name, (dtype, _, at, averaged, _) in statistics.items()
+        if at is not None
     }
 
 
@@ -49,8 +46,10 @@ def write_stats(
 
     The arrays have shape (chains, draws); `where` is a chain and its draws.
     """
-    for name, place, averaged, _ in _COUNTED:
-        stats[name][where] = counts[:, place] / n_updates if averaged else counts[:, place]
+    for name, values in stats.items():
+        _, _, place, averaged, _ = STATS[name]
+        if place is not None:
+            values[where] = counts[:, place] / n_updates if averaged else counts[:, place]
 
 
 #: Shares of full-data updates that are warned of.

@@ -289,7 +289,7 @@ def run(name, draws, rivals, nuts_draws):
     )  # fmt: skip
     took = time.perf_counter() - began - built
     ess, stats = smallest(trace), trace.sample_stats
-    mean = {key: float(stats[key].mean()) for key in stats.data_vars}
+    mean = {"accept_scales": np.nan} | {key: float(stats[key].mean()) for key in stats.data_vars}
     a_draw = trace.posterior.attrs["sampling_time"] / (draws + TUNE)
     needed = built + (TUNE + 1_000 * draws / ess) * a_draw
     print(

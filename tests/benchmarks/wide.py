@@ -111,7 +111,8 @@ def measure(name, model, options):
     draws = min(max(int(options.seconds / a_draw), 400), options.draws)
     trace = sample(step, draws, tune=TUNE, chains=1, random_seed=2, model=model)
     stats = trace.sample_stats
-    mean = {key: float(stats[key].mean()) for key in ("n_obs", "n_candidates", "accept")}
+    names = "n_obs", "n_candidates", "accept"
+    mean = {key: float(stats[key].mean()) if key in stats else 0.0 for key in names}
     seconds = float(stats["perf_counter_diff"].sum())
     ess = float(min(az.ess(trace)[key].min() for key in trace.posterior.data_vars))
     print(

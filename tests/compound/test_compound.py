@@ -85,7 +85,8 @@ def beside(method, other):
 def test_posterior_beside_steps_of_pymc(model, reference, method, other):
     trace = sample(model, beside(method, other))
     assert largest_error(trace, reference) < FAR
-    assert set(STATS) <= set(trace.sample_stats.data_vars)
+    own = {name for name, one in STATS.items() if one.needs is None}
+    assert own <= set(trace.sample_stats.data_vars)
     assert float(trace.sample_stats["full_pass"].mean()) < 0.05
 
 

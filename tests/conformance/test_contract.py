@@ -13,7 +13,6 @@ from pymc.step_methods.compound import Competence
 from conformance.harness import same_draws
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.kernels.roles import STATS
 from tiers import fast
 from zoo import METHODS, RANGED, SOME_METHODS, coordinates, sample
 
@@ -53,8 +52,9 @@ def test_a_draw_returns_one_dictionary_with_the_declared_stats(model, step):
     point, stats = step.step(model.initial_point())
     assert set(point) == {*model.initial_point()}
     (only,) = stats
-    assert set(only) == {*STATS, "warning"} == set(step.stats_dtypes_shapes)
-    for name, (dtype, *_) in STATS.items():
+    own = step.program.statistics
+    assert set(only) == {*own, "warning"} == set(step.stats_dtypes_shapes)
+    for name, (dtype, *_) in own.items():
         assert step.stats_dtypes_shapes[name] == (dtype, [])
         assert np.shape(only[name]) == ()
         assert np.can_cast(type(only[name]), dtype)
@@ -68,8 +68,8 @@ def test_stats_reach_a_netcdf_file_with_their_types(model, step, tmp_path):
     trace.to_netcdf(tmp_path / "trace.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "trace.nc", engine="h5netcdf") as stored:
         stats = stored.sample_stats
-        assert set(stats.data_vars) == set(STATS)
-        for name, (dtype, *_) in STATS.items():
+        assert set(stats.data_vars) == set(step.program.statistics)
+        for name, (dtype, *_) in step.program.statistics.items():
             assert stats[name].dims == ("chain", "draw")
             assert stats[name].dtype == dtype
 

@@ -200,7 +200,8 @@ def test_a_violated_bound_in_a_thread_ends_the_run_by_name(prepared):
 def test_an_error_in_a_chain_stops_the_others(prepared, monkeypatch):
     chain = prepared("two_likelihoods", "TunaMH").chain
     settings = workers.RunSettings(draws=10, tune=0, chains=2, cores=2)
-    run = workers.Workers(settings, [chain.copy(), chain.copy()], keeps_warm_up=False)
+    both = [chain.copy(), chain.copy()]
+    run = workers.Workers(settings, both, False, chain.program.statistics)
     advance, told = workers.Chain.advance, []
 
     def failing(chain, *arguments):

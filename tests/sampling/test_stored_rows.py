@@ -22,7 +22,7 @@ def test_a_trace_has_the_stamp_of_stored_rows_or_the_rows_themselves(stored):
     with pm.Model():
         pm.Normal("y", pm.Normal("mu"), observed=rows.data("y") if stored else Y)
         trace = sample(TunaMH(), draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
-    assert trace["posterior"].attrs.get("rows") == (rows.stamp if stored else None)
+    assert trace["posterior"].attrs.get("observations") == (rows.stamp if stored else None)
     assert ("y" in trace["observed_data"]) != stored
 
 

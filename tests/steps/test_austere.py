@@ -147,8 +147,7 @@ def test_the_baseline_is_exact_and_every_page_says_so(model_of, baseline, monkey
     stats = trace.sample_stats
     assert stats["certified"].all()
     assert (stats["n_obs"] == 5_000).all()
-    assert (stats["n_looks"] == 1).all()
-    assert not stats["error_estimate"].any()
+    assert not {"n_looks", "error_estimate"} & set(stats.data_vars)
     found = audit(trace, baseline, pairs=8, random_seed=9)
     assert np.abs(found["acceptance_error"]).max() < 1e-9
     assert set(found["verdict"].sel(check=["bounds", "bias", "trace"]).values) == {"ok"}

@@ -156,7 +156,7 @@ def test_the_posterior_is_that_without_a_copy(name, monkeypatch):
     model = model_of.__wrapped__(name)
     with model:
         other = sample(model, TunaMH(), **settings)
-    assert float(other.sample_stats["n_candidates"].max()) == 0.0
+    assert "n_candidates" not in other.sample_stats
     compare(found, other)
 
 

@@ -1,0 +1,92 @@
+"""A trace has the statistics of its step, and no column of zeros for those of other steps."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import grouped
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.steps.base import DECLARED
+from zoo import METHODS, RANGED
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+QUIET = {"quiet": True, "compute_convergence_checks": False}
+#: Every step has these. Zeros are counts or truths: no update that read all rows, or no proof.
+ALL = {
+    "accept", "accepted_share", "n_obs", "full_pass", "log_ratio", "certified", "invalid",
+    "scaling", "temperature", "perf_counter_diff",
+}  # fmt: skip
+MAY_BE_ZERO = {"full_pass", "invalid", "certified"}
+BATCHES = {"n_looks", "log_ratio_std", "error_estimate"}
+#: What each method has beside these, on a plain model.
+OWN = {
+    "TunaMH": {"bound_ratio"},
+    "ScalableSubsamplingMH": {"bound_ratio"},
+    "FactorizedMH": {"bound_ratio"},
+    "FireflyMH": {"bound_ratio", "n_bright"},
+    "PoissonMH": {"bound_ratio"},
+    "BarkerMinibatchMH": BATCHES,
+    "PenaltyMH": BATCHES,
+    "AustereMH": BATCHES,
+    "ConfidenceMH": {"bound_ratio", *BATCHES},
+}
+
+
+@pytest.mark.parametrize("method", [*METHODS, *RANGED])
+def test_a_plain_model_has_the_statistics_of_its_method(prepared, method):
+    step = prepared("bounded" if method in RANGED else "logistic", method)
+    trace = sample(step, 150, tune=100, chains=1, random_seed=3, **QUIET)
+    stats = trace.sample_stats
+    assert set(stats.data_vars) == ALL | OWN[method]
+    assert {str(name) for name in stats.data_vars if not stats[name].any()} <= MAY_BE_ZERO
+
+
+def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
+    with grouped.logistic():
+        step = TunaMH(blocks=True)
+    stats = sample(step, 200, tune=100, chains=1, random_seed=3, **QUIET).sample_stats
+    effects = {"n_groups_in_full", "accept_border", "accept_elements", "n_candidates"}
+    assert set(stats.data_vars) - ALL - {"n_prior"} == {
+        "bound_ratio", "accept_scales", "accept_directions", *effects,
+    }  # fmt: skip
+    counted = {"accept_border", "accept_elements", "accept_scales", "accept_directions"}
+    assert all(stats[name].any() for name in ("n_candidates", *counted))
+
+
+def test_moves_without_rows_are_counted_where_there_are_any(model_of):
+    with model_of("student"):
+        moves, none = (PenaltyMH(moves_without_rows=n) for n in (2, 0))
+    assert "n_prior" in moves.program.statistics
+    assert "n_prior" not in none.program.statistics
+
+
+def test_pymc_stores_what_each_of_several_steps_has():
+    """Steps beside each other differ: a statistic of one alone has no further dimension."""
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b", 0.0, 0.1)
+        x, y = np.random.default_rng(1).standard_normal((2, 3_000))
+        pm.Normal("y", a + b * x, 1.0, observed=y)
+        steps = [TunaMH([model["a"]]), PenaltyMH([model["b"]])]
+        trace = pm.sample(
+            5, tune=5, chains=2, cores=1, step=steps, random_seed=1,
+            discard_tuned_samples=False, **QUIET,
+        )  # fmt: skip
+    for stats in (trace.warmup_sample_stats, trace.sample_stats):
+        assert set(stats.data_vars) == {*ALL, *BATCHES, "bound_ratio"}
+        assert stats["n_obs"].ndim == 3
+        assert stats["bound_ratio"].ndim == stats["error_estimate"].ndim == 2
+
+
+def test_a_step_in_another_process_and_its_class_declare_the_same(prepared):
+    step = prepared("logistic", "FireflyMH")
+    again = pickle.loads(pickle.dumps(step))
+    for one in (step, again):
+        assert set(one.stats_dtypes_shapes) == {*ALL, *OWN["FireflyMH"], "warning"}
+        (types,) = one.stats_dtypes
+        assert types == {name: DECLARED[name][0] for name in one.stats_dtypes_shapes}
+    # PyMC reads the class before there is a step.
+    assert set(FireflyMH.stats_dtypes_shapes) == {*STATS, "warning"}
