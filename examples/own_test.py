@@ -68,9 +68,8 @@ def main() -> None:
         found = audit(trace, step, pairs=100, random_seed=1, model=model)
     rows = float(trace["sample_stats"]["n_obs"].mean())
     print(f"{step}\n{rows:.0f} rows an update")
-    for check in found["check"].values:
-        one = found.sel(check=check)
-        print(f"{check}: {one['verdict'].item()}. {one['message'].item()}")
+    for check, (verdict, message) in found.to_dataset().to_dataframe().iterrows():
+        print(f"{check}: {verdict}. {message}")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def trials(
 
 def acceptance_error(run: Run, step: Any, pairs: int, seed: int) -> float:
     """Return the root mean square error of acceptance probabilities, without that of measuring."""
-    found = audit(run.trace, step, pairs=pairs, random_seed=seed)
+    found = audit(run.trace, step, pairs=pairs, random_seed=seed)["pairs"]
     squares = found["acceptance_error"] ** 2 - found["acceptance_error_mcse"] ** 2
     return float(np.sqrt(max(float(squares.mean()), 0.0)))
 

@@ -21,6 +21,7 @@ from pymc_minibatch_mh.diagnostics.bias import (
     ValueDraws,
     accepted,
     bias_of,
+    counted,
     frozen_as_sampled,
     log_density_drift,
     measured,
@@ -33,6 +34,7 @@ from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.plan.violations import largest_of_parts
+from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
@@ -77,27 +79,28 @@ def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
 
 
 def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
-    """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
+    """Judge the bounds of a method that has any: no observation may exceed its own in a pair."""
     ratios, exact = pairs["bound_ratio"].to_numpy(), step.guarantee.is_exact
     if step.plan.bounds is None:
-        return ok(f"{type(step).__name__} relies on no bounds.")
+        return ok(f"{type(step).__name__} needs no bounds.")
     if np.isnan(ratios).all():
         return warn(
-            f"{names_of_terms(step.target.factorization)}: no pair lies where bounds hold, so that "
-            f"all rows decide. {'The draws are exact, but ' if exact else ''}PenaltyMH() or "
-            "pm.NUTS() would be quicker."
+            f"{names_of_terms(step.target.factorization)}: bounds hold for none of the pairs, so "
+            f"every decision evaluates all observations. {'The draws are exact, but ' * exact}"
+            "PenaltyMH() or pm.NUTS() would be quicker."
         )
     worst = int(np.nanargmax(ratios))
     name, row = str(pairs["bound_term"].values[worst]), int(pairs["bound_row"][worst])
     if ratios[worst] <= 1.0:
         return ok(
-            f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}."
+            f"No observation exceeds its bound; observation {row} of {name!r} comes closest, at "
+            f"{ratios[worst]:.3g}."
         )
     own = step.plan.requirements.derives
     return fail(
-        f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
-        f"that {'the draws are not exact' if exact else 'no error is controlled by bounds'}. "
-        + ("Please report it; " if own else "Enlarge your own, or leave them out; ")
+        f"{name!r}: observation {row} changes by {ratios[worst]:.3g} times its bound in pair "
+        f"{worst}, so {'the draws are not exact' if exact else 'bounds control no error'}. "
+        + ("Please report it; " if own else "Enlarge your own bounds, or leave them out; ")
         + "PenaltyMH() needs no bounds."
     )
 
@@ -109,7 +112,7 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     if not np.isfinite(bias).all():
         return fail(
             f"{names[int(np.argwhere(~np.isfinite(bias))[0, 1])]!r} does not move in this trace, "
-            "or has no pair to judge it by. Draw more, from overdispersed_initvals(step, chains)."
+            "or in none of the pairs. Sample longer, from overdispersed_initvals(step, chains)."
         )
     surely = np.abs(bias) + ndtri(0.5 * FALSE_ALARM / bias.size) * mcse
     possibly = np.abs(bias) + MARGIN * mcse
@@ -118,8 +121,8 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     proven = surely > (1e-6 if exact else TOLERABLE_BIAS)
     worst = np.unravel_index(np.argmax(surely if proven.any() else possibly), possibly.shape)
     what = (
-        f"{names[worst[1]]!r}: its posterior {found['moment'].values[worst[0]]} is estimated to be "
-        f"off by {bias[worst]:+.2g} ± {mcse[worst]:.2g} sd"
+        f"{names[worst[1]]!r}: the estimated bias of its posterior "
+        f"{found['moment'].values[worst[0]]} is {bias[worst]:+.2g} ± {mcse[worst]:.2g} sd"
     )
     if proven.any():
         fix = (
@@ -127,13 +130,20 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
             if exact
             else "Use TunaMH(), or larger batches: a larger batch_size, a smaller epsilon or sigma."
         )
-        return fail(f"{what}, because batches decide other than all rows would. {fix}")
+        return fail(f"{what}: decisions of batches differ from those of the full data. {fix}")
     if possibly[worst] > TOLERABLE_BIAS:
         return warn(
-            f"{what}, which does not exclude {TOLERABLE_BIAS} sd. Audit more pairs, or draw more "
-            "if the chain moves slowly."
+            f"{what}, so a bias of {TOLERABLE_BIAS} sd cannot be excluded. Audit more pairs, or "
+            "sample longer if the chain moves slowly."
         )
-    return ok(f"{what}; no coordinate is worse.")
+    return ok(f"{what}; no parameter has a larger one.")
+
+
+#: Causes of draws that further updates would change, or would not reach; and the ways out.
+ANOTHER_TRACE = (
+    "the chains have not converged, or another step, model or data drew the trace. Sample longer, "
+    "or pass the step that drew this trace, and all of its draws."
+)
 
 
 def on_drift(found: xr.Dataset) -> Verdict:
@@ -143,19 +153,15 @@ def on_drift(found: xr.Dataset) -> Verdict:
     worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
     moment, name = found["moment"].values[worst[0]], found["coordinate"].values.tolist()[worst[1]]
     z = np.nan_to_num(drift[worst])
-    why = (
-        "the chains have not arrived, or the trace is not of this step, model and data. Sample "
-        "longer, or give the step that sampled it, and the draws as it left them."
-    )
     if abs(z) > surely:
         return fail(
-            f"{name!r}: its {moment} would move on in further updates (z = {z:+.1f}): {why}"
+            f"{name!r}: further updates would change its {moment} (z = {z:+.1f}): {ANOTHER_TRACE}"
         )
     if abs(joint) > surely:
         names = dict.fromkeys(name.split("[")[0] for name in found["coordinate"].values.tolist())
         return fail(
             f"{', '.join(map(repr, names))}: further updates would change the log-density (z = "
-            f"{joint:+.1f}), though each mean and sd would stay: {why}"
+            f"{joint:+.1f}), although each mean and sd would stay: {ANOTHER_TRACE}"
         )
     return ok(
         f"{name!r}: its {moment} drifts most, by {abs(z):.1f} standard errors; the log-density "
@@ -164,26 +170,25 @@ def on_drift(found: xr.Dataset) -> Verdict:
 
 
 def on_acceptance(rates: Accepted) -> Verdict:
-    """Judge whether moves are accepted as often as the trace says that its own were."""
-    what = f"{rates.pairs:.3g} of the audited moves are accepted, {rates.trace:.3g} in the trace"
+    """Judge whether proposals are accepted at the rate of the trace."""
+    what = (
+        f"{rates.pairs:.3g} of the audited proposals are accepted, {rates.trace:.3g} in the trace"
+    )
     if rates.log_chance > math.log(0.5 * FALSE_ALARM):
         return ok(f"{what}.")
-    return fail(
-        f"{what}: the draws lie where this step, model and data would not have moved. Sample "
-        "longer, or give the step that sampled the trace, and the draws as it left them."
-    )
+    return fail(f"{what}: {ANOTHER_TRACE}")
 
 
 def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
-    """Judge whether sums over batches are about normal, as approximate tests take them to be."""
+    """Judge whether sums over batches are about normal: approximate tests assume it."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
-        return ok(f"{type(step).__name__} does not take batches for normal.")
+        return ok(f"{type(step).__name__} does not assume normal sums over batches.")
     batch = pairs["fewest_rows"].to_numpy() - (step.plan.n_rows - n_rows)
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(pairs["skewness"].to_numpy())
     part &= pairs["variance"].to_numpy() > 0.0
     if not part.any():
-        return ok("All rows decided every pair.")
+        return ok("Every decision evaluated all observations.")
     rows = {name: x.to_numpy()[part] for name, x in pairs.data_vars.items()}
     batch, skewness = batch[part], np.abs(rows["skewness"])
     beta = step.plan.reference.inverse_temperature
@@ -194,8 +199,8 @@ def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     mattering = noise > LITTLE_NOISE
     if not mattering.any():
         return ok(
-            f"The log ratio of a batch has a noise of {noise.max():.2g} at most, too little for "
-            "its shape to matter."
+            f"The noise of a batch in the log ratio has an sd of {noise.max():.2g} at most, too "
+            "little for its shape to matter."
         )
     pull = float(np.median(np.sqrt(rows["largest_share"] * n_rows / batch)[mattering]))
     half = np.mean(rows["top_share"][mattering] > 0.5)
@@ -203,63 +208,66 @@ def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
     what = (
         f"{names_of_terms(step.target.factorization)}: skewness {np.median(skewness):.2g} in "
-        f"batches of {np.median(batch):.0f} rows, an error of about {edgeworth:.1g} in the "
-        f"acceptance probability; the largest row is worth {pull:.2g} sd of a batch"
+        f"batches of {np.median(batch):.0f} observations, an error of about {edgeworth:.1g} in the "
+        f"acceptance probability; the largest observation is worth {pull:.2g} sd of a batch"
     )
-    fix = "Raise batch_size, give rare rows a likelihood of their own, or use TunaMH()."
+    fix = "Raise batch_size, give rare observations a likelihood of their own, or use TunaMH()."
     if edgeworth > EDGEWORTH_FAIL:
         return fail(f"{what}: sums over batches are not normal. {fix}")
     if edgeworth > EDGEWORTH_WARN or pull > PULL or not enough:
-        rare = "" if enough else f", and {top_rows:.1f} rows of a batch carry half of its variance"
-        return warn(f"{what}{rare}: sums over batches are hardly normal. {fix}")
+        rare = f", and {top_rows:.1f} observations of a batch carry half of its variance"
+        return warn(f"{what}{'' if enough else rare}: sums over batches are hardly normal. {fix}")
     return ok(f"{what}.")
 
 
 def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
-    """Judge the sampler stats: full passes, invalid updates, certificates and temperature."""
-    stats = trace["sample_stats"]
+    """Judge full-data evaluations, invalid updates, proved draws and the temperature."""
+    stats = {name: x.to_numpy() for name, x in trace["sample_stats"].data_vars.items()}
     updates = updates_per_draw(step, trace)
-    full, invalid = (float(stats[name].mean()) / updates for name in ("full_pass", "invalid"))
-    certified = bool(stats["certified"].all())
-    temperatures = np.unique(stats["temperature"].to_numpy())
+    full, invalid = (float(np.mean(stats.get(x, 0.0))) / updates for x in ("full_pass", "invalid"))
+    certified = bool(np.all(stats.get("certified", True)))
+    temperatures = np.unique(stats.get("temperature", 1.0))
     names = names_of_terms(step.target.factorization)
     problems = []
     if step.guarantee.is_exact and not certified:
         problems.append(
-            f"{names}: not all draws are certified to be exact, as bounds= are your own or a row "
-            "exceeded its bound. Leave bounds= out to have them derived."
+            f"{names}: not all draws are proved to be exact, because bounds= are your own or an "
+            "observation exceeded its bound. Leave bounds= out to have them derived."
         )
     if (temperatures != 1.0).any():
         problems.append(
-            f"{names}: its likelihood was raised to the power 1/{temperatures.max():.3g}, so that "
-            "the draws are not from the posterior. Leave temperature= out, or reweight."
+            f"{names}: its likelihood was raised to the power 1/{temperatures.max():.3g}, so the "
+            "draws are not from the posterior. Leave temperature= out, or reweight the draws."
         )
     if full > FULL_PASSES and not step.program.method.reads_all_rows:
         groups = ", such as fewer groups" if step.target.n_elements else ""
         problems.append(
-            f"{names}: {full:.0%} of the updates read all rows, because the control variates leave "
-            "too much noise. Subsampling gains little here: use pm.NUTS(), or fewer parameters "
-            f"with more rows each{groups}."
+            f"{names}: {full:.0%} of the updates evaluate all observations, because the control "
+            "variates leave too much noise. Subsampling gains little here: use pm.NUTS(), or fewer "
+            f"parameters with more observations each{groups}."
         )
     if invalid > INVALID:
         problems.append(
-            f"{names}: {invalid:.0%} of the updates ended where a log-density is not finite. "
+            f"{names}: {invalid:.0%} of the proposals have a log-density that is not finite. "
             "Use variables with a transform, or a smaller scale of the proposal."
         )
     if problems:
         return warn(" ".join(problems))
-    return ok(f"{full:.1%} of the updates read all rows, {invalid:.1%} ended outside the support.")
+    return ok(
+        f"{full:.1%} of the updates evaluate all observations, {invalid:.1%} of the proposals lie "
+        "outside the support."
+    )
 
 
 def require_stats(trace: xr.DataTree) -> None:
     """Refuse a trace without the stats of this package's steps."""
-    names = ("full_pass", "invalid", "certified", "temperature", "scaling", "accepted_share")
+    names = ("full_pass", "scaling", "accepted_share")
     found = trace["sample_stats"].data_vars if "sample_stats" in trace.children else ()
     missing = [name for name in names if name not in found]
     if missing:
         raise SettingError(
-            f"{missing[0]!r} is not among the sample_stats of the trace, so that none of this "
-            "package's steps drew it. Pass the trace that pm.sample(step=step) returns."
+            f"{missing[0]!r} is not among the sample_stats of the trace, so none of this package's "
+            "steps drew it. Pass the trace that pm.sample(step=step) returns."
         )
 
 
@@ -286,63 +294,64 @@ def audit(
     random_seed: Any = None,
     *,
     model: pm.Model | None = None,
-) -> xr.Dataset:
-    """Measure the sampler's own error, with evaluations of all rows.
+) -> xr.DataTree:
+    """Measure the sampler's own error, with evaluations of all observations.
 
-    From draws that lie evenly in the trace, the step proposes as it does while it samples. For
-    each pair of draw and proposal all rows are read once, in blocks, and the step's own compiled
-    test decides again and again on fresh rows, there and back. Six checks follow, each with a
-    verdict, "ok", "warn" or "fail", and a message; a line for each goes to the log.
+    For draws at even distances in the trace, the step makes a proposal. The audit computes the
+    exact acceptance probability of each pair with the full data, and repeats the step's own
+    decision many times in both directions. Six checks follow, each with a verdict ("ok", "warn" or
+    "fail") and a message; the log has a line for each.
 
     ``bounds``
-        No row of any pair may exceed its bound (exact methods).
+        No observation of any pair may exceed its bound (exact methods).
     ``bias``
-        The error of the acceptance probability, and the bias of posterior means and standard
-        deviations that it amounts to, to first order. That of an exact method is zero within its
-        standard error.
+        Errors of the acceptance probability, and the bias of posterior means and standard
+        deviations to first order. An exact method has none, within the standard error.
     ``drift``
-        Whether further updates would move the moments of the draws, or their log-density, which
-        tells a wrong joint distribution: they do where the trace is of another model, or has not
-        converged.
+        Whether further updates would change the moments of the draws, or their log-density. They
+        do if the chains have not converged, or another model drew the trace. The log-density shows
+        a wrong joint distribution.
     ``acceptance``
-        Whether the moves are accepted as often as those of the trace were: nothing drifts from
-        where all moves are rejected.
+        Whether the acceptance rate equals that of the trace: a chain that rejects everything passes
+        the drift check.
     ``normality``
-        Whether sums over batches are about normal: skewness, and the share of the largest rows in
-        the variance (approximate methods).
+        Whether sums over batches are about normal: their skewness, and the share of the largest
+        observations in the variance (approximate methods).
     ``trace``
-        Full passes, invalid updates, certificates and temperature, from the sampler stats.
+        Full-data evaluations, invalid proposals, proved draws and temperature, from the statistics
+        of the trace.
 
-    A step that moves effects each by itself is judged by whole iterations, without ``bias`` and
-    ``normality``.
+    For a step that updates group effects one at a time, a pair is a whole iteration, and the checks
+    ``bias`` and ``normality`` are left out.
 
-    A pass means that nothing was found in these pairs, which is no proof: a row that matters
-    outside the region that the draws have visited goes unseen.
+    A passed audit is no proof: it cannot see an observation that matters only outside the region of
+    the draws.
 
     Parameters
     ----------
     data
         Trace of :func:`pymc.sample` or :func:`sample`.
     step
-        The step that sampled it. The attribute ``state`` says which of its states is audited: the
-        frozen state of the last chain, if that ran in this process and nothing since, or else that
-        of a warm-up which is run anew on draws of the trace. Chains differ in the choices of
-        warm-up: the proposal's scale and weights, batch sizes, and the centre.
+        The step that drew it. The attribute ``state`` of the result says which of its states was
+        audited: the frozen state of the last chain if this chain ran last in this process,
+        otherwise the state after another warm-up on draws of the trace. Chains differ in the
+        choices of warm-up: the proposal's scale and weights, batch sizes, and the centre.
     pairs
-        Number of pairs, rounded up to as many for each chain. All rows are read once for each. By
-        default as many as take as long as sampling did, between 50 and 200; the attribute
-        ``pairs`` of the result and the log say how many, and `docs/after.md` which errors they
+        Number of pairs, rounded up to as many for each chain, with a full-data evaluation for each.
+        By default between 50 and 200, so that the audit takes as long as sampling did; the log and
+        the attribute ``pairs`` of the result say how many, and `docs/after.md` which errors they
         find.
     random_seed
         Seed of proposals and batches.
     model
-        The model; by default the one that the step was built on.
+        The model; by default the model of the step.
 
     Returns
     -------
-    Dataset
-        One entry per ``pair``, per ``moment`` and ``coordinate`` (of the unconstrained space), and
-        per ``check``.
+    DataTree
+        ``verdict`` and ``message`` by ``check``: ``found.to_dataset().to_dataframe()`` has six
+        lines. The group ``pairs`` has an entry per pair, and the group ``moments`` one per moment
+        and coordinate of the unconstrained space.
 
     Raises
     ------
@@ -355,24 +364,31 @@ def audit(
     --------
     >>> with model:
     ...     found = audit(trace, step, pairs=50)
-    >>> failed = found["check"][found["verdict"] == "fail"]
+    >>> table = found.to_dataset().to_dataframe()
+    >>> failed = table[table["verdict"] == "fail"]
     """
     step = step_of(step)
     model = model_behind(step) if model is None else model_of(model)
     pairs = None if pairs is None else integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):
         random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
-    rng = generator_of("random_seed", random_seed)
     require_stats(trace_of(data))
+    with showing("Audit"):
+        return _audited(data, step, model, pairs, random_seed)
+
+
+def _audited(
+    data: xr.DataTree, step: MinibatchStep, model: pm.Model, pairs: int | None, random_seed: int
+) -> xr.DataTree:
+    """Result of an audit whose arguments were checked."""
+    began, rng = time.perf_counter(), generator_of("random_seed", random_seed)
     draws = value_draws(data, model, step)
     require_draws(data)
-    began = time.perf_counter()
     chain, number = frozen_as_sampled(step, data, draws, rng)
     updates, first = updates_per_draw(step, data), step.target.factorization.first
     count, chosen = _number_of_pairs(pairs, step, draws, data, chain)
-    why = "" if pairs is not None else f", {chosen}"
-    _log.info("audit: reading %s for each of %d pairs%s.", report.rows_of(step.target), count, why)
     found, top = _pairs_of(step, draws, count, chain, rng)
+    found = found.assign_coords(dimension=labels_of(step, model, data))
     bias = bias_of(positions_of(draws, step), found, first, updates)
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
     if step.plan.elements is not None:
@@ -380,31 +396,53 @@ def audit(
         checks = _checks_of_iterations(step, found, bias, rates, data)
     else:
         checks = _checks(step, found, bias, data, number, top)
-    result = xr.merge([_with_labels(found, data), bias, _verdicts(checks)])
+    groups = {"/": _verdicts(checks), "pairs": _with_labels(found, data), "moments": bias}
+    tree = xr.DataTree.from_dict(groups)
+    tree.attrs = {
+        "method": type(step).__name__,
+        "guarantee": chain.exactness,
+        "pairs": found.sizes["pair"],
+        "pairs_chosen": chosen,
+        "rows": step.plan.n_rows,
+        "top_rows": top,
+        "random_seed": random_seed,
+        "state": ANEW if number is None else f"chain {number}, as it ended",
+        "updates_per_draw": updates,
+    }
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
-    return result.assign_attrs(
-        method=type(step).__name__,
-        guarantee=chain.exactness,
-        pairs=found.sizes["pair"],
-        pairs_chosen=chosen,
-        rows=step.plan.n_rows,
-        top_rows=top,
-        random_seed=random_seed,
-        state=ANEW if number is None else f"chain {number}, as it ended",
-        updates_per_draw=updates,
-    )
+    return tree
 
 
-#: Pairs of an audit that no one gave a number of: the most, and the least.
+def labels_of(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) -> list[str]:
+    """Names of a step's coordinates, such as ``intercept[LGA]``, by the labels of a trace."""
+    names: list[str] = []
+    factorization, posterior = step.target.factorization, trace["posterior"]
+    for block, name in zip(factorization.blocks, factorization.natural, strict=True):
+        axes: list[Any] = [range(length) for length in block.shape]
+        if name in posterior.data_vars:
+            own = [dim for dim in posterior[name].dims if dim not in ("chain", "draw")]
+            dims = model.named_vars_to_dims.get(name, own)
+            labels = [posterior[name][dim].to_numpy() for dim in dims if dim in own]
+            # A transform may have taken an entry away, which leaves the others without labels.
+            axes = labels if tuple(map(len, labels)) == block.shape else axes
+        entries = product(*axes)
+        names += [f"{block.name}[{', '.join(map(str, x))}]" if x else block.name for x in entries]
+    return names
+
+
+#: Seconds of an audit that are announced, and by how many a first pair may be too slow to time.
+LONG = 5.0
+#: Most and fewest pairs of an audit whose number is chosen by time.
 MOST_PAIRS, LEAST_PAIRS = 200, 50
 
 
 def _number_of_pairs(
     given: int | None, step: MinibatchStep, draws: ValueDraws, trace: xr.DataTree, chain: Chain
 ) -> tuple[int, str]:
-    """Return a number of pairs, and who chose it; by default they take as long as sampling did."""
-    if given is not None:
-        return given, "as given"
+    """Number of pairs, and who chose it; by default they take as long as sampling did.
+
+    The log says how long they will take.
+    """
     sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
     one = {name: values[:1] for name, values in draws.items()}
     for _ in range(2):
@@ -412,13 +450,24 @@ def _number_of_pairs(
         began = time.perf_counter()
         _pairs_of(step, one, 1, chain.copy(), np.random.default_rng(0))
         seconds = time.perf_counter() - began
-    count = affordable_pairs(seconds, sampling)
-    if count == MOST_PAIRS:
-        return count, "the usual number"
-    return count, (
-        f"chosen by time: {MOST_PAIRS} would take {report.in_words(MOST_PAIRS * seconds)}, and "
-        f"sampling took {report.in_words(sampling)}"
+        if (given or MOST_PAIRS) * seconds < LONG:
+            break
+    count, chosen = given or affordable_pairs(seconds, sampling), "as given"
+    if given is None:
+        chosen = "the usual number"
+    if given is None and count < MOST_PAIRS:
+        chosen = (
+            f"chosen by time: {MOST_PAIRS} would take {report.in_words(MOST_PAIRS * seconds)}, and "
+            f"sampling took {report.in_words(sampling)}"
+        )
+    _log.info(
+        "audit: evaluating %s for each of %d pairs%s%s.",
+        report.rows_of(step.target),
+        count,
+        f", {chosen}" * (given is None),
+        f"; about {report.in_words(count * seconds)}" * (count * seconds > LONG),
     )
+    return count, chosen
 
 
 def affordable_pairs(seconds: float, sampling: float) -> int:
@@ -453,7 +502,7 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
     each = -(-pairs // len(positions))
     places = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
     found = []
-    for number, draw in product(range(len(positions)), places.tolist()):
+    for number, draw in counted(list(product(range(len(positions)), places.tolist()))):
         others = factorization.ravel_others(point_of(draws, number, draw))
         step.target.condition_on(point_of(draws, number, draw))
         here = np.ascontiguousarray(positions[number, draw], dtype=np.float64)

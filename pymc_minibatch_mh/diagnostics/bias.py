@@ -4,7 +4,7 @@ docs/after.md has the mathematics.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.predictive import values_of
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.progress import counting
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 #: Draws of all value variables of a model by name, each of shape (chain, draw, ...).
@@ -147,7 +148,7 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
     each = -(-pairs // len(positions))
     places = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
     found = []
-    for chain, draw in product(range(len(positions)), places.tolist()):
+    for chain, draw in counted(list(product(range(len(positions)), places.tolist()))):
         point = point_of(draws, chain, draw)
         probe.given(step.target.factorization.ravel_others(point))
         step.target.condition_on(point)
@@ -160,6 +161,14 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
         {"dimension": step.target.factorization.coordinate_names},
     )
     return result.assign(errors_of(result))
+
+
+def counted(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield places of a trace, and show the share of them that is done."""
+    with counting("Evaluating pairs", len(places)) as advance:
+        for place in places:
+            yield place
+            advance()
 
 
 def _measured_pair(

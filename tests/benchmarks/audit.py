@@ -52,7 +52,7 @@ def bias() -> None:
         trace = sampled(model, step, DRAWS)
         found = mb.audit(trace, step, PAIRS, 4, model=model)
         there, errors = measured_bias(trace)
-        own, noise = (found[field].to_numpy()[:, 0] for field in ("bias", "bias_mcse"))
+        own, noise = (found["moments"][field].to_numpy()[:, 0] for field in ("bias", "bias_mcse"))
         written = ", ".join(f"{key}={value!r}" for key, value in settings.items())
         for k, moment in enumerate(("mean", "sd")):
             print(
@@ -74,7 +74,7 @@ def cost() -> None:
         found = mb.audit(trace, step, 200, 4, model=model)
         seconds = time.perf_counter() - began
         growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024.0
-        worst = float(np.abs(found["bias"]).max())
+        worst = float(np.abs(found["moments"]["bias"]).max())
         print(f"{name} | {seconds:.0f} | {growth:.0f} | {worst:.4f}", flush=True)
 
 

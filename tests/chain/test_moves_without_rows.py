@@ -184,10 +184,10 @@ def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
 def test_an_audit_measures_the_updates_between_them(teams):
     trace = mh.sample(teams, 1_000, tune=500, chains=2, random_seed=3, progressbar=False)
     found = mh.audit(trace, teams, pairs=60, random_seed=1)
-    verdicts = dict(zip(found.check.values.tolist(), found.verdict.values.tolist(), strict=True))
+    verdicts = dict(found["verdict"].to_series())
     assert {verdicts[name] for name in ("bounds", "bias", "drift", "trace")} == {"ok"}
     # That of an exact method is zero but for its Monte Carlo error, in what they move as well.
-    assert (np.abs(found.bias) <= 5.0 * found.bias_mcse + 1e-6).all()
+    assert (np.abs(found["moments"]["bias"]) <= 5.0 * found["moments"]["bias_mcse"] + 1e-6).all()
 
 
 def test_an_explanation_names_what_moves(teams):

@@ -172,5 +172,7 @@ def test_the_error_of_a_design_is_that_of_the_step(model_of, rough):
     rows = float(trace.sample_stats["n_obs"].mean())
     assert rows / N == pytest.approx(design.use, abs=0.08)
     found = audit(trace, step, pairs=20, random_seed=6)
-    noise = found["acceptance_error_mcse"].to_numpy()
-    assert np.abs(found["acceptance_error"].to_numpy()).mean() < design.error + noise.mean()
+    noise = found["pairs"]["acceptance_error_mcse"].to_numpy()
+    assert (
+        np.abs(found["pairs"]["acceptance_error"].to_numpy()).mean() < design.error + noise.mean()
+    )

@@ -113,4 +113,4 @@ def test_a_step_counts_its_scans_and_can_be_audited(model_of):
     found = audit(trace, step, pairs=8, random_seed=11)
     assert (found["rows_read"] >= n_rows).all()
     message = str(found["message"].sel(check="normality").values)
-    assert "All rows decided every pair" not in message
+    assert "Every decision evaluated all observations" not in message

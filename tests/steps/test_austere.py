@@ -149,7 +149,7 @@ def test_the_baseline_is_exact_and_every_page_says_so(model_of, baseline, monkey
     assert (stats["n_obs"] == 5_000).all()
     assert not {"n_looks", "error_estimate"} & set(stats.data_vars)
     found = audit(trace, baseline, pairs=8, random_seed=9)
-    assert np.abs(found["acceptance_error"]).max() < 1e-9
+    assert np.abs(found["pairs"]["acceptance_error"]).max() < 1e-9
     assert set(found["verdict"].sel(check=["bounds", "bias", "trace"]).values) == {"ok"}
     assert "AustereMH is exact without bounds" in str(explain(baseline, draws=100, tune=50))
 

@@ -98,7 +98,7 @@ def verdict(*args, **settings):
 def test_moves_that_are_rejected_alone_do_not_pass():
     found = on_acceptance(rates(np.full(200, 0.012), updates(0.97)))
     assert found.verdict == "fail"
-    assert found.message.startswith("0.012 of the audited moves are accepted, 0.97")
+    assert found.message.startswith("0.012 of the audited proposals are accepted, 0.97")
     # Rare rejections say little, however sure their rate is; nor do few or dependent moves.
     assert verdict(np.repeat([1.0, 0.0], [198, 2]), updates(0.999)) == "ok"
     assert verdict(np.zeros(2), updates(0.9)) == "ok"

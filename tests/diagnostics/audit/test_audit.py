@@ -1,5 +1,9 @@
 """An audit finds what is wrong with a trace and its sampler, and nothing where nothing is."""
 
+import logging
+import re
+from contextlib import contextmanager
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -14,6 +18,7 @@ from diagnostics.audit.rare import measured_bias, rare_rows
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
+from pymc_minibatch_mh.diagnostics import bias
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels.row_sums import largest_of
 from zoo import sample
@@ -50,16 +55,46 @@ def test_nothing_is_wrong_with_an_exact_method(exact):
     assert list(found["verdict"].to_numpy()) == ["ok"] * 6, found["message"].to_numpy()
     assert found.attrs["state"] == "chain 1, as it ended"
     assert (found.attrs["pairs"], found.attrs["rows"]) == (120, 5_000)
-    assert 0.3 < found["bound_ratio"].max() <= 1.0
+    assert 0.3 < found["pairs"]["bound_ratio"].max() <= 1.0
     # What it could have seen is small.
-    assert found["bias_mcse"].max() < 0.01
-    assert (np.abs(found["bias"]) < 5.0 * found["bias_mcse"]).all()
+    assert found["moments"]["bias_mcse"].max() < 0.01
+    assert (np.abs(found["moments"]["bias"]) < 5.0 * found["moments"]["bias_mcse"]).all()
+
+
+def test_an_audit_is_a_table_of_six_lines_with_groups_behind_it(exact):
+    *_, found = exact
+    table = found.to_dataset().to_dataframe()
+    assert table.shape == (6, 2)
+    assert list(found.children) == ["pairs", "moments"]
+    assert dict(found["pairs"].sizes)["pair"] == 120
+    assert found["moments"]["bias"].dims == ("moment", "coordinate")
+
+
+def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, monkeypatch):
+    model, step, trace, _ = exact
+    totals = []
+
+    @contextmanager
+    def counting(label, total):
+        done = []
+        yield lambda: done.append(label)
+        totals.append((total, len(done)))
+
+    monkeypatch.setattr(bias, "counting", counting)
+    with caplog.at_level(logging.INFO):
+        audit(trace, step, 6, 22, model=model)
+    assert totals == [(1, 1), (6, 6)]
+    assert "evaluating 5,000 rows of 'y' for each of 6 pairs." in caplog.text
+    monkeypatch.setattr(verdicts, "LONG", 0.0)
+    with caplog.at_level(logging.INFO):
+        audit(trace, step, 6, 22, model=model)
+    assert re.search(r"for each of 6 pairs; about [\d.]+ (milli)?seconds\.", caplog.text)
 
 
 def test_an_audit_can_be_written_and_repeated(exact, tmp_path):
     model, step, trace, found = exact
     found.to_netcdf(tmp_path / "audit.nc")
-    again = xr.open_dataset(tmp_path / "audit.nc")
+    again = xr.open_datatree(tmp_path / "audit.nc")
     xr.testing.assert_equal(again.load(), found)
     before = step.sampling_state
     xr.testing.assert_identical(audit(trace, step, 120, 22, model=model), found)
@@ -70,17 +105,21 @@ def test_an_audit_can_be_written_and_repeated(exact, tmp_path):
 def test_bounds_that_are_too_small_are_found_with_their_row(exact):
     model, step, trace, found = exact
     mutant = audit(trace, in_the_same_state(step, 0.5), 120, 22, model=model)
-    np.testing.assert_allclose(mutant["bound_ratio"], 2.0 * found["bound_ratio"], rtol=1e-6)
-    xr.testing.assert_equal(mutant["bound_row"], found["bound_row"])
+    np.testing.assert_allclose(
+        mutant["pairs"]["bound_ratio"], 2.0 * found["pairs"]["bound_ratio"], rtol=1e-6
+    )
+    xr.testing.assert_equal(mutant["pairs"]["bound_row"], found["pairs"]["bound_row"])
     assert verdict(mutant, "bounds") == "fail"
-    worst = int(np.argmax(found["bound_ratio"].to_numpy()))
-    assert f"'y': row {int(found['bound_row'][worst])} changes by" in message(mutant, "bounds")
+    worst = int(np.argmax(found["pairs"]["bound_ratio"].to_numpy()))
+    assert f"'y': observation {int(found['pairs']['bound_row'][worst])} changes by" in message(
+        mutant, "bounds"
+    )
 
 
 def test_the_worst_row_is_the_right_one(exact):
     model, step, _, found = exact
-    worst = int(np.argmax(found["bound_ratio"].to_numpy()))
-    position, new = (found[name][worst].to_numpy() for name in ("position", "proposal"))
+    worst = int(np.argmax(found["pairs"]["bound_ratio"].to_numpy()))
+    position, new = (found["pairs"][name][worst].to_numpy() for name in ("position", "proposal"))
     move = ProposedMove(position, new, 0.0)
     table, m = Probe(step.chain, np.random.default_rng(1))._bounds_of(move)
     c = step.tables.c[table]
@@ -93,14 +132,14 @@ def test_the_worst_row_is_the_right_one(exact):
         return log_expit((2.0 * y - 1.0) * at) - (y - p) * gap + 0.5 * p * (1.0 - p) * gap**2
 
     ratios = np.abs(remainder(new) - remainder(position)) / (c * m)
-    assert int(np.argmax(ratios)) == int(found["bound_row"][worst])
-    assert ratios.max() == pytest.approx(float(found["bound_ratio"][worst]), rel=1e-3)
+    assert int(np.argmax(ratios)) == int(found["pairs"]["bound_row"][worst])
+    assert ratios.max() == pytest.approx(float(found["pairs"]["bound_ratio"][worst]), rel=1e-3)
 
 
 def excess(found):
     """Return how far errors of pairs exceed their Monte Carlo noise: about 1 without an error."""
     names = "acceptance_error", "acceptance_error_mcse"
-    error, noise = (np.sum(found[name].to_numpy() ** 2) for name in names)
+    error, noise = (np.sum(found["pairs"][name].to_numpy() ** 2) for name in names)
     return error / noise
 
 
@@ -117,7 +156,7 @@ def test_a_test_that_does_not_balance_pairs_is_found(exact):
 def test_the_estimated_bias_is_the_one_that_is_there(austere):
     _, _, trace, found = austere
     there, errors = measured_bias(trace)
-    own, noise = (found[name].to_numpy()[:, 0] for name in ("bias", "bias_mcse"))
+    own, noise = (found["moments"][name].to_numpy()[:, 0] for name in ("bias", "bias_mcse"))
     assert there[1] < -0.04
     assert own[1] < -4.0 * noise[1]
     np.testing.assert_array_less(np.abs(own - there), 3.0 * np.hypot(noise, errors))
@@ -131,7 +170,7 @@ def test_rare_rows_are_not_taken_for_normal(austere, model_of, step_of):
     trace = sample(model, step, 400, 300, random_seed=25)
     usual = audit(trace, step, 40, 26, model=model)
     assert verdict(usual, "normality") == "ok"
-    skewness = [np.median(np.abs(one["skewness"].to_numpy())) for one in (found, usual)]
+    skewness = [np.median(np.abs(one["pairs"]["skewness"].to_numpy())) for one in (found, usual)]
     assert skewness[0] > 2.0 * skewness[1]
 
 
@@ -183,7 +222,7 @@ def with_stats(trace, other, **changed):
 def test_stats_of_the_trace_are_judged(exact):
     _, step, trace, _ = exact
     changes = {"full_pass": 1, "temperature": 2.0, "invalid": 1, "certified": False}
-    words = ("read all rows", "power 1/2", "not finite", "not all draws are certified")
+    words = ("evaluate all observ", "power 1/2", "not finite", "not all draws are proved")
     for (name, value), word in zip(changes.items(), words, strict=True):
         changed = trace.copy()
         changed["sample_stats"][name] = xr.full_like(trace["sample_stats"][name], value)
@@ -233,11 +272,17 @@ def draws_beside(model, step, seed=28, shape=(2, 200)):
 def log_ratios_of_the_model(model, trace, found):
     logp, draws = model.compile_logp(), trace["posterior"]
     ratios = []
-    for k in range(found.sizes["pair"]):
-        place = {"chain": int(found["chain"][k]), "draw": int(found["draw"][k])}
+    for k in range(found["pairs"].sizes["pair"]):
+        place = {"chain": int(found["pairs"]["chain"][k]), "draw": int(found["pairs"]["draw"][k])}
         point = {name: draws[name].sel(place).to_numpy() for name in draws.data_vars}
         point = {name: value.astype(model[name].dtype) for name, value in point.items()}
-        moved = dict(zip(found["dimension"].to_numpy(), found["proposal"][k].values, strict=True))
+        moved = dict(
+            zip(
+                found["pairs"]["dimension"].to_numpy(),
+                found["pairs"]["proposal"][k].values,
+                strict=True,
+            )
+        )
         new = {**point, **{name: np.asarray(value) for name, value in moved.items()}}
         ratios.append(float(logp(new)) - float(logp(point)))
     return np.array(ratios)
@@ -248,12 +293,12 @@ def test_variables_of_other_steps_come_from_the_draw(compound, monkeypatch):
     trace = draws_beside(model, step)
     found = audit(trace, step, 40, 29, model=model)
     exact = log_ratios_of_the_model(model, trace, found)
-    np.testing.assert_allclose(found["log_ratio"], exact, rtol=1e-6, atol=1e-6)
-    assert list(found["coordinate"].to_numpy()) == ["level", "slope"]
+    np.testing.assert_allclose(found["pairs"]["log_ratio"], exact, rtol=1e-6, atol=1e-6)
+    assert list(found["moments"]["coordinate"].to_numpy()) == ["level", "slope"]
     monkeypatch.setattr(Probe, "given", lambda probe, others: None)
     mutant = audit(trace, step, 40, 29, model=model)
     exact = log_ratios_of_the_model(model, trace, mutant)
-    assert np.abs(mutant["log_ratio"].to_numpy() - exact).max() > 0.01
+    assert np.abs(mutant["pairs"]["log_ratio"].to_numpy() - exact).max() > 0.01
 
 
 @pytest.mark.slow

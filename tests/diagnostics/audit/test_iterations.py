@@ -28,9 +28,9 @@ def test_iterations_of_a_right_trace_pass():
     found, judged = verdicts(sampled()[2])
     assert judged == dict.fromkeys(("bounds", "drift", "acceptance", "trace"), "ok")
     assert found.attrs["rows"] == 1_500
-    assert 0.0 < found["bound_ratio"].max() <= 1.0
-    assert (found["bound_term"] == "y").all()
-    assert found.sizes["pair"] == 60
+    assert 0.0 < found["pairs"]["bound_ratio"].max() <= 1.0
+    assert (found["pairs"]["bound_term"] == "y").all()
+    assert found["pairs"].sizes["pair"] == 60
 
 
 def test_draws_that_are_shifted_drift():

@@ -63,10 +63,10 @@ def test_draws_that_are_shuffled_by_variable_are_told(method):
     )
     assert right.attrs["state"] == "adapted anew, on draws of the trace"
     assert list(right["verdict"].to_numpy()) == ["ok"] * 6, right["message"].to_numpy()
-    assert abs(right["log_density_drift"]) < 3.0
+    assert abs(right["moments"]["log_density_drift"]) < 3.0
     failed = [str(check) for check in wrong["check"].values[wrong["verdict"] == "fail"]]
     assert failed == ["drift"]
-    assert wrong["log_density_drift"] > 9.0
+    assert wrong["moments"]["log_density_drift"] > 9.0
     message = str(wrong["message"].sel(check="drift").item())
     assert message.startswith("'intercept', 'slope': further updates would change the log-density")
     # Neither coordinate has moved away.
@@ -78,8 +78,8 @@ def test_iterations_from_shuffled_draws_are_told():
     right, wrong = (
         audit(one, step, pairs=200, random_seed=1, model=model) for one in (trace, shuffled(trace))
     )
-    assert abs(right["log_density_drift"]) < 3.0
-    assert wrong["log_density_drift"] > 4.0
+    assert abs(right["moments"]["log_density_drift"]) < 3.0
+    assert wrong["moments"]["log_density_drift"] > 4.0
     assert wrong["verdict"].sel(check="drift") == "fail"
 
 

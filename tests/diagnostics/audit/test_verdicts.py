@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pymc as pm
 import pytest
 import xarray as xr
 
@@ -47,17 +48,19 @@ def bounded(ratios):
 def test_bounds_are_judged_by_the_row_that_exceeds_its_own_most():
     judged = audits.on_bounds(step_of(), bounded([0.2, 1.3, np.nan, 1.1]))
     assert judged.verdict == "fail"
-    assert judged.message.startswith("'late': row 8 changes by 1.3 times its bound in pair 1")
+    assert judged.message.startswith(
+        "'late': observation 8 changes by 1.3 times its bound in pair 1"
+    )
     assert "the draws are not exact. Please report it" in judged.message
     own = audits.on_bounds(step_of(derives=False), bounded([1.3]))
-    assert "Enlarge your own" in own.message
+    assert "Enlarge your own bounds" in own.message
     assert audits.on_bounds(step_of(), bounded([0.2, 1.0])).verdict == "ok"
 
 
 def test_pairs_beyond_all_bounds_are_warned_of():
     judged = audits.on_bounds(step_of(), bounded([np.nan, np.nan]))
     assert judged.verdict == "warn"
-    assert "no pair lies where bounds hold" in judged.message
+    assert "bounds hold for none of the pairs" in judged.message
     assert audits.on_bounds(step_of(bounds=False), bounded([np.nan])).verdict == "ok"
 
 
@@ -76,7 +79,7 @@ def test_a_bias_is_judged_by_what_its_error_leaves_of_it():
     assert audits.on_bias(approximate, biased(small, 0.02)).verdict == "ok"
     judged = audits.on_bias(approximate, biased(large, 0.02))
     assert judged.verdict == "fail"
-    assert judged.message.startswith("'a': its posterior sd is estimated to be off by -0.5 ± 0.02")
+    assert judged.message.startswith("'a': the estimated bias of its posterior sd is -0.5 ± 0.02")
     # An error as large as this does not exclude a tenth of an sd, and does not prove it.
     assert audits.on_bias(approximate, biased(small, 0.06)).verdict == "warn"
     assert audits.on_bias(approximate, biased(large, 0.2)).verdict == "warn"
@@ -87,7 +90,7 @@ def test_an_exact_method_may_have_no_bias_at_all():
     assert audits.on_bias(step_of(exact=False), biased(little, 0.001)).verdict == "ok"
     judged = audits.on_bias(step_of(), biased(little, 0.001))
     assert judged.verdict == "fail"
-    assert "'b': its posterior mean" in judged.message
+    assert "'b': the estimated bias of its posterior mean" in judged.message
     assert "please report it" in judged.message
 
 
@@ -109,8 +112,8 @@ def drifting(drift, joint=0.0):
     "case",
     [
         ([[0.0, 3.5], [0.0, -3.5]], 3.5, "ok", "'a[1]': its mean drifts most"),
-        ([[0.0, 1.0], [-4.0, 0.0]], 0.0, "fail", "'a[0]': its sd would move on"),
-        ([[0.0, np.nan], [4.0, 0.0]], 0.0, "fail", "'a[0]': its sd would move on"),
+        ([[0.0, 1.0], [-4.0, 0.0]], 0.0, "fail", "'a[0]': further updates would change its sd"),
+        ([[0.0, np.nan], [4.0, 0.0]], 0.0, "fail", "'a[0]': further updates would change its sd"),
         ([[0.0, 1.0], [0.0, 0.0]], -4.0, "fail", "'a': further updates would change the log"),
         ([[np.nan, np.nan], [0.1, 0.0]], 3.5, "ok", "'a[0]': its sd drifts most"),
     ],
@@ -173,7 +176,7 @@ def test_stats_are_of_all_updates_between_two_draws():
     assert audits.on_trace(step_of(), traced(full_pass=0.9)).verdict == "ok"
     judged = audits.on_trace(step_of(), traced(full_pass=1.2))
     assert judged.verdict == "warn"
-    assert "'late': 12% of the updates read all rows" in judged.message
+    assert "'late': 12% of the updates evaluate all observations" in judged.message
     assert "such as fewer groups" not in judged.message
     assert (
         "such as fewer groups" in audits.on_trace(step_of(elements=8), traced(full_pass=2)).message
@@ -181,14 +184,43 @@ def test_stats_are_of_all_updates_between_two_draws():
     # A method that always reads all rows is not told to read fewer.
     assert audits.on_trace(step_of(reads_all=True), traced(full_pass=10.0)).verdict == "ok"
     assert (
-        "12% of the updates ended where" in audits.on_trace(step_of(), traced(invalid=1.2)).message
+        "12% of the proposals have a log-density"
+        in audits.on_trace(step_of(), traced(invalid=1.2)).message
     )
+
+
+def test_statistics_that_a_step_does_not_have_are_not_asked_for():
+    trace = traced()
+    for name in ("invalid", "certified", "temperature"):
+        del trace["sample_stats"][name]
+    audits.require_stats(trace)
+    assert audits.on_trace(step_of(), trace).verdict == "ok"
+
+
+def test_coordinates_are_named_by_the_labels_of_the_trace():
+    level, place = ("a", "b", "c"), ("EWR", "LGA")
+    with pm.Model(coords={"level": level, "place": place}) as model:
+        pm.Normal("both", dims=("level", "place"))
+        pm.ZeroSumNormal("sums", dims="level")
+        pm.Normal("plain", shape=2)
+        pm.HalfNormal("scale")
+        trace = pm.sample_prior_predictive(2, random_seed=1)
+    # A trace may have its axes in another order than the model.
+    draws = trace["prior"].to_dataset().transpose("place", "level", ...)
+    trace = xr.DataTree.from_dict({"posterior": draws})
+    shapes = {"both": (3, 2), "sums_zerosum__": (2,), "plain": (2,), "scale_log__": ()}
+    blocks = [SimpleNamespace(name=name, shape=shape) for name, shape in shapes.items()]
+    natural = dict.fromkeys(["both", "sums", "plain", "scale"])
+    factorization = SimpleNamespace(blocks=blocks, natural=natural)
+    step = FakeMH(target=SimpleNamespace(factorization=factorization))
+    assert audits.labels_of(step, model, trace) == [
+        *(f"both[{a}, {b}]" for a in level for b in place),
+        *("sums_zerosum__[0]", "sums_zerosum__[1]", "plain[0]", "plain[1]", "scale_log__"),
+    ]
 
 
 def test_draws_without_a_certificate_or_at_another_temperature_are_warned_of():
-    assert (
-        "not all draws are certified" in audits.on_trace(step_of(), traced(certified=False)).message
-    )
+    assert "not all draws are proved" in audits.on_trace(step_of(), traced(certified=False)).message
     approximate = step_of(exact=False)
     assert audits.on_trace(approximate, traced(certified=False)).verdict == "ok"
     assert "power 1/2" in audits.on_trace(approximate, traced(temperature=2.0)).message
