@@ -1,6 +1,7 @@
 """Bambi's models and the traces of its ``fit`` are taken where PyMC's are."""
 
 import gc
+import warnings
 
 import bambi
 import numpy as np
@@ -28,8 +29,6 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.bambi import cleaned
 from pymc_minibatch_mh.sampling.bambi import as_fitted
 
-# Said by pandas of what Bambi asks it.
-pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
 ROWS = 1_200
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
@@ -68,7 +67,14 @@ MODELS = {
 
 def bambi_model(case):
     formula, family, settings = MODELS[case]
-    return bambi.Model(formula, table(), family=family, **settings)
+    return written(formula, table(), family=family, **settings)
+
+
+def written(*arguments, **settings):
+    """Return a model; without a word of pandas of what Bambi asks it, also where mutants run."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "For backward compatibility, 'str' dtypes")
+        return bambi.Model(*arguments, **settings)
 
 
 def prior_draws(model):
@@ -152,7 +158,7 @@ def test_without_the_bambi_model_intercepts_are_not_guessed():
 
 def test_a_coefficient_that_fit_has_dropped_is_named():
     data = table().rename(columns={"x": "x_offset"})
-    model = bambi.Model("event ~ x_offset", data, family="bernoulli", center_predictors=False)
+    model = written("event ~ x_offset", data, family="bernoulli", center_predictors=False)
     model.build()
     fitted = cleaned(model.backend, xr.DataTree.from_dict({"posterior": prior_draws(model)}))
     with pytest.raises(SettingError, match=r"'x_offset' is a free variable .* omit_offsets=False"):
