@@ -21,6 +21,7 @@ class BambiModel(Protocol):
 
     built: bool
     backend: Any
+    family: Any
 
     def build(self) -> None:
         """Write the PyMC model."""
@@ -38,6 +39,14 @@ def pymc_model_of(model: BambiModel) -> pm.Model:
         model.build()
     _name_data(model.backend)
     return model.backend.model
+
+
+def response_parameters(model: object) -> set[str]:
+    """Names of deterministics such as ``mu`` that Bambi's ``fit`` leaves out; none of PyMC's."""
+    if not is_bambi_model(model):
+        return set()
+    computed = {str(v.name) for v in model.backend.model.deterministics}
+    return computed & set(model.family.likelihood.params)
 
 
 def backend_of(model: pm.Model) -> Any | None:

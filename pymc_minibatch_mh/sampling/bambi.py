@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from pymc_minibatch_mh.likelihood.bambi import BambiModel, cleaned
+from pymc_minibatch_mh.likelihood.bambi import BambiModel, cleaned, response_parameters
 
 
 def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
@@ -19,13 +19,11 @@ def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
     data
         Trace of its PyMC model, with all free variables; it stays as it is.
     """
-    backend = model.backend
-    computed = {str(v.name) for v in backend.model.deterministics}
-    left_out = computed & set(backend.spec.family.likelihood.params)
+    left_out = response_parameters(model)
     groups = {name: group.to_dataset() for name, group in data.children.items()}
     for name in groups.keys() & {"posterior", "warmup_posterior"}:
         # By their names, so that coordinates which nothing needs any more go as well.
         groups[name] = groups[name][[x for x in groups[name].data_vars if x not in left_out]]
     # Bambi's summary of the model says from then on how to look at the trace.
-    backend.fit = True
-    return cleaned(backend, xr.DataTree.from_dict(groups))
+    model.backend.fit = True
+    return cleaned(model.backend, xr.DataTree.from_dict(groups))

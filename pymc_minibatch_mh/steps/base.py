@@ -30,6 +30,7 @@ from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.likelihood.bambi import response_parameters
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
@@ -270,7 +271,7 @@ class MinibatchStep(BlockedStep):
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading, method.requirements)
-        tell_of_large(model, point, name)
+        tell_of_large(model, point, name, response_parameters(shared["model"]))
         report.tell_of_preparation(name, read.target)
         self._watched, factorization = read.watched, read.target.factorization
         asked, discrete = shared["taylor_order"], factorization.discrete_in_rows

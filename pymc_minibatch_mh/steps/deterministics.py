@@ -90,10 +90,15 @@ def untold(model: pm.Model) -> Iterator[None]:
         _told[model] = before or {}
 
 
-def tell_of_large(model: pm.Model, point: Mapping[str, np.ndarray], step: str) -> None:
-    """Warn of a model's large deterministics in the name of a step, once for each model."""
+def tell_of_large(
+    model: pm.Model, point: Mapping[str, np.ndarray], step: str, left_out: Collection[str] = ()
+) -> None:
+    """Warn of a model's large deterministics in the name of a step, once for each model.
+
+    Nothing is said of those that are `left_out` anyway, as Bambi's ``fit`` leaves out some.
+    """
     told = _told.setdefault(model, {})
-    new = large_deterministics(model, point, told)
+    new = large_deterministics(model, point, {*told, *left_out})
     if not new:
         return
     told |= {one.name: one for one in new}

@@ -1,6 +1,7 @@
 """Bambi's models and the traces of its ``fit`` are taken where PyMC's are."""
 
 import gc
+import logging
 import warnings
 
 import bambi
@@ -179,6 +180,15 @@ def test_a_model_is_taken_and_built(entry):
     behind = model.backend.model
     ENTRIES[entry](model)
     assert model.backend.model is behind
+
+
+def test_nothing_is_said_of_deterministics_that_fit_leaves_out(caplog):
+    model = written("event ~ x", pd.concat([table()] * 4, ignore_index=True), family="bernoulli")
+    with caplog.at_level(logging.WARNING):
+        TunaMH(model=model)
+        assert "deterministics" not in caplog.text
+        TunaMH(model=model.backend.model)
+    assert "'p', 4,800 values" in caplog.text
 
 
 def words_of(case):
