@@ -23,8 +23,8 @@ def native_type(what: str, dtype: np.dtype) -> np.dtype:
         )
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         raise SettingError(
-            f"{what} has type {dtype}, and compiled code reads floats of 32 or 64 bits. Store it "
-            "as float32 or float64."
+            f"{what} has type {dtype}, but compiled code reads only floats of 32 or 64 bits. "
+            "Store it as float32 or float64."
         )
     return dtype.newbyteorder("=")
 
@@ -40,11 +40,11 @@ def common_length(lengths: Mapping[str, int]) -> int:
     first, length = next(iter(lengths.items()))
     for what, n_rows in lengths.items():
         if not n_rows:
-            raise SettingError(f"{what} has no rows. Give an array with some.")
+            raise SettingError(f"{what} has no rows. Give an array with at least one.")
     for what, n_rows in lengths.items():
         if n_rows != length:
             raise SettingError(
-                f"{what} has {n_rows:,} rows, and {first} has {length:,}. Give arrays of one "
+                f"{what} has {n_rows:,} rows, and {first} has {length:,}. Give arrays of equal "
                 "length."
             )
     return length

@@ -64,8 +64,8 @@ def client_in_use(address: str | None) -> Any:
                 _opened[key] = opened(address, set_as_default=False, timeout=PATIENCE)
             except (OSError, ValueError, RuntimeError) as error:
                 raise LostClusterError(
-                    f"the cluster at {address} does not answer this process ({error}); one of "
-                    "processes would: LocalCluster(processes=True)"
+                    f"the cluster at {address} does not answer this process ({error}); a cluster "
+                    "of processes would: LocalCluster(processes=True)"
                 ) from error
         return _opened[key]
 
@@ -236,7 +236,7 @@ class DaskStorage:
     ) -> SourceError:
         advice = "Compute the arrays without this package to see where it fails."
         if isinstance(error, ModuleNotFoundError):
-            advice = "Workers need the packages that this process has: install it for them."
+            advice = "Workers lack a package that this process has: install it there as well."
         return SourceError(
             f"Dask cannot compute {self._span(rows)} of {', '.join(map(repr, names))}: "
             f"{type(error).__name__}: {error}. {advice}"
@@ -268,9 +268,8 @@ def _checked(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]
     native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
     if found.shape != shape or found.dtype.newbyteorder("=") != native:
         raise SourceError(
-            f"{name!r} was computed as {found.dtype} of shape {found.shape}, and Dask takes it "
-            f"for {dtype} of shape {shape}. Give map_blocks(...) the dtype and the chunks of what "
-            "it returns."
+            f"{name!r} was computed as {found.dtype} of shape {found.shape}, but Dask expects "
+            f"{dtype} of shape {shape}. Give map_blocks(...) the dtype and chunks of its result."
         )
     # Arrays that have travelled begin at any address.
     return np.require(found, native, ["ALIGNED"])
@@ -299,13 +298,13 @@ def _chunk(array: da.Array, row: int) -> int:
 def _require_known(name: str, array: Any) -> None:
     if not isinstance(array, da.Array):
         raise SettingError(
-            f"from_dask({name}=...) is a {type(array).__name__}. Give an array of Dask; of a data "
-            "frame, that is df.to_dask_array(lengths=True)."
+            f"from_dask({name}=...) is a {type(array).__name__}. Give a Dask array; for a data "
+            "frame, use df.to_dask_array(lengths=True)."
         )
     if not array.ndim:
-        raise SettingError(f"from_dask({name}=...) is one number. Give an array with rows.")
+        raise SettingError(f"from_dask({name}=...) is a single number. Give an array with rows.")
     if np.isnan(array.shape).any():
         raise SettingError(
             f"from_dask({name}=...) has chunks of unknown length. Call "
-            f"{name}.compute_chunk_sizes() before."
+            f"{name}.compute_chunk_sizes() first."
         )

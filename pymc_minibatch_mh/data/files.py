@@ -17,7 +17,7 @@ import numpy as np
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
 #: The way out where a file is not the one that it was.
-AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
+AGAIN = "Build Rows(...), the model and the step again once the file is final."
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class SourceFile:
     def require_same(self, found: "SourceFile | None") -> None:
         """Raise a SourceError if the file that is there now is another one."""
         if found is None:
-            raise SourceError(f"the file {self.path} is no more. {AGAIN}")
+            raise SourceError(f"the file {self.path} no longer exists. {AGAIN}")
         if found.size != self.size:
             raise SourceError(
-                f"the file {self.path} has {found.size:,} bytes and had {self.size:,} when it was "
-                f"opened. {AGAIN}"
+                f"the file {self.path} has {found.size:,} bytes, but had {self.size:,} when it "
+                f"was opened. {AGAIN}"
             )
         if found.changed != self.changed:
             raise SourceError(f"the file {self.path} was written to after it was opened. {AGAIN}")
@@ -74,7 +74,7 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
     if is_zipfile(path):
         raise SettingError(
             f"{name!r}, {file.path}, is an archive of several arrays, which cannot be mapped. "
-            "Store each by np.save."
+            "Store each with np.save."
         )
     try:
         return np.lib.format.open_memmap(path, mode="r")
@@ -85,7 +85,7 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
             ) from error
         raise SourceError(
             f"{name!r}, {file.path} with {file.size:,} bytes, cannot be mapped: {error}. Write it "
-            "again by np.save."
+            "again with np.save."
         ) from error
 
 
@@ -136,7 +136,7 @@ class FileMap:
         file = SourceFile.at(self.path)
         if file.size < high:
             raise SourceError(
-                f"the file {self.path} has {file.size:,} bytes, and {high:,} are needed of it. "
+                f"the file {self.path} has {file.size:,} bytes, but at least {high:,} are needed. "
                 f"{AGAIN}"
             )
         raw: Any = np.memmap(self.path, mode="r", offset=low, shape=(high - low,))
@@ -146,7 +146,7 @@ class FileMap:
 def require_rows(rows: np.ndarray, n_rows: int) -> None:
     """Raise IndexError where some row numbers are none of so many rows."""
     if rows.size and not (rows.min() >= 0 and rows.max() < n_rows):
-        raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {n_rows}")
+        raise IndexError(f"rows {rows.min()} to {rows.max()} are not all among the {n_rows} rows")
 
 
 #: Bytes between two rows that are read with them, and bytes that are read at once, at most.

@@ -66,7 +66,7 @@ class ParquetStorage:
         self._edges = np.cumsum([0, *(group.rows for group in self._groups)], dtype=np.int64)
         self.n_rows = int(self._edges[-1])
         if not self.n_rows:
-            raise SettingError(f"{_short(source)} has no rows. Give files with some.")
+            raise SettingError(f"{_short(source)} has no rows. Give files with at least one.")
         self._matrices = {
             name
             for name, own in self._columns.items()
@@ -90,14 +90,15 @@ class ParquetStorage:
             metadata, schema = fragment.metadata, fragment.physical_schema
         except (OSError, pa.ArrowException) as error:
             raise SourceError(
-                f"{path}, {file.size:,} bytes, is no whole Parquet file: {error}. Write it again."
+                f"{path}, {file.size:,} bytes, is not a complete Parquet file: {error}. Write it "
+                "again."
             ) from error
         for name, expected in self._types.items():
             found = _type_of(schema, name, path)
             if found != expected:
                 raise SettingError(
                     f"the column {name!r} is {found} in {path} and {expected} in the first file. "
-                    "Write all of them with one type."
+                    "Write all files with one type."
                 )
         self._files[path], self._metadata[path] = file, metadata
         for group in fragment.row_groups:
@@ -228,15 +229,15 @@ def _dataset_of(source: Source) -> ds.Dataset:
     given: object = source
     if not isinstance(given, str | Path | Sequence):
         raise SettingError(
-            f"from_parquet() is given a {type(given).__name__}. Give a path, several, a folder or "
-            "a dataset of PyArrow; data in memory are given as Rows(X=...)."
+            f"from_parquet() got a {type(given).__name__}. Give one or several paths, a folder or "
+            "a PyArrow dataset; pass data in memory to Rows(X=...)."
         )
     paths = str(source) if isinstance(source, str | Path) else [str(path) for path in source]
     try:
         return ds.dataset(paths, format="parquet")
     except (OSError, pa.ArrowException) as error:
         raise SourceError(
-            f"{_short(source)} cannot be opened: {error}. Give paths of whole Parquet files."
+            f"{_short(source)} cannot be opened: {error}. Give paths of complete Parquet files."
         ) from error
 
 
@@ -245,17 +246,19 @@ def _fragments_of(dataset: ds.Dataset, source: Source) -> list[Any]:
         fragments: list[Any] = list(dataset.get_fragments())
     except ValueError as error:
         raise SettingError(
-            f"{_short(source)} is filtered. Write the rows that you want."
+            f"{_short(source)} is filtered. Write the filtered rows to a file."
         ) from error
     if not fragments:
-        raise SettingError(f"{_short(source)} has no Parquet files. Give a folder with some.")
+        raise SettingError(
+            f"{_short(source)} has no Parquet files. Give a folder with at least one."
+        )
     if isinstance(source, str | Path):
         fragments.sort(key=lambda fragment: fragment.path)
     for fragment in fragments:
         if not isinstance(fragment, ds.ParquetFileFragment):
             raise SettingError(
                 f"{_short(source)} holds a {type(fragment).__name__}. Write its rows to Parquet "
-                "files; data in memory are given as Rows(X=...)."
+                "files; pass data in memory to Rows(X=...)."
             )
         if fragment.filesystem != fragments[0].filesystem:
             raise SettingError(f"{_short(source)} lies in several file systems. Use one.")

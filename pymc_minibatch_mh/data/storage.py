@@ -108,7 +108,7 @@ class ArrayStorage:
         for name, array in arrays.items():
             if not array.ndim:
                 raise SettingError(
-                    f"{name!r} is one number. Give an array, rows on the first axis."
+                    f"{name!r} is a single number. Give an array with rows on the first axis."
                 )
         self._arrays = dict(arrays)
         self.fields = {

@@ -57,7 +57,8 @@ class ChunkObjects:
             raise SourceError(
                 f"{self.where} has no chunk {self.keys[self.found.index(None)]!r}, which Zarr "
                 f"would read as {array.fill_value}. Write the array again with "
-                "config={'write_empty_chunks': True}, or set missing_are_fill=True if it is meant."
+                "config={'write_empty_chunks': True}, or set missing_are_fill=True if that is "
+                "intended."
             )
 
     @property
@@ -236,13 +237,13 @@ def _arrays_of(
     group = source if isinstance(source, zarr.Group) else _opened(source)
     if not isinstance(group, zarr.Group):
         raise SettingError(
-            f"{source} is one array. Give the group that it lies in, or its name: "
-            f"Rows.from_zarr({{'X': {str(source)!r}}})."
+            f"{source} is a single array. Give its group, or name it: Rows.from_zarr({{'X': "
+            f"{str(source)!r}}})."
         )
     if names is None:
         names = sorted(group.array_keys())
     if isinstance(names, str):
-        raise SettingError(f"names={names!r} is one text. Give a sequence, such as [{names!r}].")
+        raise SettingError(f"names={names!r} is a string. Give a sequence, such as [{names!r}].")
     paths = names if isinstance(names, Mapping) else dict(zip(names, names, strict=True))
     return {name: _member(group, path) for name, path in paths.items()}
 
@@ -260,15 +261,14 @@ def _member(group: zarr.Group, path: str) -> zarr.Array:
 def _opened_array(source: str | Path | zarr.Array) -> zarr.Array:
     found = source if isinstance(source, zarr.Array) else _opened(source)
     if not isinstance(found, zarr.Array):
-        raise SettingError(f"{source} is no array of Zarr. Give an array or its path.")
+        raise SettingError(f"{source} is not a Zarr array. Give an array or its path.")
     return found
 
 
 def _opened(source: str | Path) -> zarr.Array | zarr.Group:
     if not isinstance(source, str | Path):
         raise SettingError(
-            f"from_zarr() is given a {type(source).__name__}. Give a group, its path, or name -> "
-            "array."
+            f"from_zarr() got a {type(source).__name__}. Give a group, its path, or name -> array."
         )
     return zarr.open(str(source), mode="r")
 
@@ -288,16 +288,16 @@ def _require_plain(array: zarr.Array) -> None:
     for codec in _codecs_of(array.metadata.to_dict()):
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(
-                f"{_what(array)} is decoded by {codec!r}, which is not known to run no code of the "
-                "file's. Write it again with another codec, such as 'zstd'."
+                f"{_what(array)} is decoded by {codec!r}, which might run code from the file. "
+                "Write it again with another codec, such as 'zstd'."
             )
     if not array.ndim:
         raise SettingError(
-            f"{_what(array)} is one number. Name the arrays with rows: names=['X', 'y']."
+            f"{_what(array)} is a single number. Name the arrays with rows: names=['X', 'y']."
         )
     packed = {"scale_factor", "add_offset"} & set(array.attrs)
     if packed:
         raise SettingError(
-            f"{_what(array)} is packed, by its attribute {min(packed)!r}. Store its values as "
-            "float32."
+            f"{_what(array)} is packed, as its attribute shows: {min(packed)!r}. Store its values "
+            "as float32."
         )

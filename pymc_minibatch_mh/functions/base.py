@@ -26,9 +26,9 @@ try:
     from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 except OSError as error:
     raise MinibatchError(
-        f"PyTensor cannot write to {error.filename!r} ({error.strerror}), where it keeps compiled "
-        "graphs. Set the environment variable PYTENSOR_FLAGS='base_compiledir=FOLDER', with a "
-        "folder that can be written to, before Python starts."
+        f"PyTensor cannot write to {error.filename!r} ({error.strerror}), where it stores "
+        "compiled graphs. Before Python starts, set the environment variable "
+        "PYTENSOR_FLAGS='base_compiledir=FOLDER' to a writable folder."
     ) from error
 
 #: Operation of PyTensor -> its derivative by its operand and its value, as scalars of PyTensor,

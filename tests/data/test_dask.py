@@ -41,8 +41,8 @@ def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned(
     ("given", "message"),
     [
         ({}, r"from_dask\(\) has no arrays"),
-        ({"X": np.ones(3)}, "is a ndarray. Give an array of Dask"),
-        ({"X": da.ones(3).sum()}, "is one number"),
+        ({"X": np.ones(3)}, "is a ndarray. Give a Dask array"),
+        ({"X": da.ones(3).sum()}, "is a single number"),
         ({"X": da.ones(9)[da.ones(9) > 0]}, r"Call X.compute_chunk_sizes\(\)"),
         ({"X": da.ones(3), "y": da.ones(4)}, "'y' has 4 rows, and 'X' has 3"),
         ({"X": da.from_array(np.array(["a"]))}, "'X' has type <U1"),
@@ -54,7 +54,7 @@ def test_what_is_no_array_of_rows_is_refused(given, message):
 
 
 def test_arrays_of_dask_are_not_computed_as_a_whole():
-    with pytest.raises(SettingError, match=r"which Dask computes. Give Rows.from_dask\(\)"):
+    with pytest.raises(SettingError, match=r"which Dask computes. Give its array to Rows"):
         Rows(X=da.ones(3))
 
 
@@ -235,7 +235,7 @@ class Missing(Shared):
 
 def test_a_package_that_workers_lack_is_named(client):
     parts = [Part(slice(0, 10), sum_of)]
-    message = "rows 0 to 9 .*No module named 'no_such_package'. Workers need the packages"
+    message = "rows 0 to 9 .*No module named 'no_such_package'. Workers lack a package"
     with pytest.raises(SourceError, match=message):
         list(on_dask().storage.computed(["y"], parts, Missing()))
 

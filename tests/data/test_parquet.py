@@ -197,11 +197,11 @@ def test_what_is_no_parquet_is_refused(folder, tmp_path):
     with pytest.raises(SourceError, match="nothing and 1 other files cannot be opened"):
         Rows.from_parquet([tmp_path / "nothing", folder / "part-0.parquet"])
     os.truncate(folder / "part-3.parquet", 900)
-    with pytest.raises(SourceError, match=r"part-3.parquet, .* is no whole Parquet file"):
+    with pytest.raises(SourceError, match=r"part-3.parquet, .* is not a complete Parquet file"):
         Rows.from_parquet(folder, COLUMNS)
     with pytest.raises(SettingError, match="Write its rows to Parquet files"):
         Rows.from_parquet(ds.dataset(table()))
-    with pytest.raises(SettingError, match=r"is given a Table.*Rows\(X=...\)"):
+    with pytest.raises(SettingError, match=r"got a Table.*Rows\(X=...\)"):
         Rows.from_parquet(table())
     with pytest.raises(SettingError, match="is filtered"):
         Rows.from_parquet(ds.dataset(folder).filter(ds.field("y") > 0))

@@ -66,12 +66,12 @@ FILES = {
 #: Bytes that a pickle has at most: no rows are in it.
 PICKLED = {"files": 2_000, "large chunks": 20_000, "row groups": 4_000}
 FAULTS = {
-    "missing": (lambda path: path.unlink(), "is no more"),
-    "shortened": (lambda path: os.truncate(path, 50), "has 50 bytes and had "),
+    "missing": (lambda path: path.unlink(), "no longer exists"),
+    "shortened": (lambda path: os.truncate(path, 50), "has 50 bytes, but had "),
     "written to": (lambda path: touched(path), "was written to after it was opened"),
 }
 #: What is said of files that are mapped anew, by the copy of a storage.
-MAPPED = {"missing": "No such file", "shortened": "has 50 bytes, and .* are needed"}
+MAPPED = {"missing": "No such file", "shortened": "has 50 bytes, but .* are needed"}
 
 
 def touched(path):
@@ -159,7 +159,7 @@ def test_rows_are_gathered_from_their_parts():
 
 @every("rows", [[-1], [N], [0, N + 5]])
 def test_rows_that_are_not_there_are_not_read(rows):
-    with pytest.raises(IndexError, match=f"are asked for among {N}"):
+    with pytest.raises(IndexError, match=f"are not all among the {N}"):
         gather(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)
 
 
@@ -188,8 +188,8 @@ def test_a_file_that_is_another_is_named():
     file = SourceFile("rows.npy", 100, 7)
     file.require_same(SourceFile("rows.npy", 100, 7))
     for found, message in [
-        (None, "is no more"),
-        (SourceFile("rows.npy", 1_050, 7), "has 1,050 bytes and had 100"),
+        (None, "no longer exists"),
+        (SourceFile("rows.npy", 1_050, 7), "has 1,050 bytes, but had 100"),
         (SourceFile("rows.npy", 100, 8), "was written to"),
     ]:
         with pytest.raises(SourceError, match=rf"rows.npy {message}"):

@@ -87,7 +87,7 @@ def test_files_that_are_no_arrays_are_refused(tmp_path):
 @every(
     ("given", "message"),
     [
-        (np.array(1.0), "'X' is one number"),
+        (np.array(1.0), "'X' is a single number"),
         ([1.0], "of type list"),
         (pd.Series([1, None], dtype="Int64"), "without a copy"),
         (pl.Series([True, False]), "without a copy"),
@@ -178,7 +178,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(rows, tmp_path):
 
     storage._files["t"] = Looked()
     # Reading the map would end this process.
-    with pytest.raises(SourceError, match=r"t\.npy has 200 bytes and had 4,128"):
+    with pytest.raises(SourceError, match=r"t\.npy has 200 bytes, but had 4,128"):
         storage.read(["t"], rows)
 
 

@@ -127,7 +127,7 @@ def test_a_codec_that_runs_code_is_refused_before_a_chunk_is_read(
 def test_codecs_that_zarr_would_decode_are_on_a_list(monkeypatch, metadata):
     array = zarr_group(zarr.storage.MemoryStore())["t"]
     monkeypatch.setattr(type(array.metadata), "to_dict", lambda _: metadata)
-    with pytest.raises(SourceError, match="is not known to run no code of the file's"):
+    with pytest.raises(SourceError, match="which might run code from the file"):
         ZarrStorage({"t": array})
 
 
@@ -135,7 +135,7 @@ def test_a_chunk_in_memory_that_is_gone_is_named():
     group = zarr_group(zarr.storage.MemoryStore())
     storage = ZarrStorage(group)
     del group.store._store_dict["t/c/1"]
-    with pytest.raises(SourceError, match=r"t/c/1 is no more"):
+    with pytest.raises(SourceError, match=r"t/c/1 no longer exists"):
         storage.read(["t"], np.array([5_000]))
 
 
@@ -146,7 +146,7 @@ def test_a_remote_chunk_that_is_gone_is_named():
     sync(store.delete("t/c/1"))
     again = pickle.loads(pickle.dumps(storage))
     np.testing.assert_array_equal(again.read(["t"], slice(0, 9))["t"], arrays()["t"][:9])
-    with pytest.raises(SourceError, match=r"t/c/1 is no more"):
+    with pytest.raises(SourceError, match=r"t/c/1 no longer exists"):
         again.read(["t"], np.array([5_000]))
 
 
@@ -157,7 +157,7 @@ def test_a_remote_chunk_that_is_gone_is_named():
         ({"X": np.ones(3), "y": np.ones(4)}, "y has 4 rows, and the array .*X has 3"),
         ({"X": np.ones((0, 3))}, "X has no rows"),
         ({"X": np.array(["a", "b"])}, "X has type <U1"),
-        ({"X": np.array(1.0)}, "X is one number"),
+        ({"X": np.array(1.0)}, "X is a single number"),
     ],
 )
 def test_what_is_no_array_of_rows_is_refused(values, message):
@@ -174,20 +174,20 @@ def test_what_is_no_array_of_rows_is_refused(values, message):
 def test_packed_numbers_are_refused():
     group = zarr_group(zarr.storage.MemoryStore())
     group["X"].attrs["scale_factor"] = 0.1
-    with pytest.raises(SettingError, match="is packed, by its attribute 'scale_factor'"):
+    with pytest.raises(SettingError, match="is packed, as its attribute shows: 'scale_factor'"):
         Rows.from_zarr(group)
 
 
 def test_what_is_no_group_is_refused(folder, tmp_path):
     with pytest.raises(SourceError, match="nothing cannot be opened by Zarr"):
         Rows.from_zarr(tmp_path / "nothing")
-    with pytest.raises(SettingError, match=r"is one array.*Rows.from_zarr\(\{'X': "):
+    with pytest.raises(SettingError, match=r"is a single array.*Rows.from_zarr\(\{'X': "):
         Rows.from_zarr(folder / "X")
     with pytest.raises(SettingError, match=r"'z' names no array .* Choose from"):
         Rows.from_zarr(folder, ["z"])
-    with pytest.raises(SettingError, match="is one text"):
+    with pytest.raises(SettingError, match="is a string"):
         Rows.from_zarr(folder, "X")
-    with pytest.raises(SettingError, match="is given a int"):
+    with pytest.raises(SettingError, match="got a int"):
         Rows.from_zarr(3)
-    with pytest.raises(SettingError, match="is no array of Zarr"):
+    with pytest.raises(SettingError, match="is not a Zarr array"):
         Rows.from_zarr({"X": folder})

@@ -75,7 +75,7 @@ def none_is_left():
 #: Each storage notices each of them: see data/test_storages.py.
 FAULTS = {
     "cut": (from_npy, lambda path: os.truncate(path, 10), "10 bytes"),
-    "removed": (from_zarr, lambda path: path.unlink(), "is no more"),
+    "removed": (from_zarr, lambda path: path.unlink(), "no longer exists"),
     "written to": (from_parquet, lambda path: os.utime(path, ns=(1, 1)), "was written to"),
 }
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_gone_is_named_where_chains_begin(store, tmp_path):
     _, step = step_on(rows)
     path.unlink()
     # Not as a start that has no density.
-    with pytest.raises(SourceError, match=f"{path.name}.* is no more"):
+    with pytest.raises(SourceError, match=f"{path.name}.* no longer exists"):
         sample(step, draws=10, tune=10, chains=2, progressbar=False)
 
 
