@@ -80,7 +80,7 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
     result = output_type(op, *dtypes)
     if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(exprs, *operands):
         return exprs.constant(False)
-    asks = "asks something of the parameters that bounds cannot answer"
+    asks = "tests the parameters in a way that bounds cannot follow"
     require(result.kind != "b", op, asks)
     require(result.kind == "f", op, "computes in integers from the parameters")
     # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.

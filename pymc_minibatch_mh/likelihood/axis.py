@@ -48,12 +48,12 @@ _APART = (Dot, SolveTriangular, Solve, CholeskySolve)
 #: The ways out of what NUTS alone can sample as it is, of a mask, and of a sparse matrix.
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
 MASKED = (
-    "Choose from the data before the model, as in x[keep] * b; where the other rows are censored "
-    "and in a pm.Potential, declare all of them as one pm.Censored(...)."
+    "Select from the data before the model, for example x[keep] * b. If the other rows are "
+    "censored and stand in a pm.Potential, declare all of them as one pm.Censored(...)."
 )
 DENSE = (
-    "Give the model a dense array, as in pm.math.dot(X.toarray(), b), or effects of groups by "
-    "their index, as in a[group]; or sample it with pm.NUTS()."
+    "Give the model a dense array, for example pm.math.dot(X.toarray(), b), write group effects "
+    "with an index, for example a[group], or sample it with pm.NUTS()."
 )
 
 
@@ -93,7 +93,7 @@ class Walk(Protocol):
 def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     """Rebuild the output of `node` for a batch of rows lying along `axis`."""
     require_dense(node.inputs, op)
-    raise MixedRowsError(op, f"{called(op)} is not known to keep observations apart")
+    raise MixedRowsError(op, f"{called(op)} is not known to keep observations separate")
 
 
 @batch_of.register(Elemwise)
@@ -153,7 +153,7 @@ def _specify_shape(op: SpecifyShape, node: Apply, axis: int, walk: Walk) -> Vari
 def _dimshuffle(op: DimShuffle, node: Apply, axis: int, walk: Walk) -> Variable:
     source = op.new_order[axis]
     if source == "x":
-        raise MixedRowsError(op, "an axis that was added has no observations along it")
+        raise MixedRowsError(op, "the observations cannot lie along an added axis")
     inner = walk.rows(node.inputs[0], source)
     return op.make_node(inner).outputs[0]
 

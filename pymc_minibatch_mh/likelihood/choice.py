@@ -133,7 +133,7 @@ def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph
     """Index the common part of a batch of `width` axes, as each value of a latent class does."""
     x, *index = inputs
     shared = all(node.inputs[0].type.broadcastable[:width])
-    require(shared, op, "chooses from an array of its own for each of a batch")
+    require(shared, op, "indexes a different array for each observation")
     return _indexed(op, node, [x.reshape(x.shape[width:]), *index], exprs)
 
 
@@ -153,7 +153,7 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     simple = adjacent or not isinstance(op, AdvancedSubtensor)
     require(simple, op, "has a slice between index arrays")
     integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
-    require(integers, op, "has an index that is no integer")
+    require(integers, op, "has an index that is not an integer")
     # Indexed axes lie where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
@@ -390,7 +390,7 @@ def _is_chosen(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
 def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, values, *given = inputs
     once = not getattr(op, "ignore_duplicates", False)
-    require(once, op, "forgets values that are written to the same place")
+    require(once, op, "overwrites values that it wrote to the same position")
     entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
     places = np.asarray(np.arange(x.size).reshape(x.shape)[tuple(entries)])
     target = np.dtype(node.outputs[0].type.dtype)

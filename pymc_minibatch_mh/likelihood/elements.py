@@ -153,11 +153,12 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
                 else:
                     border.add(place)
     if not found:
-        raise NotSeparableError("no data choose a parameter")
+        raise NotSeparableError("no parameter is indexed by data")
     if len(found) > MOST_FACTORS:
         name = factorization.name_at(max(found, key=lambda own: own[2])[0])
         raise NotSeparableError(
-            f"{name!r} is read as more than {MOST_FACTORS} factors, as by two indices at once"
+            f"{name!r} is indexed as more than {MOST_FACTORS} grouping factors, for example by "
+            "two indices at once"
         )
     taken: dict[int, str] = {}
     factors: list[Factor] = []
@@ -168,8 +169,8 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
         for place in places.tolist():
             if place in taken or place in border:
                 raise NotSeparableError(
-                    f"{name!r} has elements that rows read in two ways, as by two indices, or in a "
-                    "sum of all"
+                    f"{name!r} has effects that observations use in two ways, for example by two "
+                    "indices or in a sum over all"
                 )
             taken[place] = name
         apart = [Factor(name, places, readings) for readings in _by_index(found[own])]
@@ -200,8 +201,8 @@ def _require_few(chosen: Sequence[Factor], size: int) -> None:
     """Raise NotSeparableError where a border of so many coordinates takes too long to move."""
     if size > MOST_CHOSEN:
         raise NotSeparableError(
-            f"{chosen[0].name!r} is chosen by two indices in one row, and {size:,} such effects, "
-            f"which move at once, are more than {MOST_CHOSEN:,}"
+            f"{chosen[0].name!r} is indexed twice in one row, and its {size:,} effects, which are "
+            f"updated together, are more than {MOST_CHOSEN:,}"
         )
 
 
@@ -292,7 +293,7 @@ def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
         unique = [np.unique(own).size == own.size for own in found.T]
         if not any(unique):
             names = f"{pieces[f].factor.name!r} and {pieces[g].factor.name!r}"
-            raise NotSeparableError(f"{names} have a prior that couples many of both")
+            raise NotSeparableError(f"{names} have a prior that couples many effects of both")
         pairs.append(found if unique[1] else found[:, ::-1])
     return np.concatenate(pairs)
 
@@ -389,14 +390,14 @@ class _Labels:
         elif isinstance(op, _SETS) and getattr(op, "set_instead_of_inc", False):
             self._move(node, 2)
         else:
-            raise self._refused(labels, f"has a prior that goes through {called(op)}")
+            raise self._refused(labels, f"has a prior that uses {called(op)}")
 
     def _combined(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
         spread = np.broadcast_arrays(*labels)
         largest = np.max(spread, axis=0)
         if any(((own >= 0) & (own != largest)).any() for own in spread):
             name = called(node.op)
-            raise self._refused(labels, f"has a prior in which {name} couples two elements")
+            raise self._refused(labels, f"has a prior in which {name} couples two effects")
         return largest
 
     def _reduced(
@@ -407,7 +408,7 @@ class _Labels:
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
             name = called(node.op)
-            raise self._refused([labels], f"has a prior in which {name} couples elements")
+            raise self._refused([labels], f"has a prior in which {name} couples effects")
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -438,7 +439,7 @@ class _Labels:
         moved, name = node.inputs[:count], called(node.op)
         if any(v not in self._fixed for v in node.inputs if v not in moved):
             raise self._refused(
-                [self.of(v) for v in moved], f"has a prior in which parameters choose by {name}"
+                [self.of(v) for v in moved], f"has a prior that is indexed by {name}"
             )
         given = [
             self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs

@@ -37,13 +37,13 @@ def called(op: object) -> str:
 class LoweringError(Exception):
     """An operation that cannot be taken apart, and why."""
 
-    def __init__(self, op: object, why: str = "cannot be taken apart row by row") -> None:
+    def __init__(self, op: object, why: str = "cannot be computed row by row") -> None:
         self.op = op
         self.why = why
         super().__init__(f"{called(op)} {why}")
 
 
-def require(holds: bool, op: object, why: str = "cannot be taken apart row by row") -> None:
+def require(holds: bool, op: object, why: str = "cannot be computed row by row") -> None:
     """Raise the error of an operation that cannot be taken apart, unless a condition holds."""
     if not holds:
         raise LoweringError(op, why)

@@ -491,15 +491,15 @@ def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
     """Refuse to move nothing, or a discrete variable, by an UnsupportedModelError."""
     if not vars:
         raise UnsupportedModelError(
-            "vars= are empty or this model has no continuous free variable, and proposals move "
-            "continuous variables only. Sample it with pm.sample()."
+            "vars= is empty, or this model has no continuous free variable, but this step "
+            "proposes continuous variables only. Use pm.sample() without it."
         )
     for variable in vars:
         if np.dtype(variable.dtype).kind != "f":
             name = model.values_to_rvs[variable].name
             raise UnsupportedModelError(
-                f"{name!r} is discrete, and proposals move continuous variables only. Leave it out "
-                "of vars=: pm.sample() gives it a step of its own."
+                f"{name!r} is discrete, but this step proposes continuous variables only. Leave "
+                "it out of vars=: pm.sample() gives it another step."
             )
 
 
@@ -531,7 +531,7 @@ def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
         if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
             raise refuse(
                 str(potential.name),
-                "is a potential on data that a likelihood reads by rows",
+                "is a potential on data of a subsampled likelihood",
                 "Write it as an observed variable, for instance with pm.CustomDist.",
             )
 

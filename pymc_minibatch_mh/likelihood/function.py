@@ -48,10 +48,7 @@ MOST_ARGUMENTS = 10
 MOST_IN_ALL = 24
 #: Rounding errors of a combination of forms, relative to the forms.
 ROUNDED = 1e-14
-WAY_ON = (
-    "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "
-    "your own."
-)
+WAY_ON = "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,8 @@ def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
     if factorization.discrete_in_rows:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
-            f"{factorization.discrete_in_rows[0]!r} of another step, whose every value would need "
-            f"bounds of its own. {WAY_ON}"
+            f"{factorization.discrete_in_rows[0]!r} of another step, and each of its values would "
+            f"need its own bounds. {WAY_ON}"
         )
     if factorization not in _lowered:
         _lowered[factorization] = [
@@ -153,8 +150,8 @@ def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> N
     if at_once > MOST_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
-            f"in each row, {at_once} of them in one term that is no sum; bounds are derived for "
-            f"up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
+            f"in each row, {at_once} of them in one term that is not a sum; bounds are derived "
+            f"for up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
         )
     if n_arguments > MOST_IN_ALL:
         raise BoundsError(

@@ -135,8 +135,8 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsu
     if stored:
         index = ", ".join(repr(column.name) for column in stored)
     return UnsupportedModelError(
-        f"{name!r} chooses entry {wrong.entry}{row} of something that has {wrong.length} "
-        f"entries. Correct {index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
+        f"{name!r} uses entry {wrong.entry}{row} of an array with {wrong.length} entries. Correct "
+        f"{index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
     )
 
 

@@ -31,8 +31,8 @@ def model_of(model: Any) -> pm.Model:
         model = pm.Model.get_context(error_if_none=False)
         if model is None:
             raise SettingError(
-                "model= is not given, and no model is open. Pass model=, or call this inside of "
-                "'with model:'."
+                "model= is missing, and no model is open. Pass model=, or call this inside 'with "
+                "model:'."
             )
     if is_bambi_model(model):
         return pymc_model_of(model)
@@ -52,8 +52,8 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
     for variable in given:
         if not isinstance(variable, Variable):
             raise SettingError(
-                f"vars= contains {variable!r}, which is no variable. Pass variables themselves, "
-                f"such as vars=[model[{free[0] if free else 'x'!r}]]."
+                f"vars= contains {variable!r}, which is not a variable. Pass variables "
+                f"themselves, such as vars=[model[{free[0] if free else 'x'!r}]]."
             )
         value = model.rvs_to_values.get(variable, variable)
         if value not in model.value_vars:
@@ -80,8 +80,8 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
         name = str(variable.name)
         if name not in point:
             raise SettingError(
-                f"initial_point= has no value of {name!r}. Give one of each value variable, under "
-                f"the names {[str(v.name) for v in model.value_vars]}."
+                f"initial_point= has no value for {name!r}. Give one for each value variable, "
+                f"with the names {[str(v.name) for v in model.value_vars]}."
             )
         values[name] = _array(name, point[name], variable.type.shape)
     return values
@@ -111,7 +111,7 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
-            f"the variable has not. Give real numbers of shape {shape}."
+            f"does not fit the variable. Give real numbers of shape {shape}."
         )
     return array
 
@@ -120,7 +120,7 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
     """Return the generator of a seed that was given as the setting `name`."""
     if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
         raise SettingError(
-            f"{name}={seed} has no seed sequence, of which the generators of chains are made. "
+            f"{name}={seed} has no seed sequence, from which the generators of chains are made. "
             "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
         )
     if isinstance(seed, np.random.RandomState):
@@ -130,7 +130,7 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
         return get_random_generator(seed)
     except (TypeError, ValueError) as error:
         raise SettingError(
-            f"{name}={seed!r} is no seed. Give an integer of 0 or more, or a generator of NumPy."
+            f"{name}={seed!r} is not a seed. Give an integer of 0 or more, or a generator of NumPy."
         ) from error
 
 
@@ -243,7 +243,7 @@ def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
         if len(terms) > 1:
             raise SettingError(
                 f"weights= is one array for {len(terms)} observed variables. Pass a dictionary "
-                f"with keys out of {sorted(by_name)}."
+                f"with keys from {sorted(by_name)}."
             )
         weights = dict.fromkeys(by_name, weights)
     for name, values in weights.items():
@@ -271,12 +271,12 @@ def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
     storage = storage_of(term)
     if storage is not None and (given is None or given.storage is not storage):
         raise SettingError(
-            f"weights= are given for {term.name!r}, whose data are of Rows(...), and are not of "
-            'the same Rows. Put them into it as well, and give weights=rows.data("...").'
+            f"weights= are given for {term.name!r}, whose data are in Rows(...), but the weights "
+            'are not in the same Rows. Put them there as well, and give weights=rows.data("...").'
         )
     if storage is None and given is not None:
         raise SettingError(
-            f"weights= of {term.name!r} are {given.name!r} of Rows(...), and its data are not. "
+            f"weights= of {term.name!r} are {given.name!r} of Rows(...), but its data are not. "
             "Give an array, or put all into one Rows(...)."
         )
     subject = f"weights= of {term.name!r} have"

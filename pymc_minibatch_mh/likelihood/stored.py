@@ -85,9 +85,9 @@ class ReadStored(_OfStored):
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
         """Refuse to read the whole array, which need not fit into memory."""
         raise WholeArrayError(
-            f"{self.held.name!r} is data of Rows(...), of which PyMC itself would read all "
+            f"{self.held.name!r} is data of Rows(...), and PyMC itself would read all "
             f"{self.held.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
-            "reads them in blocks, and compute on the array itself what you need besides."
+            "reads them in blocks, and compute anything else from the array itself."
         )
 
     def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
@@ -142,17 +142,17 @@ def largest_group(storage: Storage, name: str) -> int:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):
             if not is_one:
                 raise SourceError(
-                    f"{name!r} is {number} in {storage.where(first + row)}, which is no number of "
-                    f"a group. {_STORE}.{said_of(number)}"
+                    f"{name!r} is {number} in {storage.where(first + row)}, which is not a group "
+                    f"number. {_STORE}.{said_of(number)}"
                 )
             if number > largest:
                 largest, where = int(number), first + row
             advance()
     if largest >= n_rows:
         raise SourceError(
-            f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} rows: "
-            f"most of so many groups would have none. {_STORE}, or declare the number of groups "
-            "that is meant."
+            f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} "
+            f"rows: most of so many groups would be empty. {_STORE}, or declare the intended "
+            "number of groups."
         )
     return largest
 
@@ -210,7 +210,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
             raise refuse(
                 name,
                 f"uses {stored[0].name!r}, data of Rows(...), and {column.name!r}, which is not "
-                "of the same Rows",
+                "in the same Rows",
                 "Put all data of a likelihood into one Rows(...).",
             )
         if column.axis:
@@ -228,8 +228,8 @@ def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
         if stored:
             raise refuse(
                 str(variable.name),
-                f"uses {stored[0].name!r}, data of Rows(...), and is no observed variable that "
-                "this step subsamples",
+                f"uses {stored[0].name!r}, data of Rows(...), but is not an observed variable "
+                "that this step subsamples",
                 "Name it in observed=[...], or compute what it needs before the model.",
             )
 
@@ -523,7 +523,7 @@ def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
     what = f"Rows({name}=...) is of type {type(values).__name__}"
     # Lazily computed arrays give a new array every time.
     if getattr(values, "__dask_graph__", lambda: None)() is not None:
-        raise SettingError(f"{what}, which Dask computes. Give Rows.from_dask() its array.")
+        raise SettingError(f"{what}, which Dask computes. Give its array to Rows.from_dask().")
     if not hasattr(values, "__array__") or type(values).__module__.startswith(("zarr", "h5py")):
         raise SettingError(
             f"{what}. Give an array of real numbers, rows on the first axis, or Rows.from_zarr(), "
@@ -534,7 +534,7 @@ def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
     except (RuntimeError, TypeError, ValueError) as error:
         why = str(error).splitlines()[0].rstrip(".")
         raise SettingError(
-            f"{what}, which NumPy cannot see without a copy ({why}). Copy it yourself: "
+            f"{what}, which NumPy cannot view without a copy ({why}). Copy it yourself: "
             f"{name}.to_numpy()."
         ) from error
     return array

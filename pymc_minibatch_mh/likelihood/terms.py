@@ -46,9 +46,9 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
         except _NOT_WRITTEN as error:
             said = (str(error) or type(error).__name__).splitlines()[0]
             raise UnsupportedModelError(
-                f"{_culprit(model)!r} has a log-density that PyMC cannot write ({said}). Correct "
-                "its function; where that computes with a masked, big-endian or object array, give "
-                "it np.asarray(x, dtype=float)."
+                f"{_culprit(model)!r} has a log-density that PyMC cannot build ({said}). Correct "
+                "its function; if that uses a masked, big-endian or object array, give it "
+                "np.asarray(x, dtype=float)."
             ) from error
         written = _WRITTEN[model] = state, dict(zip(every, graphs, strict=True))
     return [written[1][variable] for variable in vars]
@@ -92,7 +92,7 @@ def _checked_names(
 ) -> list[str]:
     known = sorted(rv.name for rv in model.observed_RVs)
     if not isinstance(observed, Sequence):
-        raise SettingError(f"observed={observed!r} is no list of names. Choose from {known}.")
+        raise SettingError(f"observed={observed!r} is not a list of names. Choose from {known}.")
     names = [observed] if isinstance(observed, str) else list(observed)
     for name in names:
         if f"{name}_observed" in known and f"{name}_unobserved" in model.named_vars:
@@ -118,14 +118,13 @@ def _checked_names(
 def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
     if model.observed_RVs:
         return UnsupportedModelError(
-            f"observed= is not given, and no observed variable has {min_rows:,} rows or more, so "
-            "that nothing is gained by subsampling. Sample with pm.NUTS(), or name the variables "
-            'in observed=["..."].'
+            f"No observed variable has {min_rows:,} rows, so subsampling gains nothing. Sample "
+            'with pm.NUTS(), or name the variables in observed=["..."].'
         )
     if not model.potentials:
         return UnsupportedModelError(
-            "observed= is not given, and the model has no observed variable, so that there is "
-            "nothing to subsample. Declare the likelihood with observed=."
+            "The model has no observed variable, so there is nothing to subsample. Declare the "
+            "likelihood with observed=."
         )
     return UnsupportedModelError(
         f"{model.potentials[0].name!r} is a potential, which is evaluated as a whole, and this "
@@ -144,8 +143,8 @@ def _check_dims(model: pm.Model, observation_dims: Sequence[str]) -> None:
     for dim in observation_dims:
         if dim not in known:
             raise SettingError(
-                f"observation_dims={list(observation_dims)!r} names {dim!r}, which is no dim of "
-                f"this model. Choose from {sorted(filter(None, known))}."
+                f"observation_dims={list(observation_dims)!r} names {dim!r}, which is not a dim "
+                f"of this model. Choose from {sorted(filter(None, known))}."
             )
 
 
@@ -256,7 +255,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
         other = next(term for term in terms if term is not stored[0])
         raise refuse(
             other.name,
-            f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
+            f"is subsampled beside {stored[0].name!r}, whose data are in Rows(...)",
             "Put the data of both into one Rows(...), or name one of them in observed=[...].",
         )
 

@@ -149,7 +149,9 @@ def _mapped_together(
                 refused.append((search.name, str(reason)))
         moved = set[int]().union(*(one.moved for maps in found.values() for one in maps))
         depending = [one for one in found if any(x.scales & moved for x in found[one])]
-        refused += [(one.name, "is multiplied by what is mapped too") for one in depending]
+        refused += [
+            (one.name, "is multiplied by another reparametrised variable") for one in depending
+        ]
         searches = [one for one in found if found[one] and one not in depending]
         if depending:
             continue
@@ -204,8 +206,8 @@ class _Search:
         if lost:
             names = self._names({k for f in lost for k in f.places})
             raise _RefusedError(
-                f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
-                "that no coordinates make them linear in it"
+                f"is multiplied by {names} in observations that also depend on {names} alone, so "
+                "no reparametrisation makes them linear in it"
             )
 
     def _require_none_beside(self) -> None:
@@ -215,33 +217,34 @@ class _Search:
         if outside and self._is_bounded:
             names = self._names(outside)
             raise _RefusedError(
-                f"is bounded and multiplied by {names} in rows, so that coordinates in which they "
-                f"are linear would have bounds that move with {names}"
+                f"is bounded and multiplied by {names} in observations, so its bounds after a "
+                f"reparametrisation would change with {names}"
             )
         beside = set().union(*(way.beside for way in ways))
         chosen = beside & _chosen_in(_forms(self._factorization))
         if chosen:
             raise _RefusedError(
-                f"is multiplied by entries of {self._names(chosen)} that data choose, which is "
-                f"undone for {MOST_ENTRIES} entries at most, and where the same data choose all of "
-                "what they multiply"
+                f"is multiplied by entries of {self._names(chosen)} that data choose; this is "
+                f"supported for at most {MOST_ENTRIES} entries, if the same data choose "
+                "everything that they multiply"
             )
         if beside:
             raise _RefusedError(
-                f"is multiplied by functions of {self._names(beside)} that are others in each row, "
-                "so that no coordinates make rows linear in it"
+                f"is multiplied by functions of {self._names(beside)} that differ between "
+                "observations, so no reparametrisation makes them linear in it"
             )
 
     def _require_valid(self, one: NonCentred) -> None:
         names = self._names(one.scales)
         if not one.is_one_to_one:
             raise _RefusedError(
-                f"is multiplied by a function of {names} that is not known to be positive, so "
-                "that coordinates in which rows are linear would not be one to one"
+                f"is multiplied by a function of {names} that is not known to be positive, so a "
+                "reparametrisation would not be one to one"
             )
         if min(one.scales) < self._factorization.first:
             raise _RefusedError(
-                f"is multiplied by {names}, which another step moves. Let this step move both"
+                f"is multiplied by {names}, which belongs to another step. Let this step update "
+                "both"
             )
 
     def _names(self, places: Iterable[int]) -> str:
@@ -273,8 +276,8 @@ class _Search:
         triangle = self._triangle(ways)
         if triangle is None:
             raise _RefusedError(
-                "is multiplied by other parameters in some places of the rows and not in others, "
-                "so that no coordinates make them linear in it"
+                "is multiplied by other parameters in some places of the likelihood and not in "
+                "others, so no reparametrisation makes observations linear in it"
             )
         return [triangle]
 

@@ -335,12 +335,12 @@ def alone():
 
 
 REFUSED = {
-    one_of_all_rows: "'effect' has elements that rows read in two ways, as by two indices",
-    part_of_all: "'effect' has elements that rows read in two ways, as by two indices",
-    zero_sum: "'effect' has elements that rows read in two ways",
-    summed: "'effect' has a prior in which Sum.* couples elements",
+    one_of_all_rows: "'effect' has effects that observations use in two ways, for example by two",
+    part_of_all: "'effect' has effects that observations use in two ways, for example by two",
+    zero_sum: "'effect' has effects that observations use in two ways",
+    summed: "'effect' has a prior in which Sum.* couples effects",
     by_sign: "'effect' has a prior that goes through Subtensor.* of no reals",
-    alone: "no data choose a parameter",
+    alone: "no parameter is indexed by data",
 }
 
 
@@ -353,7 +353,7 @@ def test_what_is_not_separable_is_refused_by_name(made):
 
 def test_so_many_choices_move_with_all_others(monkeypatch):
     monkeypatch.setattr(elements, "MOST_CHOSEN", G - 1)
-    told = rf"^'team' .* {G} such effects, .* more than {G - 1}"
+    told = rf"^'team' .* {G} effects, .* more than {G - 1}"
     with pytest.raises(NotSeparableError, match=told):
         _ = target_of(made_of(difference)).elements
 

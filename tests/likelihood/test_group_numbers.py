@@ -90,7 +90,7 @@ def test_what_is_no_number_of_a_group_is_named_with_its_row_and_file(
 ):
     np.save(tmp_path / "g.npy", wrong_at(row, number, dtype))
     rows = Rows.from_npy(g=tmp_path / "g.npy")
-    place = rf"^'g' is {said} in row {row:,} of .*g\.npy, which is no number of a group"
+    place = rf"^'g' is {said} in row {row:,} of .*g\.npy, which is not a group number"
     with pytest.raises(SourceError, match=place):
         rows.n_groups("g")
 
@@ -106,7 +106,7 @@ def test_counting_says_how_far_it_is(monkeypatch):
     said = []
 
     class Line:
-        def count(self, label, share):
+        def count(self, label, share, left):
             said.append(f"{label} {share:.0%}")
 
     monkeypatch.setattr(progress._Line, "current", Line())
@@ -171,7 +171,7 @@ def model_of(way, chosen):
 @every("index", [GROUPS, -GROUPS - 1, 100_000_000])
 def test_an_index_out_of_range_is_refused_with_its_row(way, index):
     model = model_of(way, groups(17, index))
-    with pytest.raises(UnsupportedModelError, match=rf"^'y' chooses entry {index} in row 17 of"):
+    with pytest.raises(UnsupportedModelError, match=rf"^'y' uses entry {index} in row 17 of"):
         factorize(model, model.value_vars)
 
 
@@ -187,5 +187,5 @@ def test_a_step_on_groups_that_were_set_out_of_range_is_refused(method):
     method(model=model)
     with model:
         pm.set_data({"g": groups(3, 200) + 1})
-        with pytest.raises(UnsupportedModelError, match="chooses entry 200 in row 3 of something"):
+        with pytest.raises(UnsupportedModelError, match="uses entry 200 in row 3 of an array"):
             method()

@@ -94,6 +94,6 @@ def test_an_undecided_check_of_p_is_named():
     parameters = lambda mu, al: {"n": al, "p": al / (al + EXPOSURE * mu - 0.3)}  # noqa: E731
     with model_of(parameters), pytest.raises(BoundsError, match="a condition on") as found:
         TunaMH()
-    assert "a check by the distribution of its parameters, such as 0 <= p <= 1" in str(found.value)
+    assert "a parameter check of the distribution, such as 0 <= p <= 1" in str(found.value)
     assert "negative binomials by mu= and alpha=" in str(found.value)
     assert "switch(" not in str(found.value)

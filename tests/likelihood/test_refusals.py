@@ -46,7 +46,7 @@ def refused(message):
 
 def unknown(op):
     return (
-        f"'y' cannot be split into observations: {op} is not known to keep observations apart"
+        f"'y' cannot be split into observations: {op} is not known to keep observations separate"
         + WAY_ON
     )
 
@@ -130,7 +130,7 @@ def kernel_between_rows():
 
 @refused(
     unknown("MatrixInverse")
-    .replace(" is not known to keep observations apart", "")
+    .replace(" is not known to keep observations separate", "")
     .replace("observations: ", "observations: the observations lie inside ")
 )
 def inverse_of_a_matrix_of_rows():
@@ -196,9 +196,7 @@ def test_message_names_variable_cause_and_fix(name):
 
 def test_small_data_are_refused():
     model = built(lambda: observe(pm.Normal("a")))
-    message = (
-        "^observed= is not given, and no observed variable has 1,000 rows or more, .* in observed="
-    )
+    message = "^No observed variable has 1,000 rows, .* in observed="
     with pytest.raises(UnsupportedModelError, match=message):
         factorize(model, model.value_vars)
     assert [t.name for t in factorize(model, model.value_vars, ["y"]).terms] == ["y"]

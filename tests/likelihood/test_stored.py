@@ -158,7 +158,7 @@ def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path, nu
     wrong[8_123] = number
     np.save(tmp_path / "g.npy", wrong)
     mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
-    said = rf"^'y' chooses entry {number} in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', w"
+    said = rf"^'y' uses entry {number} in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', w"
     with pytest.raises(UnsupportedModelError, match=said):
         target_of(poisson(changed(g=mapped).data))
 
@@ -236,7 +236,7 @@ def in_a_potential(rows):
 @every(
     ("build", "message"),
     [
-        (of_two, "which is not of the same Rows"),
+        (of_two, "which is not in the same Rows"),
         (with_a_summary, "'X'"),
         (in_a_potential, "'p' uses 'X', data of Rows"),
     ],
@@ -264,7 +264,7 @@ def test_an_array_that_could_have_masked_entries_and_has_none_is_taken():
 
 
 def test_what_numpy_cannot_see_without_a_copy_is_refused():
-    with pytest.raises(SettingError, match="is of type float64, which NumPy cannot see without"):
+    with pytest.raises(SettingError, match="is of type float64, which NumPy cannot view without"):
         Rows(X=np.float64(2.0))
 
 
@@ -310,8 +310,8 @@ def test_a_row_changes_by_no_more_than_its_bound():
 @every(
     ("weights", "message"),
     [
-        (lambda rows: ARRAYS["w"], "are given for 'y', whose data are of Rows.*not of the same"),
-        (lambda rows: Rows(w=ARRAYS["w"]).data("w"), "are not of the same Rows"),
+        (lambda rows: ARRAYS["w"], "are given for 'y', whose data are in Rows.*not in the same"),
+        (lambda rows: Rows(w=ARRAYS["w"]).data("w"), "are not in the same Rows"),
         (lambda rows: rows.data("t"), r"are -[\d.]+ in row \d+\. Give finite numbers"),
         (lambda rows: rows.data("X"), r"of type float32 and shape \(9000, 2\)"),
         (lambda rows: rows.data("none"), "are all 0"),
@@ -326,7 +326,7 @@ def test_weights_that_are_none_are_refused(weights, message):
 
 def test_stored_weights_of_rows_in_memory_are_refused():
     model = poisson(ARRAYS.get)
-    with pytest.raises(SettingError, match=r"'y' are 'w' of Rows\(...\), and its data are not"):
+    with pytest.raises(SettingError, match=r"'y' are 'w' of Rows\(...\), but its data are not"):
         factorize(model, model.value_vars, weights=Rows(**ARRAYS).data("w"))
 
 

@@ -81,7 +81,11 @@ def test_an_axis_that_is_drawn_together_has_no_rows():
 @every(
     ("observed", "dims", "message"),
     [
-        (None, ["persons"], r"names 'persons', which is no dim of this model\. Choose from \['oth"),
+        (
+            None,
+            ["persons"],
+            r"names 'persons', which is not a dim of this model\. Choose from \['oth",
+        ),
         (["z"], ["person"], r"^'z' has none of observation_dims=\['person'\]: .* Name the one"),
         (None, ["person", "other"], r"^'square' has more than one of observation_dims="),
         (["square"], ["person", "other"], r"^'square' has more than one of observation_dims="),

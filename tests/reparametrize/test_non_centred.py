@@ -147,14 +147,17 @@ def function_of_data():
 
 
 REFUSALS = {
-    "function of data": (function_of_data, "by functions of 'rate' that are others in each row"),
-    "also noise": (scale_is_noise_too, "also depend on 'sigma' by itself"),
+    "function of data": (
+        function_of_data,
+        "by functions of 'rate' that differ between observations",
+    ),
+    "also noise": (scale_is_noise_too, "also depend on 'sigma' alone"),
     "of either sign": (scale_has_a_sign, "'size' that is not known to be positive"),
-    "two scales": (two_scales, "in some places of the rows and not in others"),
-    "bounded": (bounded, "is bounded and multiplied by 'tau' in rows"),
-    "scale of others": (scale_of_others, "entries of 'size' that data choose, which is undone"),
-    "scale of more": (scale_of_more, "entries of 'size' that data choose, which is undone"),
-    "scales of many": (scales_of_many, "for 25 entries at most"),
+    "two scales": (two_scales, "in some places of the likelihood and not in others"),
+    "bounded": (bounded, "is bounded and multiplied by 'tau' in observations"),
+    "scale of others": (scale_of_others, "entries of 'size' that data choose; this is supported"),
+    "scale of more": (scale_of_more, "entries of 'size' that data choose; this is supported"),
+    "scales of many": (scales_of_many, "for at most 25 entries"),
 }
 
 
@@ -172,7 +175,7 @@ def test_a_scale_that_another_step_moves_is_named():
     model = SPELLINGS["chosen, then scaled"].build()
     own = [v for v in model.value_vars if v.name != "tau_log__"]
     parts = in_linear_coordinates(split_of(model, vars=own))
-    assert "by 'tau', which another step moves" in dict(parts.refused).get("z", "")
+    assert "by 'tau', which belongs to another step" in dict(parts.refused).get("z", "")
 
 
 def test_a_function_of_a_noise_is_no_reason():
