@@ -31,7 +31,9 @@ def rows(name: str, value: Any) -> int:
     """Return the setting `name` if it is a number of rows."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise SettingError(f"{name}={value!r} is no number of rows. Give an integer of 0 or more.")
+    raise SettingError(
+        f"{name}={value!r} is not a number of observations. Give an integer of 0 or more."
+    )
 
 
 def flag(name: str, value: Any) -> bool:
@@ -54,4 +56,4 @@ def as_floats(name: str, given: Any) -> tuple[float, ...]:
     try:
         return tuple(float(number) for number in given)
     except (TypeError, ValueError) as error:
-        raise SettingError(f"{name}={given!r} are no numbers. Give a sequence of them.") from error
+        raise SettingError(f"{name}={given!r} is not a sequence of numbers. Give one.") from error

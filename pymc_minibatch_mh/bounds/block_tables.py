@@ -195,8 +195,8 @@ class BlockTables:
 
     def _changed(self, row: int) -> SourceError:
         return SourceError(
-            f"row {row:,} of {self.bounds.function.name!r} is not the one that was bounded: its "
-            "data have changed. Build the model and the step again."
+            f"row {row:,} of {self.bounds.function.name!r} has changed since it was bounded. "
+            "Build the model and the step again."
         )
 
     def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:

@@ -49,19 +49,18 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 
 #: The way out of a condition that the model itself has.
 SMOOTH_STEP = (
-    "In place of a switch(tau > t, a, b) of your own write a smooth step, b + (a - b) * "
-    "pm.math.sigmoid((tau - t) / width). "
+    "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
+    "width). "
 )
 #: The same about a condition for a log-density not to be -inf.
 SUPPORT = (
-    "The condition is that of a switch in the log-density to -inf, as in switch(y > t, a, -inf): "
-    "it is not a parameter check, and perhaps your own. An observation is impossible beyond a "
-    "value of the parameters, and the posterior jumps there. "
+    "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
+    "-inf), so the posterior jumps where an observation becomes impossible. "
 )
 #: The same about a parameter check of a distribution.
 CHECKED = (
-    "The condition is a check by the distribution of its parameters, such as 0 <= p <= 1, which is "
-    "not seen to hold everywhere: write probabilities as pm.math.sigmoid(...) or "
+    "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
+    "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
     "pm.math.invprobit(...), and negative binomials by mu= and alpha=. "
 )
 
@@ -77,10 +76,10 @@ def explain_unbounded(
     if culprit is not None and _is_condition(culprit):
         smooth = _about_condition(function, culprit)
     return BoundsError(
-        f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
-        f"{_called(culprit)} have no bound over the trust region, as at a kink or a singularity. "
-        f"{smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or "
-        "bounds=Bounds(...) of your own."
+        f"{function.name!r} has no proved bound: in row {row} the derivatives of order {order} of "
+        f"{_called(culprit)} are unbounded over the trust region, for example at a kink or a "
+        f"singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
+        f"bounds,{lower} or pass bounds=Bounds(...)."
     )
 
 
@@ -91,7 +90,7 @@ def _lower_order(
     for lower in range(order - 1, 0, -1):
         jet = Jets(data, boxes, lower).of(function.root)
         if _are_bounded(value for index, value in jet.items() if len(index) == lower):
-            return f" taylor_order={lower - 1},"
+            return f" use taylor_order={lower - 1},"
     return ""
 
 
@@ -101,14 +100,14 @@ def explain_without_range(
     """Return the error that names the first operation whose values have no bound in a row."""
     jets = Jets(data, boxes, 1)
     culprit = _culprit(function.root, lambda expr: _are_bounded([jets.of(expr)[()]]))
-    why = "the parameters, as they are sampled, have no bounds that stop it"
+    why = "the sampled parameters have no bound that limits it"
     if culprit is not None:
         why = f"{_called(culprit)} has no bound"
     return BoundsError(
         f"{function.name!r} has no range: in row {row} its log-likelihood is not bounded on both "
-        f"sides over the supports of the parameters, because {why}. Use priors that end where it "
-        "is still finite, such as pm.Uniform, or ranges=Ranges(low, high) of your own, or "
-        "TunaMH(), which needs a bound for a move only."
+        f"sides over the supports of the parameters, because {why}. Use bounded priors such as "
+        "pm.Uniform, pass ranges=Ranges(low, high), or use TunaMH(), which needs bounds of "
+        "differences only."
     )
 
 
@@ -501,15 +500,15 @@ def best_cuts(
 
 
 def _fits_memory(n_bytes: int) -> bool:
-    """Return whether a copy of a size leaves enough memory free; say so where it does not."""
+    """Return whether a copy of a size leaves enough memory free, and log if not."""
     free = virtual_memory().available
     if n_bytes <= MOST_OF_FREE * free:
         return True
     _log.warning(
-        "A copy of the rows in 8 bits, of %.1f GB, would spare most of the rows that updates "
-        "evaluate. It is left out, as %.1f GB of memory are free.",
-        n_bytes / 1e9,
+        "Too little memory (%.1f GB free) for the %.1f GB copy of the data that makes updates "
+        "faster; continuing without it.",
         free / 1e9,
+        n_bytes / 1e9,
     )
     return False
 

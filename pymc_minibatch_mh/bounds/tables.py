@@ -53,7 +53,7 @@ def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | 
         return mapped()
     except OSError as error:
         _log.warning(
-            "Bounds of %s bytes cannot be written to a temporary file (%s), so that each process "
+            "Bounds of %s bytes cannot be written to a temporary file (%s), so each process "
             "derives its own. Free space, or set TMPDIR.",
             f"{size:,}",
             error,

@@ -125,7 +125,7 @@ def _of_rows(setting: str, name: str, given: ArrayLike, n_rows: int, least: floa
         numbers = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise SettingError(
-            f"{setting} has a {name} that is no array of numbers. {per_row}"
+            f"{setting} has a {name} that is not an array of numbers. {per_row}"
         ) from error
     if numbers.shape != (n_rows,):
         raise SettingError(
@@ -169,7 +169,8 @@ class Ranges:
             row = int(np.argmax(wrong))
             raise SettingError(
                 f"ranges=Ranges(low, high) has low[{row}]={low[row]} and high[{row}]={high[row]}, "
-                "between which 0 is not, the value at the centre. Give ends relative to that."
+                "but the range has to contain 0, the value at the centre. Give both ends "
+                "relative to that value."
             )
         beta = inverse_temperature
         return table_of_ranges(beta * low, beta * high, verified=False)
@@ -200,8 +201,9 @@ class Bounds:
         """Return the one table, without a radius; SettingError unless each c is finite, >= 0."""
         if self.metric is not None and not callable(self.metric):
             raise SettingError(
-                f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is no function. Give "
-                "one of two positions, or leave it out for that of derived bounds."
+                f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is not a function. "
+                "Give a function of two positions, or leave it out to use the metric of derived "
+                "bounds."
             )
         single = rounded_up(_of_rows("bounds=Bounds(c)", "c", self.c, n_rows, 0.0))
         kind = DIRECTIONAL if self.metric is None else GIVEN

@@ -299,9 +299,9 @@ class Chain:
         self.program.proposal.require_proposed(proposal_of(kernel_state))
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
-                "the test of your own has raised an exception, or returned a verdict or a "
-                "probability that is no number. Call it with the arguments that its docstring "
-                "names, outside of numba, to see where; let it return floats in all cases."
+                "the custom test raised an exception, or returned a verdict or a probability "
+                "that is not a number. Call it outside of numba, with the arguments in its "
+                "docstring, to find the cause, and return floats in all cases."
             )
         ratios = counts[:made, entry.BOUND_RATIO]
         if (ratios[0] if made == 1 else ratios.max()) <= 1.0:

@@ -113,9 +113,9 @@ class Program:
         if self.proposal.draws_rows and not self.plan.target.source.in_memory:
             # Of those in memory, the next ones are kept for the test: it has to draw them apart.
             raise SettingError(
-                f"proposal={type(self.proposal).__name__}(...) draws a batch of rows, and data of "
-                "Rows(...) are drawn ahead for the test alone. Use batch_size=0, another proposal "
-                "such as the default, or give the model arrays in memory."
+                f"proposal={type(self.proposal).__name__}(...) draws its own batch, but data of "
+                "Rows(...) are fetched ahead for the test only. Use batch_size=0, use another "
+                "proposal such as the default, or give the model arrays in memory."
             )
         _ = self._compiled
 

@@ -507,8 +507,8 @@ class CompiledModel:
         source = row_source(self.factorization)
         if not source.in_memory:
             raise UnsupportedModelError(
-                f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) are computed with "
-                "by what bounds are derived from. Give the model arrays in memory, and use "
+                f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) need a likelihood "
+                "for which bounds can be derived. Give the model arrays in memory, and use "
                 "BarkerMinibatchMH() or PenaltyMH()."
             )
         return GraphRows(self.factorization, source, self.compile_kwargs)

@@ -346,7 +346,7 @@ def _mode(setting: Any) -> Mode:
         mode = None
     if not isinstance(mode, Mode):
         raise SettingError(
-            f"compile_kwargs={{'mode': {setting!r}}} is no mode of PyTensor. Leave out the mode."
+            f"compile_kwargs={{'mode': {setting!r}}} is not a mode of PyTensor. Leave out the mode."
         )
     return mode
 
@@ -359,7 +359,7 @@ def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(
-            f"compile_kwargs={compile_kwargs!r} is no dictionary. Give keyword arguments of "
+            f"compile_kwargs={compile_kwargs!r} is not a dictionary. Give keyword arguments of "
             "pytensor.function()."
         )
     options = dict(compile_kwargs or {})
@@ -372,9 +372,9 @@ def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     mode = _mode(options.pop("mode", "NUMBA"))
     if type(mode.linker).__name__ != "NumbaLinker":
         raise SettingError(
-            f"compile_kwargs={dict(compile_kwargs or {})!r} asks for another linker than numba, "
-            "and the compiled update can only call numba functions. Leave out the mode, or give "
-            "one that uses the numba linker."
+            f"compile_kwargs={dict(compile_kwargs or {})!r} asks for a linker other than numba, "
+            "but compiled updates can only call numba functions. Leave out the mode, or give one "
+            "that uses the numba linker."
         )
     options["mode"] = mode.including("local_check_parameter_to_ninf_switch")
     return options

@@ -174,8 +174,8 @@ class WatchedModel:
         if edited or changed:
             what, other = (edited, "another model") if edited else (changed, "other data")
             raise StaleDataError(
-                f"{what} after this step was built, so its mode and its sums over the rows are "
-                f"those of {other}. Build {step}() again."
+                f"{what} after this step was built, so its mode and sums belong to {other}. Build "
+                f"{step}() again."
             )
 
     @property
@@ -256,7 +256,7 @@ def write(path: str | PathLike, plan: Plan) -> None:
     Bounds of a user are written unless they have a metric, a function, which a warning then says.
     """
     if not isinstance(path, str | PathLike):
-        raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
+        raise SettingError(f"path={path!r} is not a path. Give the path of the file to write.")
     arrays = _arrays_of(plan)
     about = {
         "package": _package(),
@@ -277,8 +277,9 @@ def _arrays_of(plan: Plan) -> dict[str, np.ndarray]:
     tables = plan.tables
     if isinstance(tables, Tables) and tables.metric is not None:
         _log.warning(
-            "The file has no bounds, as those of bounds=Bounds(c, metric) are a function of your "
-            "own. Pass bounds= again beside prepared=; without it, they are derived from the model."
+            "The file has no bounds, because it cannot store the metric of bounds=Bounds(c, "
+            "metric). Pass bounds= again with prepared=; otherwise they are derived from the "
+            "model."
         )
     elif isinstance(tables, Tables):
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
@@ -359,15 +360,15 @@ def read(path: str | PathLike, target: Target) -> Plan:
     """
     if not isinstance(path, str | PathLike):
         raise SettingError(
-            f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
+            f"prepared={path!r} is not a path. Give the path of a file that step.save() wrote."
         )
     package = _package()
     about, found = _contents(path, package)
     fix = "Leave it out to prepare the step anew, and save it again."
     if about["package"] != package:
         raise StaleDataError(
-            f"prepared={str(path)!r} was saved by another version of this package, which may "
-            f"compute otherwise what it holds. {fix}"
+            f"prepared={str(path)!r} was saved by another version of this package, which may have "
+            f"computed its contents differently. {fix}"
         )
     if differs := first_difference(about["model"], key_of(target)):
         raise StaleDataError(
@@ -390,7 +391,7 @@ def _contents(path: str | PathLike, package: str) -> tuple[dict[str, Any], dict[
         # Bytes that are damaged, read as an archive, raise nearly anything.
         if isinstance(error, OSError) and error.errno not in _NOT_SAVED:
             raise
-        what = "is no file that step.save() wrote, or is damaged"
+        what = "was not written by step.save(), or is damaged"
         if isinstance(error, _AlteredError):
             what = f"was altered after step.save(): {error}"
         elif isinstance(error, MemoryError):
@@ -416,7 +417,7 @@ def _unaltered(archive: Any, package: str) -> tuple[dict[str, Any], dict[str, An
     stored = {name: np.asarray(archive[name], order="C") for name in digests}
     for name, array in stored.items():
         if digest(array) != digests[name]:
-            raise _AlteredError(f"the array {name!r} is another one")
+            raise _AlteredError(f"the array {name!r} has changed")
     return {**about, "model": dict(about["model"])}, _fields(stored)
 
 

@@ -45,7 +45,7 @@ class Guarantee:
 
     def __str__(self) -> str:
         """Return the promise, and which error an approximate method controls."""
-        controlled = f"; controlled is the {self.controls}" if self.controls else ""
+        controlled = f"; it controls the {self.controls}" if self.controls else ""
         return f"{self.promise.value}{controlled}"
 
     @property
@@ -67,7 +67,7 @@ class Guarantee:
             return "not exact: a row exceeded its bound"
         if self.is_certified(tables, violation):
             return f"{self}, which were derived from the model"
-        return "exact if the bounds hold, which are a user's own and unverified"
+        return "exact if the custom bounds hold, which are unverified"
 
 
 #: Share of all rows from which on one pass in order is as quick as as many random reads.

@@ -101,9 +101,9 @@ def require_drawn_ahead(requirements: Requirements, name: str) -> None:
     )
     if any(others) or requirements.derived_bounds == requirements.calibration:
         raise SettingError(
-            f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
-            "from the model. This step draws them otherwise, reads all of them at every update or "
-            "finds them by their numbers. Use TunaMH(), ScalableSubsamplingMH() or FactorizedMH() "
+            f"{name!r}: data of Rows(...) are fetched ahead, drawn uniformly or by derived "
+            "bounds. This step draws them in another way, evaluates all of them at every update "
+            "or finds them by number. Use TunaMH(), ScalableSubsamplingMH() or FactorizedMH() "
             "without bounds=; BarkerMinibatchMH(), PenaltyMH() or AustereMH(); or give the model "
             "arrays in memory."
         )
@@ -121,9 +121,9 @@ def require_same_again(target: Target) -> None:
         wrong = rows[~same.reshape(len(rows), -1).all(axis=1)]
         if wrong.size:
             raise SourceError(
-                f"{column.name!r} has other numbers each time that row {wrong[0]}"
-                f"{source.place(int(wrong[0]))} is read, as where Dask draws random numbers in the "
-                "computation. Store the array, or call its persist() before, so that rows stay."
+                f"{column.name!r} has different values each time that row "
+                f"{wrong[0]}{source.place(int(wrong[0]))} is read, for example because Dask draws "
+                "random numbers. Store the array, or call its persist() first."
             )
 
 
@@ -443,9 +443,9 @@ def tell_of_uneven(plan: Plan) -> None:
     share = max(tables.kept_share(table) for table in range(tables.n_tables))
     if share < FEW_KEPT:
         _log.warning(
-            "%s: one of %s stored rows that chains fetch is used, as the bounds of rows in one "
-            "block of %s differ so much: chains wait for rows. Sort the rows, those that fit the "
-            "model worst last, or give the model arrays in memory.",
+            "%s: chains use one in %s stored rows that they fetch, because bounds differ widely "
+            "within a block of %s rows. Sort the rows by how well they fit the model, worst "
+            "last, or give the model arrays in memory.",
             names_of_terms(plan.target.factorization),
             f"{1.0 / share:,.0f}",
             f"{tables.length:,}",
@@ -460,17 +460,17 @@ def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> 
     if passes <= MOST_PASSES:
         return
     names = names_of_terms(plan.target.factorization)
-    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {plan.n_rows:,} stored rows"
-    cause = f"{counted} read {rows}, so that"
+    counted, rows = f"{passes:,} of {MOVES:,} proposals", f"all {plan.n_rows:,} stored rows"
+    cause = f"{counted} would evaluate {rows}"
     groups = ", such as fewer groups" if plan.target.n_elements else ""
     way_on = f"Use fewer parameters with more rows each{groups}"
     if most_in_batch is not None:
-        cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"
+        cause = f"{cause}, because their batches exceed {most_in_batch:,.0f} rows"
         way_on = (
             "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
             "parameters with more rows each"
         )
     raise SettingError(
-        f"{names}: {cause} sampling would take longer than reading them as often. "
+        f"{names}: {cause}. Sampling would take longer than as many passes over the data. "
         f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
     )

@@ -115,7 +115,7 @@ def _violation(found: Plan, rows: np.ndarray) -> str | None:
 
 
 def _told(why: str) -> Plan | None:
-    _log.info("prepared= is not extended, as %s: all rows are read.", why)
+    _log.info("Cannot extend prepared=, because %s. Evaluating all observations instead.", why)
     return None
 
 
@@ -139,8 +139,8 @@ def _require_same(before: Plan, target: Target) -> None:
     old = before.target
     if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
         raise SettingError(
-            "prepared= is a step whose data are in memory, which is no quicker to extend than to "
-            "build anew. Leave it out, or give both models their data by Rows(...)."
+            "prepared= is a step whose data are in memory, so extending it is not faster than "
+            "building a new one. Leave it out, or give both models their data by Rows(...)."
         )
     ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
     settings = "taylor_order", "inverse_temperature", "covariance"
@@ -173,9 +173,9 @@ def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column,
     except SourceError as error:
         cause = str(error).removesuffix(f" {AGAIN}")
         raise StaleDataError(
-            f"prepared= is a step whose rows are not there to be recognised: {cause} Files of a "
-            "step have to stay as they are until it is extended: put new rows into further files "
-            "of a table, or write longer arrays to files of other names; or leave it out."
+            f"prepared= is a step whose rows cannot be recognised: {cause} Its files must not "
+            "change until it is extended. Put new rows into further files of a table, write "
+            "longer arrays to files with other names, or leave it out."
         ) from error
 
 
@@ -289,14 +289,14 @@ def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
     """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
     apart = found.elements is not None
     if apart and by_elements == "never":
-        cause, fix = "each by itself, and this one cannot", "Leave it out"
+        cause, fix = "one at a time, but this one cannot", "Leave it out"
     elif not apart and by_elements == "always":
-        cause, fix = "all at once, and this one is to move each by itself", "Leave blocks= out"
+        cause, fix = "together, but this one has to update them one at a time", "Leave blocks= out"
     else:
         return
     name = found.target.factorization.terms[0].name
     raise SettingError(
-        f"prepared= is of a step that moves the effects that {name!r} depends on {cause}. {fix}."
+        f"prepared= is from a step that updates the effects in {name!r} {cause}. {fix}."
     )
 
 
@@ -339,21 +339,23 @@ def _prepared(
         reason: Exception = error
         if by_elements == "always":
             raise SettingError(
-                f"blocks=True needs effects that are independent given all else, but {reason}. "
-                "Leave it out."
+                "blocks=True needs effects that are independent given all other parameters, but "
+                f"{reason}. Leave it out."
             ) from reason
     except (ModeError, BoundsError) as error:
         reason = error
         if by_elements == "always":
             raise
     cause = str(reason).rstrip(".")
-    _log.info("Effects do not move by themselves, as %s.", cause)
+    _log.info("Group effects are not updated one at a time, because %s.", cause)
     try:
         return _expanded(target, model, start)
     except ModeError as error:
         if isinstance(reason, NotSeparableError):
             raise
-        raise ModeError(f"{error} Effects do not move by themselves either: {cause}.") from error
+        raise ModeError(
+            f"{error} Group effects cannot be updated one at a time either: {cause}."
+        ) from error
 
 
 def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan:

@@ -294,21 +294,21 @@ def violation_message(
     show = np.array2string
     exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
     if of_range:
-        exceeds, what = f"is {ratio:.3g} halves of its range from the middle of it", "ranges"
+        exceeds, what = f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
     return (
         f"{name!r}: row {inside} {exceeds} in the move from "
         f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
-        "(unconstrained values), so the draws would not be exact. Enlarge "
-        f"{what} of your own, report derived ones, or use PenaltyMH(), which needs none."
+        f"(unconstrained values), so the draws would not be exact. Enlarge custom {what}, report "
+        "derived ones, or use PenaltyMH(), which needs none."
     )
 
 
 def tell_of_unverified_bounds(names: str, setting: str) -> None:
     """Say that a user's bounds are taken as they are."""
     _log.warning(
-        "%s: %s= are unverified. They are held against all rows for some moves, before "
-        "sampling and at the end of warm-up, and against every row that is read; the draws are "
-        "exact if they hold everywhere.",
+        "%s: %s= are unverified. They are checked on all observations for some proposals, before "
+        "sampling and after warm-up, and on every evaluated observation. Draws are exact if they "
+        "hold everywhere.",
         names,
         setting,
     )

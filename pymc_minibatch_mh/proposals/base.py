@@ -100,14 +100,14 @@ def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndar
         np.linalg.cholesky(matrix)
     except (TypeError, ValueError, np.linalg.LinAlgError) as error:
         raise SettingError(
-            f"{name}={type(given).__name__} is no positive definite matrix. Give an array of shape "
-            "(d, d), d the number of unconstrained coordinates that are moved."
+            f"{name}={type(given).__name__} is not a positive definite matrix. Give an array of "
+            "shape (d, d) for the d unconstrained coordinates of the step."
         ) from error
     if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
         raise SettingError(f"{name}= is not symmetric. Give a covariance matrix.")
     if size is not None and len(matrix) != size:
         raise SettingError(
-            f"{name}= has {len(matrix)} lines, and the position {size} coordinates. Give one line "
-            "for each unconstrained coordinate."
+            f"{name}= has {len(matrix)} lines for {size} unconstrained coordinates. Give one line "
+            "for each."
         )
     return matrix

@@ -137,8 +137,8 @@ class Langevin(Proposal):
         choice("preconditioner", self.preconditioner, tuple(PRECONDITIONERS))
         if self.preconditioner == "identity" and self.step_size is None:
             raise SettingError(
-                "step_size=None has no default with preconditioner='identity', which knows no "
-                "scale. Give a number, or use 'laplace'."
+                "step_size=None has no default with preconditioner='identity', because that has "
+                "no scale. Give a number, or use 'laplace'."
             )
         flag("adapt", self.adapt)
 

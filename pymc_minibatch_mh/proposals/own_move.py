@@ -130,10 +130,10 @@ class MoveCheck:
         if abs(off[what]) <= self._limit(off):
             return abs(off[what])
         raise SettingError(
-            f"{self._name} returns a wrong log-ratio: {updates} updates from {WALKS:,} exact draws "
-            f"of a Gaussian leave {what} off by {off[what]:+.1f} standard errors, where a right "
-            f"one exceeds {self._limit(off):.1f} in one check of {round(1 / LEVEL):,}. "
-            f"{self._guess(updates, used)}"
+            f"{self._name} returns a wrong log-ratio: {updates} updates from {WALKS:,} exact "
+            f"draws of a Gaussian leave {what} off by {off[what]:+.1f} standard errors, but a "
+            f"correct one exceeds {self._limit(off):.1f} in only one check of "
+            f"{round(1 / LEVEL):,}. {self._guess(updates, used)}"
         )
 
     def _limit(self, off: dict[str, float]) -> float:
@@ -142,18 +142,18 @@ class MoveCheck:
     def _guess(self, updates: int, used: int) -> str:
         if not used:
             return (
-                "It has returned 0 each time, which only a symmetric move may: return "
-                "log q(θ|θ') - log q(θ'|θ), the way back less the way there."
+                "It always returned 0, which is correct for a symmetric proposal only. Return "
+                "log q(θ|θ') - log q(θ'|θ), the backward minus the forward density."
             )
         turned, _ = self._distances(updates, -1.0)
         if max(map(abs, turned.values())) <= self._limit(turned):
             return (
-                "With its sign turned it is right: return log q(θ|θ') - log q(θ'|θ), the way back "
-                "less the way there."
+                "It is correct with the opposite sign: return log q(θ|θ') - log q(θ'|θ), the "
+                "backward minus the forward density."
             )
         return (
-            "A density, a Jacobian or a choice that depends on the position may be left out of it, "
-            "or the move remembers where it was."
+            "It may lack a density, a Jacobian or a choice that depends on the position, or the "
+            "proposal may depend on earlier positions."
         )
 
     def _walked(self, positions: np.ndarray, updates: int, sign: float) -> int:
@@ -174,10 +174,10 @@ class MoveCheck:
             if moved >= FORGOTTEN:
                 return updates
         raise SettingError(
-            f"{self._name} is too slow on this Gaussian to be checked: {MOST_UPDATES:,} updates "
-            f"take it {np.sqrt(moved):.2g} standard deviations far. Pass scale=, about the "
-            "standard deviation of the posterior that the move and its state are made for; if that "
-            "is what you did, nearly nothing is accepted, as by a wrong log-ratio."
+            f"{self._name} moves too slowly on this Gaussian to be checked: {MOST_UPDATES:,} "
+            f"updates move it by {np.sqrt(moved):.2g} standard deviations. Pass scale=, about the "
+            "standard deviation of the posterior for which the proposal and its state were made. "
+            "If you did, a wrong log-ratio may reject nearly every proposal."
         )
 
     def _distances(self, updates: int, sign: float) -> tuple[dict[str, float], int]:
@@ -291,7 +291,8 @@ class OwnMove(Proposal):
         adapt: Any = self.adapt
         if adapt is not None and not callable(adapt):
             raise SettingError(
-                f"adapt={adapt!r} is no function. Give one of (state, acceptance), or leave it out."
+                f"adapt={adapt!r} is not a function. Give a function of (state, acceptance), or "
+                "leave it out."
             )
         object.__setattr__(self, "state", as_floats("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
@@ -303,9 +304,9 @@ class OwnMove(Proposal):
                 function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
         except (NumbaError, TypeError) as error:
             raise SettingError(
-                f"OwnMove({getattr(plain, '__name__', plain)!r}) is no move that numba can "
-                f"compile: {error}. Write it as a function of (position, new, rng, state, metric, "
-                "rows) that returns a number, with NumPy operations and loops only."
+                f"OwnMove({getattr(plain, '__name__', plain)!r}) cannot be compiled by numba: "
+                f"{error}. Write it as a function of (position, new, rng, state, metric, rows) "
+                "that returns a number, with NumPy operations and loops only."
             ) from error
         _COMPILED[known] = function
         object.__setattr__(self, "move", plain)
@@ -325,7 +326,7 @@ class OwnMove(Proposal):
     @property
     def rests_on(self) -> str:
         """The log-ratio."""
-        return f"the log-ratio of {self._name} is right, which is a user's own and unverified"
+        return f"the log-ratio of {self._name} is correct, which is unverified"
 
     @property
     def _name(self) -> str:
@@ -365,10 +366,12 @@ class OwnMove(Proposal):
         asked: Any = size
         if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
             raise SettingError(
-                f"size={size!r} is no number of dimensions. Give an integer of 1 or more."
+                f"size={size!r} is not a number of dimensions. Give an integer of 1 or more."
             )
         if not is_number(scale) or not 0.0 < scale < np.inf:
-            raise SettingError(f"scale={scale!r} is no standard deviation. Give a number above 0.")
+            raise SettingError(
+                f"scale={scale!r} is not a standard deviation. Give a number above 0."
+            )
         drawn = min(self.batch_size, MOST_DRAWN)
         state = np.array(self.state, dtype=np.float64)
         record = self._linked(state, drawn, address_of(derivatives_of_rows), size)
@@ -404,8 +407,8 @@ class OwnMove(Proposal):
         target = plan.target
         if target.factorization.first > 0:
             raise SettingError(
-                f"{target.factorization.blocks[0].name!r} is moved by another step, and an OwnMove "
-                "moves all coordinates. Let this step move it as well, or use RandomWalk()."
+                f"{target.factorization.blocks[0].name!r} belongs to another step, but OwnMove "
+                "proposes all coordinates. Let this step update it as well, or use RandomWalk()."
             )
         derivatives = address_of(target.full_data.sums.derivatives) if self.batch_size else 0
         return self._linked(record.state, self.batch_size, derivatives, target.factorization.size)
@@ -424,14 +427,14 @@ class OwnMove(Proposal):
         if record.faults[RAISED]:
             error = take_kept(record.faults)
             raise MinibatchError(
-                f"{self._name} has raised {type(error).__name__}: {error}. A move has to propose "
-                "from every position that a chain can be at: let it return np.nan where it has no "
-                "proposal, which is rejected and counted in the stat invalid."
+                f"{self._name} raised {type(error).__name__}: {error}. It has to propose from "
+                "every position of a chain. Let it return np.nan if it has no proposal: that is "
+                "rejected and counted in the statistic invalid."
             ) from error
         if edited:
             raise MinibatchError(
-                f"{self._name} has changed `position`, which is where the chain is. Write the "
-                "proposal to `new` alone, and copy `position` before you change it."
+                f"{self._name} changed `position`, the current state of the chain. Write the "
+                "proposal to `new` only, and copy `position` before you change it."
             )
 
     def scaling(self, record: OwnMoveState) -> float:

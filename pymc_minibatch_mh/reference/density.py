@@ -16,14 +16,14 @@ from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 
 WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
-    "hierarchy, whichever way that is written; or sample with pm.NUTS()."
+    "hierarchy, or sample with pm.NUTS()."
 )
 #: Guesses at why a coordinate runs away.
 FLAT_PRIOR = (
-    "Its prior is flat that way; a guess is that a category has no event, or that a predictor "
-    "separates the outcomes, so that the data do not bound it either. "
+    "Its prior is flat in that direction, and the data may not bound it either, for example "
+    "because a category has no event or a predictor separates the outcomes. "
 )
-EXACT_FIT = "A guess is that the model fits the data exactly. "
+EXACT_FIT = "Perhaps the model fits the data exactly. "
 #: Coordinates that a message shows the values of.
 SHOWN = 6
 
@@ -46,8 +46,8 @@ def _end_of(name: str, step: float) -> str:
 def start_without_density() -> ModeError:
     """Refuse a start: a user's own, PyMC's, or the mean of a warm-up."""
     return ModeError(
-        "The point from which the mode is searched for has a log-density that is not finite, so "
-        "no way leads up from there. Pass initial_point= that the model allows, near the posterior."
+        "The search for the mode starts at a point whose log-density is not finite. Pass an "
+        "initial_point= that the model allows, near the posterior."
     )
 
 
@@ -60,8 +60,8 @@ def not_finite(
     return ModeError(
         f"{names[worst]!r} has derivatives that are not finite {where + ', ' if where else ''}at "
         f"{place}, the last point with a finite log-density, so no control variates can be built "
-        "there. Pass initial_point= where the log-likelihood of all rows is smooth, or "
-        "taylor_order=0."
+        "there. Pass an initial_point= where the log-likelihood of all observations is smooth, "
+        "or taylor_order=0."
     )
 
 
@@ -75,22 +75,24 @@ def scale_collapses(
     """
     first, last = (point.position[k] for point in way)
     rise = way[1].total.value - way[0].total.value
-    beyond = "it falls nowhere beyond" if settled else "no step has come to where it falls"
+    beyond = (
+        "it decreases nowhere beyond" if settled else "no step reached a point where it decreases"
+    )
     guess = FLAT_PRIOR if flat else EXACT_FIT if last < first and "_log__" in names[k] else ""
     return ModeError(
         f"{names[k]!r} runs away: {_end_of(names[k], last - first)}, and the log-density still "
         f"rises. In the last Newton steps it rose by {rise:.3g} from {first:.4g} to {last:.4g} "
-        f"without slowing down, and {beyond}, so there is no mode that way. {guess}The last point "
-        f"is {_place(names, way[1].position, k)}. {WAY_ON}"
+        f"without slowing down, and {beyond}, so there is no mode in that direction. {guess}The "
+        f"last point is {_place(names, way[1].position, k)}. {WAY_ON}"
     )
 
 
 def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: float) -> ModeError:
     """Tell of a scale whose marginal density has no maximum."""
     return ModeError(
-        f"{names[k]!r} runs away: {_end_of(names[k], move)}, and its density still rises, with "
-        "the coordinates that rows read integrated over as a Gaussian. The last point is "
-        f"{_place(names, position, k)}. {WAY_ON}"
+        f"{names[k]!r} runs away: {_end_of(names[k], move)}, and its marginal density still "
+        "rises, where a Gaussian approximation integrates out the coordinates of the likelihood. "
+        f"The last point is {_place(names, position, k)}. {WAY_ON}"
     )
 
 
@@ -99,11 +101,11 @@ def unsettled(
 ) -> ModeError:
     """Tell of a search that took too many steps."""
     return ModeError(
-        f"{names[k]!r} has not settled after {steps} Newton steps: the next would move it by "
-        f"{move:.3g}, and the mode is still {distance:.2g} standard deviations off by the "
-        f"curvature at the last point, {_place(names, position, k)}. Pass initial_point= nearer to "
-        "the posterior. If the log-likelihood of rows has kinks, as that of a Laplace distribution "
-        f"has, pass taylor_order=0. {WAY_ON}"
+        f"{names[k]!r} has not converged after {steps} Newton steps: the next step would change "
+        f"it by {move:.3g}, and the mode is still {distance:.2g} standard deviations away from "
+        f"the last point, {_place(names, position, k)}. Pass an initial_point= nearer to the "
+        "posterior. If the log-likelihood has kinks, for example that of a Laplace distribution, "
+        f"pass taylor_order=0. {WAY_ON}"
     )
 
 
@@ -119,21 +121,22 @@ def stuck(
     why = "The prior has no kink nearby."
     if kinks:
         listed = ", ".join(repr(names[j]) for j in kinks)
-        why = f"The prior has a kink in {listed} nearby, as an absolute value has."
+        why = f"The prior has a kink in {listed} nearby, such as an absolute value."
     elif flattest is not None:
         why = f"It is not concave there, and flattest along {_leading(names, flattest)}."
     return ModeError(
-        f"{names[k]!r} cannot be moved towards a mode: at {_place(names, position, k)} the "
-        "log-density does not rise along the Newton direction, although by its derivatives the "
-        f"mode is {distance:.2g} standard deviations off. {why} {WAY_ON}"
+        f"{names[k]!r} is stuck on the way to a mode: at {_place(names, position, k)} the "
+        "log-density does not rise along the Newton direction, although its derivatives put the "
+        f"mode {distance:.2g} standard deviations away. {why} {WAY_ON}"
     )
 
 
 def flat(names: Sequence[str], weights: np.ndarray) -> ModeError:
     """Tell of a direction without curvature, or of one that is curved upwards."""
+    worst = _leading(names, weights)
     return ModeError(
-        f"{_leading(names, weights)}: the log-posterior is flat or rises at its mode along "
-        f"these together, so it has no Gaussian scale there. {WAY_ON}"
+        f"{worst}: data and priors do not determine {'them' if ', ' in worst else 'it'}, because "
+        f"the log-posterior is flat or rises in that direction at its mode. {WAY_ON}"
     )
 
 

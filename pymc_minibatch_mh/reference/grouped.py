@@ -52,7 +52,7 @@ _UNEVEN = (-0.6, 0.4, 1.4)
 #: Step of the differences that tell how scales spread, and the most that they do.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Part of a message where the prior of elements has kinks.
-KINKED = "The prior of {} has kinks, as an absolute value has, which were averaged over. "
+KINKED = "The prior of {} has kinks, such as an absolute value, which were smoothed. "
 #: Directions at most that elements of several factors move along, and the correlation of factors
 #: from which on they do.
 MOST_DIRECTIONS, SLOW = 16, 0.7
@@ -218,13 +218,15 @@ class GroupedReference(NamedTuple):
     def told(self) -> str:
         """Say where the centre is, and what moves how."""
         sizes = " and ".join(f"{size:,}" for size in np.diff(self.starts))
-        at_once = f"{self.n_chosen:,} effects of which a row reads several move at once"
-        moved = [f"{sizes} effects move each by itself"] if sizes else []
+        at_once = (
+            f"{self.n_chosen:,} effects that appear several times in one row are updated together"
+        )
+        moved = [f"{sizes} effects are updated one at a time"] if sizes else []
         moved += [at_once] if self.n_chosen else []
         how = ", found without a matrix of all parameters" if sizes else ""
         return (
             f"near the mean of the posterior{how}: {', and '.join(moved)}, beside "
-            f"{len(self.read)} parameters that all rows share"
+            f"{len(self.read)} parameters that all observations share"
         )
 
     def coordinates(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -405,9 +407,9 @@ class _Search:
             sums, value = self._stepped(step, slope, value)
         else:
             raise ModeError(
-                f"{self._elements.names}: the search for the centre of these effects has not "
-                f"settled after {MAX_PASSES} passes, and ended {distance:.2g} standard deviations "
-                f"off. {self._kinks_in_words()}{WAY_ON}"
+                f"{self._elements.names} (group effects): the search for their centre has not "
+                f"converged after {MAX_PASSES} passes, and ended {distance:.2g} standard "
+                f"deviations away. {self._kinks_in_words()}{WAY_ON}"
             )
         sums = self._means(sums, np.sqrt(arrow.variances))
         self._settle_scales(sums)
@@ -530,8 +532,8 @@ class _Search:
             except np.linalg.LinAlgError:
                 continue
         raise ModeError(
-            f"{self._elements.names}: no precision around a point that the search for a centre "
-            f"came to. {WAY_ON}"
+            f"{self._elements.names} (group effects): the log-posterior has no positive precision "
+            f"at a point of the search for their centre. {WAY_ON}"
         )
 
     def _moved(self, step: tuple[np.ndarray, np.ndarray], share: float) -> np.ndarray:

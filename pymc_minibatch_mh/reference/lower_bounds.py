@@ -114,8 +114,8 @@ def _root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:
         return _gap(function, function.root, touching)
     except _NoLowerBoundError as reason:
         raise BoundsError(
-            f"{function.name!r} has no quadratic lower bound, as it goes through {reason}. Use "
-            "bound='derived', whose lower bounds are made of derived ones, or TunaMH()."
+            f"{function.name!r} has no quadratic lower bound, because it uses {reason}. Use "
+            "bound='derived' or TunaMH()."
         ) from None
 
 

@@ -243,8 +243,8 @@ def find_centre(
             break
         position = better.position
     raise ModeError(
-        f"{', '.join(map(repr, names[:3]))} have no scale that was found: the log-posterior has "
-        f"neither curvature at its mode nor rows that pull in all directions. {WAY_ON}"
+        f"{', '.join(map(repr, names[:3]))}: no scale was found, because the log-posterior has "
+        f"no curvature at its mode, and no observations pull in all directions. {WAY_ON}"
     )
 
 

@@ -385,20 +385,21 @@ class Target:
         if wrong.size:
             first = int(wrong[0])
             return MinibatchError(
-                f"{names[first]!r} is {position[first]:g} at the starting point, outside "
-                "its support. Pass other initvals=, or initial_point=."
+                f"{names[first]!r} is {position[first]:g} at the starting point, outside its "
+                "support. Pass other initvals= or initial_point=."
             )
         for one in self.factorization.maps:
             if not one.log_jacobian(position) < MOST_SHRUNK * len(one.places):
                 return MinibatchError(
-                    f"{one.name!r} is moved as {one.words}, and a factor is next to zero at the "
-                    "starting point, as for the last basis functions of an HSGP with a long length "
-                    "scale. Pass other initvals=, or initial_point=, or use fewer basis functions."
+                    f"{one.name!r} is sampled through {one.words}, but a factor is almost zero at "
+                    "the starting point, for example for the last basis functions of an HSGP "
+                    "with a long length scale. Pass other initvals= or initial_point=, or use "
+                    "fewer basis functions."
                 )
         return MinibatchError(
-            f"{', '.join(repr(block.name) for block in self.factorization.blocks)}: the prior part "
-            "of the model is not finite at the starting point, as where a potential excludes it. "
-            "Pass other initvals=, or initial_point=."
+            f"{', '.join(repr(block.name) for block in self.factorization.blocks)}: the prior "
+            "part of the model is not finite at the starting point, for example because a "
+            "potential excludes it. Pass other initvals= or initial_point=."
         )
 
     def require_finite_start(self, position: np.ndarray) -> None:

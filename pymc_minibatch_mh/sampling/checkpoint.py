@@ -105,10 +105,10 @@ def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], A
         with ZipFile(path) as archive:
             found = _digest(archive)
             if archive.comment.decode() != found:
-                raise ValueError("its members are not those that it was written with")
+                raise ValueError("its arrays are not those that were written")
             members = {one.removesuffix(".npy"): archive.read(one) for one in archive.namelist()}
         if digest not in ("", found):
-            raise ValueError("it is another file of that name than its chain has written")
+            raise ValueError("its chain wrote another file of that name")
         arrays = {
             name: np.lib.format.read_array(BytesIO(data), allow_pickle=False)
             for name, data in members.items()
@@ -135,8 +135,8 @@ def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
         if array.dtype.kind not in KINDS:
             raise SettingError(
                 f"checkpoint= cannot write {name!r} of a chain, which is of type "
-                f"{type(part).__name__}. Let the record of a proposal or a test hold numbers and "
-                "NumPy arrays of numbers alone."
+                f"{type(part).__name__}. Let the record of a proposal or a test hold only numbers "
+                "and NumPy arrays of numbers."
             )
         yield name, array
 
@@ -185,8 +185,8 @@ def _state_of(rng: np.random.Generator) -> Any:
     name = type(rng.bit_generator).__name__
     if type(rng.bit_generator) is not getattr(np.random, name, None):
         raise SettingError(
-            f"random_seed= has the bit generator {name}, and checkpoint= writes those of NumPy "
-            "alone. Use numpy.random.default_rng, or leave out checkpoint=."
+            f"random_seed= has the bit generator {name}, but checkpoint= supports only those of "
+            "NumPy. Use numpy.random.default_rng, or leave out checkpoint=."
         )
     return rng.bit_generator.state
 
@@ -255,8 +255,8 @@ class Checkpoint:
         folder = Path(path)
         if not (folder / RUN).is_file():
             raise SettingError(
-                f"resume={str(path)!r} is no folder with a run: it is not there, or the run ended "
-                "before it had begun. Begin one with checkpoint=."
+                f"resume={str(path)!r} has no run: the folder does not exist, or its run ended "
+                "before it began. Begin one with checkpoint=."
             )
         _, run, _ = read_archive(folder / RUN)
         if run["format"] != FORMAT:
@@ -272,7 +272,7 @@ class Checkpoint:
         if what:
             raise SettingError(
                 f"resume={str(self.folder)!r} is the run of a step that differs in {what}. Build "
-                "the step as the one that began it, on the same model and data."
+                "the same step as for that run, on the same model and data."
             )
         for name, value in given.items():
             own = self.run["settings"][name]
@@ -283,8 +283,8 @@ class Checkpoint:
                 )
         if self.run["version"] != version("pymc-minibatch-mh"):
             _log.warning(
-                "The run in %r was begun with version %s of this package. Other versions may draw "
-                "otherwise.",
+                "The run in %r was begun with version %s of this package. Other versions may "
+                "give other draws.",
                 str(self.folder),
                 self.run["version"],
             )
@@ -295,8 +295,8 @@ class Checkpoint:
         for name, value in given.items():
             if value is not None and found[name] != self.run["starts"][name]:
                 raise SettingError(
-                    f"{name}= begins other chains than those of the run in {str(self.folder)!r}, "
-                    "which go on as they are. Leave it out."
+                    f"{name}= is for new chains, but the chains of the run in "
+                    f"{str(self.folder)!r} continue as they are. Leave it out."
                 )
 
     def ends(self, step: MinibatchStep) -> list[End]:
@@ -318,8 +318,8 @@ class Checkpoint:
                 fields = {k: filled(f"state.{k}", x, arrays) for k, x in vars(like).items()}
             except (KeyError, ValueError) as error:
                 raise SettingError(
-                    f"resume={str(self.folder)!r}: {path.name} has no {error} as this version of "
-                    "the package has it. Use the version that wrote it."
+                    f"resume={str(self.folder)!r}: {path.name} has no {error} of this version of "
+                    "the package. Use the version that wrote it."
                 ) from error
             found.append((type(like)(**fields), arrays["position"], _generator(text["rng"])))
         return found
@@ -340,7 +340,7 @@ class Checkpoint:
         settings = workers.settings
         made = sum(tuned + drawn for tuned, drawn in self._written)
         _log.info(
-            "Going on with the run in %r, which has %s of %s draws.",
+            "Continuing the run in %r, which has %s of %s draws.",
             str(self.folder),
             f"{made:,}",
             f"{settings.chains * (settings.tune + settings.draws):,}",
@@ -379,8 +379,8 @@ class Checkpoint:
             same = False
         if not same:
             raise SettingError(
-                f"The run in {str(self.folder)!r} is going on in another process. Wait until that "
-                "has ended, or end it."
+                f"Another process continues the run in {str(self.folder)!r}. Wait until it ends, "
+                "or end it."
             )
 
     def close(self) -> None:
@@ -425,8 +425,8 @@ class Checkpoint:
         except OSError as error:
             if not any(self._failed):
                 _log.warning(
-                    "The checkpoint cannot be written: %s. Sampling goes on, and the next block "
-                    "has these draws as well.",
+                    "The checkpoint cannot be written: %s. Sampling continues, and the next "
+                    "block will contain these draws as well.",
                     error,
                 )
             self._failed[number] = str(error)
@@ -487,17 +487,18 @@ def _fill(
 def free_folder(path: Any) -> Path:
     """Return the folder of a run that begins; SettingError if there is one already."""
     if not isinstance(path, str | PathLike):
-        raise SettingError(f"checkpoint={path!r} is no path. Give that of the folder of the run.")
+        raise SettingError(f"checkpoint={path!r} is not a path. Give the folder of the run.")
     folder = Path(path)
     if (folder / RUN).exists():
         raise SettingError(
-            f"checkpoint={str(path)!r} has a run already. Go on with it by resume={str(path)!r}, "
+            f"checkpoint={str(path)!r} already has a run. Continue it with resume={str(path)!r}, "
             "or name another folder."
         )
     # A run that was killed before it had begun leaves chains behind.
     names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     if any(not name.startswith(("chain-", RUN)) for name in names) or folder.is_file():
         raise SettingError(
-            f"checkpoint={str(path)!r} is no empty folder. Name one that is empty or not there."
+            f"checkpoint={str(path)!r} is not an empty folder. Name one that is empty or does not "
+            "exist."
         )
     return folder

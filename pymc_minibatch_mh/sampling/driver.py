@@ -182,8 +182,8 @@ def sample(
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     if checkpoint is not None and resume is not None:
         raise SettingError(
-            "checkpoint= does not go with resume=: a run that goes on from a folder is written "
-            "there, and one that goes on from a trace is not. Leave out one of them."
+            "checkpoint= does not go with resume=: a run that continues from a folder is written "
+            "there, but one that continues from a trace is not. Leave out one of them."
         )
     shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
     given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
@@ -223,7 +223,7 @@ def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[f
     finally:
         folder.close()
     if interrupted:
-        _log.warning("Sampling was interrupted: resume=%r goes on.", str(folder.folder))
+        _log.warning("Sampling was interrupted. Continue with resume=%r.", str(folder.folder))
     return folder.seconds + time.perf_counter() - began, interrupted
 
 
@@ -271,8 +271,8 @@ def _step_and_model(
 def _require_alone(step: MinibatchStep) -> None:
     if left := step.left_to_others:
         raise SettingError(
-            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
-            "step beside it. Use pm.sample(step=...), which gives it one."
+            f"{left[0]!r} is not updated by this {type(step).__name__}, but sample() runs one "
+            "step only. Use pm.sample(step=...), which gives it another step."
         )
 
 
@@ -416,7 +416,8 @@ def _resumed(
     for name, value in given.items():
         if value is not None:
             raise SettingError(
-                f"{name}= does not go with resume=, whose chains go on as they are. Leave it out."
+                f"{name}= does not go with resume=, because its chains continue as they are. "
+                "Leave it out."
             )
     _require_last(step, model, trace)
     chains = _going_on(step, step.ended[1])
@@ -442,8 +443,8 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
     name = type(step).__name__
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         raise SettingError(
-            f"resume={type(trace).__name__} is no trace and no path. Pass the trace that "
-            "sample(step) returns, or the folder of checkpoint=."
+            f"resume={type(trace).__name__} is neither a trace nor a path. Pass a trace of "
+            "sample(step), or the folder of checkpoint=."
         )
     posterior = trace["posterior"]
     drew = posterior.attrs.get("step", "no step of sample()")
@@ -454,13 +455,13 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
     others = [str(x) for x in posterior.data_vars if x not in model.named_vars]
     if others:
         raise SettingError(
-            f"resume= has {others[0]!r}, which is no variable of this model. Pass the step that "
-            "sampled it."
+            f"resume= has {others[0]!r}, which is not a variable of this model. Pass the step "
+            "that sampled it."
         )
     if posterior.attrs.get("ends") != step.ended[0]:
         raise SettingError(
-            f"resume= is not the last trace of this {name}, and a step remembers where its last "
-            "chains ended only. Pass that trace, or the last draws as initvals=."
+            f"resume= is not the last trace of this {name}, and a step remembers only where its "
+            "last chains ended. Pass that trace, or the last draws as initvals=."
         )
 
 

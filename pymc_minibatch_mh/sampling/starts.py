@@ -63,7 +63,7 @@ def overdispersed_initvals(
         if has_dims(block.variable) and block.shape:
             raise SettingError(
                 f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
-                "values of such variables. Leave out initvals=."
+                "values for such variables. Leave out initvals=."
             )
     free = pytensor.function(
         [factorization.position, factorization.other_values],
@@ -109,8 +109,8 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
         return [initvals] * chains
     if not isinstance(initvals, Sequence) or isinstance(initvals, str):
         raise SettingError(
-            f"initvals={type(initvals).__name__} are no starting values. Give a dictionary of "
-            "variables and values, or a list of one for each chain."
+            f"initvals={type(initvals).__name__} is not a set of starting values. Give a "
+            "dictionary of variables and values, or a list of one for each chain."
         )
     if len(initvals) != chains:
         raise SettingError(
@@ -120,7 +120,7 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
     for one in initvals:
         if one is not None and not isinstance(one, Mapping):
             raise SettingError(
-                f"initvals= contain {type(one).__name__}, which is no dictionary of starting "
+                f"initvals= contain {type(one).__name__}, which is not a dictionary of starting "
                 "values. Give a dictionary for each chain, or None."
             )
     return list(initvals)
@@ -146,7 +146,7 @@ def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
     names = ", ".join(repr(block.name) for block in factorization.blocks)
     raise SettingError(
         f"{names}: none of {TRIES} draws from the widened Gaussian approximation has a finite "
-        "density, as where a prior ends near the mode. Pass initvals=."
+        "density, for example because a prior ends near the mode. Pass initvals=."
     )
 
 
@@ -162,8 +162,8 @@ def _position(
     except Exception as error:
         names = ", ".join(repr(name) for name in overrides)
         raise SettingError(
-            f"initvals= of {names}: PyMC makes no starting point of them ({error}). Give arrays of "
-            "numbers."
+            f"initvals= of {names}: PyMC cannot make a starting point from them ({error}). Give "
+            "arrays of numbers."
         ) from error
     for block in factorization.blocks:
         _require_inside(model, factorization, block, point[block.name])
@@ -181,7 +181,7 @@ def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
         # PyMC passes over the value variables themselves, without a word.
         if not known or (isinstance(key, Variable) and model.named_vars.get(name) is not key):
             raise SettingError(
-                f"initvals= have {str(key)!r}, which is no variable of the model. Choose from "
+                f"initvals= have {str(key)!r}, which is not a variable of the model. Choose from "
                 f"{list(free)}."
             )
         if name in starts:
@@ -198,13 +198,13 @@ def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
     if has_dims(rv) and rv.type.ndim and model.rvs_to_transforms[rv] is not None:
         raise SettingError(
             f"initvals= have {name!r}, which has values along the dims of pymc.dims and a "
-            "transform, and PyMC takes no starting values of such variables. Leave it out."
+            "transform, and PyMC takes no starting values for such variables. Leave it out."
         )
     array, shape = array_of(f"initvals= have {name!r} with", value), variable.type.shape
     if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
-            f"initvals= have {name!r} of type {array.dtype} and shape {array.shape}, which the "
-            f"variable has not. Give real numbers of shape {shape}, or one of {STRATEGIES}."
+            f"initvals= have {name!r} of type {array.dtype} and shape {array.shape}, which does "
+            f"not fit the variable. Give real numbers of shape {shape}, or one of {STRATEGIES}."
         )
     return array
 
@@ -224,6 +224,6 @@ def _require_inside(
     inside = np.isfinite(flat) & (flat >= lower[place]) & (flat <= upper[place])
     if not inside.all():
         raise SettingError(
-            f"initvals= start {name!r} outside of its support: {flat[~inside][0]:g} on the "
-            "unconstrained scale. Give values inside of it."
+            f"initvals= start {name!r} outside its support: {flat[~inside][0]:g} on the "
+            "unconstrained scale. Give values inside it."
         )

@@ -117,7 +117,7 @@ def _evaluated(
             return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
         first_line = str(error).strip().partition("\n")[0].rstrip(".")
         _log.info(
-            "%r is evaluated draw by draw, which takes longer than for many draws at once: %s.",
+            "Computing deterministic %r one draw at a time (slow): %s.",
             variables[0].name,
             first_line or type(error).__name__,
         )
@@ -157,7 +157,7 @@ class BlockFunction:
         for place, alone in ends.items():
             for whole, value in zip(out, alone, strict=True):
                 if not _same(whole[place], value):
-                    raise OneByOneError("PyTensor's form for many draws has other values")
+                    raise OneByOneError("PyTensor's version for many draws gives other values")
         return out
 
     def _draws_in_block(self, position: np.ndarray) -> int:
@@ -197,7 +197,7 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
             raise OneByOneError(f"{called(op)} draws random numbers")
         own = not type(op).__module__.startswith(("pytensor.", "pymc."))
         if own or isinstance(op, FromFunctionOp):
-            raise OneByOneError(f"{called(op)} is a function of your own")
+            raise OneByOneError(f"{called(op)} is a custom function")
 
 
 def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
@@ -264,8 +264,8 @@ def recorded(
     if var_names is None:
         if large:
             _log.info(
-                "Large deterministics are left out of the trace. 1,000 draws of a chain would be: "
-                "%s. Name one in var_names= to keep it of a few draws of each chain.",
+                "Large deterministics are left out of the trace. 1,000 draws of a chain would "
+                "be: %s. To keep one for a few draws of each chain, name it in var_names=.",
                 "; ".join(f"{one.name!r}, {one.priced}" for one in large.values()),
             )
         return Recorded(tuple(v for v in model.unobserved_value_vars if v.name not in large), ())
@@ -274,7 +274,7 @@ def recorded(
     small = tuple(by_name[name] for name in by_name if name not in large)
     if not small:
         raise SettingError(
-            f"var_names={list(var_names)} are large deterministics only, which are kept of few "
+            f"var_names={list(var_names)} has only large deterministics, which are kept for few "
             f"draws. Name a parameter as well, such as {str(model.free_RVs[0].name)!r}."
         )
     return Recorded(small, tuple((one, by_name[name]) for name, one in large.items()))
@@ -287,13 +287,13 @@ def _chosen(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     names = list(var_names)
     if isinstance(var_names, str) or not names:
         raise SettingError(
-            f"var_names={var_names!r} is no list of names. Choose from {list(unobserved)}."
+            f"var_names={var_names!r} is not a list of names. Choose from {list(unobserved)}."
         )
     for name in names:
         if name not in unobserved:
             raise SettingError(
-                f"var_names= has {name!r}, which is no free variable and no deterministic of the "
-                f"model. Choose from {list(unobserved)}."
+                f"var_names= has {name!r}, which is neither a free variable nor a deterministic "
+                f"of the model. Choose from {list(unobserved)}."
             )
         if names.count(name) > 1:
             raise SettingError(f"var_names= has {name!r} twice. Name each once.")
@@ -416,7 +416,7 @@ def _thinned(
     every = slice(None, None, ceil(n_draws / max(1, most)))
     few = values[:, every]
     _log.info(
-        "%s: kept of %d of %d draws of each chain, in the group %r of the trace.",
+        "%s: kept for %d of %d draws of each chain, in the group %r of the trace.",
         ", ".join(repr(one.name) for one, _ in kept.large),
         few.shape[1],
         n_draws,

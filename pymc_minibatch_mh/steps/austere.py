@@ -63,8 +63,8 @@ def austere_test(
     """Check the settings of :class:`AustereMH`, and return the record of a chain."""
     if not is_number(epsilon) or not 0.0 <= epsilon <= 0.5:
         raise SettingError(
-            f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, less for a "
-            "smaller bias and more rows, or 0 to have all rows decide."
+            f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, a smaller "
+            "value for less bias and larger batches, or 0 to evaluate all observations."
         )
     if not is_number(boundary) or not 0.5 <= boundary <= 1.0:
         raise SettingError(

@@ -85,9 +85,9 @@ def correction_table(sigma: float) -> CorrectionTable:
     sigma = float(sigma)
     if not SMALLEST_SIGMA < sigma <= LARGEST_SIGMA:
         raise SettingError(
-            f"sigma={sigma} is outside ({SMALLEST_SIGMA}, {LARGEST_SIGMA}]: below, a test reads "
-            "many rows for no gain in accuracy; above, a logistic variable has almost no "
-            "variance left for the correction. Use 1.2, or 1.0 for an error below 6e-8."
+            f"sigma={sigma} is outside ({SMALLEST_SIGMA}, {LARGEST_SIGMA}]: below, a test "
+            "evaluates many observations for no gain in accuracy; above, a logistic variable has "
+            "almost no variance left for the correction. Use 1.2, or 1.0 for an error below 6e-8."
         )
     shipped = _shipped_tables()
     return shipped[sigma] if sigma in shipped else minimax_correction(sigma)
@@ -235,16 +235,16 @@ def barker_test(
     choice("error_bound", error_bound, ("edgeworth", "novak"))
     if skew_correction and batch_rule == "grow":
         raise SettingError(
-            "skew_correction=True is for batches that are sized before they are drawn, which those "
-            "of batch_rule='grow' are not. Use 'predict'."
+            "skew_correction=True needs a batch size that is known before drawing, but "
+            "batch_rule='grow' enlarges batches while drawing. Use 'predict'."
         )
     table = correction_table(positive("sigma", sigma))
     limit = math.inf if max_error is None else positive("max_error", max_error)
     if limit <= table.error:
         raise SettingError(
             f"max_error={max_error} is below {table.error:.2g}, the error of the correction "
-            f"distribution at sigma={sigma}, so every update would read all rows. Raise "
-            "max_error or lower sigma."
+            f"distribution at sigma={sigma}, so every update would evaluate all observations. "
+            "Raise max_error or lower sigma."
         )
     return BarkerTest(
         batch_size=integer("batch_size", batch_size, 2),

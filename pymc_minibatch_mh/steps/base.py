@@ -124,27 +124,27 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
     """Refuse a state that is not a step's own, by a SettingError that names the difference."""
     if not isinstance(state, MinibatchState):
         raise SettingError(
-            f"sampling_state={type(state).__name__} is no state of this step. Give one that "
-            "step.sampling_state returned."
+            f"sampling_state={type(state).__name__} is not a state of this step. Give one from "
+            "step.sampling_state."
         )
     if state.updates_per_draw != own.updates_per_draw:
         raise SettingError(
-            f"updates_per_draw={own.updates_per_draw} is not that of the sampling state, "
-            f"{state.updates_per_draw}. Build the step as the one whose state it is."
+            f"updates_per_draw={own.updates_per_draw} differs from {state.updates_per_draw} in "
+            "the sampling state. Build the step with the settings of that state."
         )
     what = difference_of(state.key, own.key)
     if what:
         raise SettingError(
-            f"sampling_state= is of a step that differs in {what}. Build the step as the one whose "
-            "state it is."
+            f"sampling_state= is from a step that differs in {what}. Build the step with the "
+            "settings of that state."
         )
     kept, given = own.chain_state.shapes(), state.chain_state.shapes()
     wrong = [name for name in kept if given[name] != kept[name]]
     if wrong:
         raise SettingError(
             f"sampling_state= has {wrong[0]!r} of shape {given[wrong[0]]} instead of "
-            f"{kept[wrong[0]]}, so it is of another model, method or proposal. Build the step as "
-            "the one whose state it is."
+            f"{kept[wrong[0]]}, so it belongs to another model, method or proposal. Build the "
+            "step with the settings of that state."
         )
 
 
@@ -543,8 +543,8 @@ def step_of(step: Any) -> MinibatchStep:
         raise SettingError(f"step={step.__name__} is a class. Pass {step.__name__}().")
     if not isinstance(step, MinibatchStep):
         raise SettingError(
-            f"step={type(step).__name__} is no step method of this package. Pass the one that "
-            "pm.sample() gets, such as a TunaMH()."
+            f"step={type(step).__name__} is not a step method of this package. Pass one such as "
+            "TunaMH()."
         )
     return step
 
@@ -567,7 +567,7 @@ def _matching_context(step: MinibatchStep) -> pm.Model:
     needed = {block.name for block in (*parts.blocks, *parts.others)}
     if model is None or needed != {v.name for v in model.value_vars}:
         raise SettingError(
-            f"step={type(step).__name__} has left its model in another process. Call this inside "
-            "of 'with model:', with that model."
+            f"step={type(step).__name__} was moved to this process without its model. Call this "
+            "inside 'with model:' of that model."
         )
     return model

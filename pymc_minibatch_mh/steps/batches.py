@@ -164,7 +164,7 @@ class BatchMethod(Method):
             passes += full_passes_of(record, plan.reference, moves, *limits, rng)
         if not (passes or record.kappa < math.inf):
             _log.warning(
-                "No move between typical points leaves all rows a likelihood, so that no full "
-                "passes over the stored rows can be forecast. The stat full_pass counts them."
+                "Some observations have zero likelihood in every trial proposal, so full-data "
+                "evaluations cannot be forecast. The statistic full_pass counts them."
             )
         return passes

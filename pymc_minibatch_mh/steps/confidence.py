@@ -80,9 +80,7 @@ def confidence_test(
     size, gamma = integer("batch_size", batch_size, 2), positive("gamma", gamma)
     p, delta = positive("p", p), positive("delta", delta)
     if not gamma > 1.0:
-        raise SettingError(
-            f"gamma={gamma} is not a factor above 1, by which batches could grow. Use 2.0."
-        )
+        raise SettingError(f"gamma={gamma} is not above 1, so batches would not grow. Use 2.0.")
     if not p > 1.0:
         raise SettingError(
             f"p={p} is not a power above 1: the errors of all looks would add up to more than "

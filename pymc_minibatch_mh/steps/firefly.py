@@ -407,8 +407,8 @@ class FireflyMH(MinibatchStep):
         touching = TOUCHING[bound]
         if touching is not None and (bounds is not None or on_violation != "raise"):
             raise SettingError(
-                f"bound={bound!r} takes neither bounds= nor on_violation=, as its lower bounds are "
-                "known to hold. Leave them out, or use bound='derived'."
+                f"bound={bound!r} takes neither bounds= nor on_violation=, because its lower "
+                "bounds are known to hold. Leave them out, or use bound='derived'."
             )
         method = FireflyMethod(
             float(q),
@@ -426,6 +426,6 @@ def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
     left = [value.name for value in model.value_vars if value not in moved]
     if left:
         raise SettingError(
-            f"vars= leaves {left[0]!r} to another step, but which rows are bright belongs to the "
-            "values of all variables. Use TunaMH(), which moves variables beside other steps."
+            f"vars= leaves {left[0]!r} to another step, but the set of bright observations "
+            "depends on all variables. Use TunaMH(), which works beside other steps."
         )

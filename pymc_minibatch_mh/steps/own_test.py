@@ -122,8 +122,8 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
         return found
     except (NumbaError, TypeError) as error:
         raise SettingError(
-            f"{name}={getattr(plain, '__name__', plain)!r} is no function that numba can compile: "
-            f"{error}. Write it with NumPy operations and loops only, and let it return floats."
+            f"{name}={getattr(plain, '__name__', plain)!r} cannot be compiled by numba: {error}. "
+            "Write it with NumPy operations and loops only, and let it return floats."
         ) from error
 
 

@@ -173,9 +173,10 @@ class LevelsMethod(Method):
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
     draws_by_bounds = True
     all_rows_words = (
-        "λ + L, what an update would draw, is more than full_pass_above=, by default half of them",
+        "λ + L, the number of observations that an update draws, exceeds full_pass_above=, by "
+        "default half of them",
         "Give narrower ranges=, a higher temperature= or a smaller lam=, or use TunaMH(), which "
-        "reads fewer rows for shorter moves.",
+        "evaluates fewer observations for shorter proposals.",
     )
 
     @property
@@ -263,8 +264,8 @@ class PoissonMH(MinibatchStep):
         order = settings.get("taylor_order", "auto")
         if order != "auto" and check.taylor_order_of(order):
             raise SettingError(
-                f"taylor_order={order} leaves remainders, but PoissonMH draws rows by their "
-                "log-likelihoods themselves. Leave it out, or use TunaMH()."
+                f"taylor_order={order} leaves remainders, but PoissonMH draws observations by "
+                "their log-likelihoods themselves. Leave it out, or use TunaMH()."
             )
         settings["taylor_order"] = 0
         method = LevelsMethod(_lam_of(lam), _ranges_of(ranges), check.violation_rule(on_violation))

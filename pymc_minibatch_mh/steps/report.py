@@ -64,12 +64,11 @@ _GAINS_NOTHING = (
 )
 _FEWER_GROUPS = (
     ", such as fewer groups. How a hierarchy is written makes no difference, unless "
-    "explain(model) says why a variable is not mapped."
+    "explain(model) says why a variable is not reparametrised."
 )
 _WAITING = (
-    "all effects of a hierarchy still are exactly at their location, as no other step has moved "
-    "them, and this step makes no update until one has. Pass initvals= for the effects, or let "
-    "this step move them."
+    "all group effects still equal their mean, because no other step has moved them, and this "
+    "step waits for that. Pass initvals= for the effects, or let this step update them."
 )
 
 
@@ -95,9 +94,9 @@ def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning
     if state.unmoved:
         reason, state.unmoved = state.unmoved, ""
         text = (
-            "warm-up ended far from the centre of the control variates, and none could be found "
-            "nearer. The old one is kept, which changes nothing of what the method promises, but "
-            f"more rows are read than need be. The search ended with this: {reason}"
+            "warm-up ended far from the centre of the control variates, and no nearer centre was "
+            "found. The old one stays: draws are as valid as before, but updates evaluate more "
+            f"observations than necessary. The search ended with: {reason}"
         )
         return _warning(state, name, text, "warn")
     if state.warned:
@@ -105,7 +104,7 @@ def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning
     if not state.started:
         found = _warning(state, name, _WAITING)
     elif state.violation:
-        text = f"a bound was violated, this trace is not exact. {state.violation}"
+        text = f"a bound was violated, so this trace is not exact. {state.violation}"
         found = _warning(state, name, text)
     else:
         found = _of_updates(name, state, program)
@@ -121,17 +120,17 @@ def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarnin
     accepted = state.n_accepted / state.n_updates
     if accepted < STUCK:
         text = (
-            f"{accepted:.1%} of the moves are accepted, as when a chain starts outside the bulk "
-            "of the posterior or the posterior is far from Gaussian. Start chains from "
-            "overdispersed_initvals(step, chains), add a random walk with proposal='auto', or use "
-            "pm.NUTS()."
+            f"{accepted:.1%} of the proposals are accepted, perhaps because the chain started "
+            "outside the bulk of the posterior or the posterior is far from Gaussian. Start "
+            "chains from overdispersed_initvals(step, chains), add a random walk with "
+            "proposal='auto', or use pm.NUTS()."
         )
         return _warning(state, name, text, kind=WarningType.BAD_ACCEPTANCE)
     full_passes = 0.0 if method.reads_all_rows else state.n_full / state.n_updates
     if full_passes <= FULL_PASS_WARNING:
         return None
     because, way_on = method.all_rows_words or (_NOISE, _GAINS_NOTHING)
-    text = f"{full_passes:.0%} of the updates read all rows, because {because}."
+    text = f"{full_passes:.0%} of the updates evaluate all observations, because {because}."
     if full_passes <= FULL_PASS_STRONG:
         return _warning(state, name, text, "warn")
     if program.plan.target.n_elements and method.all_rows_words is None:
@@ -208,7 +207,7 @@ def _log_left_out(name: str, target: Target) -> None:
             r"pymc\.backends\.arviz",
         )
     _log.info(
-        "%s: a trace has no observed_data of %s, which stay where Rows(...) has them.",
+        "%s: traces have no observed_data for %s, whose data stay in Rows(...).",
         name,
         " and ".join(map(repr, observed)),
     )

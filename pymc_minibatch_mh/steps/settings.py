@@ -151,8 +151,8 @@ def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
     ascending = draws[:1] == [0] and draws == sorted(set(draws))
     if not ascending or len(draws) < len(setting):
         raise SettingError(
-            f"temperature={setting!r} is no schedule of temperatures. Give pairs (draw, K) with "
-            "draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
+            f"temperature={setting!r} is not a schedule of temperatures. Give pairs (draw, K) "
+            "with draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
         )
     if not tune:
         raise SettingError(
@@ -202,7 +202,7 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
         known = sorted(signature(step).parameters.keys() - {"vars"})
         near = "".join(f" Did you mean {x!r}?" for x in get_close_matches(unknown[0], known, n=1))
         raise SettingError(
-            f"{unknown[0]}= is no setting of {step.__name__}.{near} Choose from {known}."
+            f"{unknown[0]}= is not a setting of {step.__name__}.{near} Choose from {known}."
         )
     every = DEFAULTS | given
     # Of a step on the first of these rows, its plan.
@@ -240,8 +240,8 @@ def chain_settings(shared: SharedSettings) -> ChainSettings:
     """Check the settings that chains run by, before a model is read."""
     if not shared["blocked"]:
         raise SettingError(
-            "blocked=False would give each variable its own step, but all move together here. "
-            "Leave it out."
+            "blocked=False would give each variable its own step, but one step updates all of "
+            "them here. Leave it out."
         )
     # Whether it suits the rows is known once they are read.
     tune = flag("tune", shared["tune"])
@@ -283,8 +283,8 @@ def moves_without_rows_of(setting: int | str, name: str, method: "Method") -> in
         )
     if setting and not method.moves_without_rows:
         raise SettingError(
-            f"moves_without_rows={setting!r} does not go with {name}: all that it remembers of "
-            "rows depends on every coordinate. Leave it out."
+            f"moves_without_rows={setting!r} does not go with {name}, because its memory of "
+            "observations depends on every coordinate. Leave it out."
         )
     return int(setting)
 
@@ -306,17 +306,18 @@ def taylor_order_of(
     if setting in (0, 1, 2) and not isinstance(setting, bool):
         if setting and centre == "start":
             raise SettingError(
-                f"taylor_order={setting} needs a centre that is sought, but centre='start'. Use "
+                f"taylor_order={setting} needs a centre near the mode, but centre='start'. Use "
                 "taylor_order=0, or leave centre= out."
             )
         if setting and schedule:
             raise SettingError(
-                f"taylor_order={setting} does not go with a schedule of temperatures, as control "
-                "variates hold one temperature. Use taylor_order=0, or one temperature."
+                f"taylor_order={setting} does not go with a schedule of temperatures, because "
+                "control variates depend on the temperature. Use taylor_order=0, or one "
+                "temperature."
             )
         if setting and discrete:
             raise SettingError(
-                f"taylor_order={setting} needs rows that can be expanded, but they depend on the "
+                f"taylor_order={setting} needs a Taylor expansion, but observations depend on the "
                 f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
             )
         return int(setting)
@@ -331,10 +332,10 @@ def _elements_refused(shared: SharedSettings, method: "Method", target: Target) 
     """Return why the settings of a step do not let elements be accepted by themselves, or ""."""
     reasons = {
         "proposal= is given": shared["proposal"] != "auto",
-        "data of Rows(...) are drawn ahead": not target.source.in_memory,
+        "data of Rows(...) are fetched ahead": not target.source.in_memory,
         "control variates are not of order 2 around a mode": target.taylor_order != 2,
         "temperature= is a schedule": isinstance(shared["temperature"], list | tuple),
-        "other steps move variables that rows depend on": target.factorization.first > 0,
+        "other steps update variables of the likelihood": target.factorization.first > 0,
     }
     return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
 
@@ -351,7 +352,9 @@ def by_elements(shared: SharedSettings, method: "Method", target: Target) -> ByE
     if not isinstance(setting, bool | np.bool_):
         raise SettingError(f"blocks={setting!r} is unknown. Use 'auto', True or False.")
     if setting and refused:
-        raise SettingError(f"blocks=True does not go with this step, as {refused}. Leave it out.")
+        raise SettingError(
+            f"blocks=True does not go with this step, because {refused}. Leave it out."
+        )
     return "always" if setting else "never"
 
 
@@ -361,8 +364,8 @@ def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
     if shared["centre"] != "start":
         if given is not None:
             raise SettingError(
-                "covariance= is for centre='start'; around a mode the posterior's own is known. "
-                "Leave it out, or set centre='start'."
+                "covariance= is for centre='start' only; around a mode, the posterior covariance "
+                "is used. Leave it out, or set centre='start'."
             )
         return None
     return np.eye(size) if given is None else positive_definite("covariance", given, size)
@@ -398,8 +401,8 @@ def rows_or_auto(name: str, value: float | str) -> float | None:
     if is_number(value) and float(value) >= 0.0:
         return float(value)
     raise SettingError(
-        f"{name}={value!r} is no number of rows. Give one of 0 or more, math.inf for no limit, or "
-        "'auto'."
+        f"{name}={value!r} is not a number of observations. Give one of 0 or more, math.inf for "
+        "no limit, or 'auto'."
     )
 
 

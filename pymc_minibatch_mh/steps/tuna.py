@@ -391,7 +391,7 @@ class PoissonMethod(Method):
     def refuses_elements(self) -> str:
         """Why elements cannot be accepted by themselves: bounds of a user's, or χ for all rows."""
         if self.bounds is not None:
-            return "bounds= are a user's, which say nothing of parts of a row"
+            return "custom bounds= say nothing about parts of an observation"
         return f"chi={self.chi:g} raises all rates alike" if self.chi else ""
 
     @property
@@ -426,9 +426,9 @@ class PoissonMethod(Method):
             return
         if min(size * (1.0 + self.chi * size) for size in sizes) > limit:
             raise SettingError(
-                f"chi={self.chi:g} makes the Poisson means of all moves that were tried exceed "
-                f"{limit:,.0f}, above which a move reads all rows: every update would. Use "
-                "chi='auto', or a smaller number."
+                f"chi={self.chi:g} makes the Poisson means of all trial proposals exceed "
+                f"{limit:,.0f}, so every update would evaluate all observations. Use chi='auto', "
+                "or a smaller number."
             )
 
     def adapted(

@@ -200,7 +200,7 @@ def test_a_row_above_the_largest_is_not_the_one_that_was_bounded(value, most_at_
     tables = toy(most_at_once=most_at_once)
     tables.bounds.storage._arrays["c"] = tables.bounds.c.copy()
     tables.bounds.storage._arrays["c"][2] = value
-    with pytest.raises(SourceError, match=r"^row 2 of 'y' is not the one that was bounded: its "):
+    with pytest.raises(SourceError, match=r"^row 2 of 'y' has changed since it was bounded"):
         tables.draw(0, np.random.default_rng(8), 200)
 
 

@@ -343,7 +343,7 @@ def test_a_chain_that_waits_makes_no_update_and_says_so():
         assert (stats["warning"] is not None) == (draw == 2)
         if draw == 1:
             step.stop_tuning()
-    assert "makes no update until one has" in stats["warning"].message
+    assert "this step waits for that" in stats["warning"].message
     moved = {**start, "effect": 0.3 * np.random.default_rng(2).standard_normal(GROUPS)}
     point, (stats,) = step.step(moved)
     assert stats["n_prior"] > 0

@@ -173,7 +173,7 @@ OTHERS = {
 
 
 def refused_as_differing_in(what):
-    message = rf"^sampling_state= is of a step that differs in {what}"
+    message = rf"^sampling_state= is from a step that differs in {what}"
     return pytest.raises(SettingError, match=message)
 
 

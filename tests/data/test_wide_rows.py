@@ -142,7 +142,7 @@ def test_there_is_no_copy_where_memory_is_short(model, monkeypatch, caplog):
     monkeypatch.setattr(bounds_pass, "virtual_memory", lambda: SimpleNamespace(available=100_000))
     with caplog.at_level(logging.WARNING, "pymc"):
         tables = plan._derived()
-    assert "It is left out, as 0.0 GB of memory are free" in caplog.text
+    assert "Too little memory (0.0 GB free)" in caplog.text
     assert isinstance(tables, BlockTables) if model is stored else not tables.copy.lines.size
 
 

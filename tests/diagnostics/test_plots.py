@@ -120,7 +120,7 @@ def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
     assert legend_of(collection)[0] == "chain"
     for backend in ("bokeh", "plotly"):
         assert plot_summary(trace, step, backend=backend).backend == backend
-    with pytest.raises(SettingError, match="no step method"):
+    with pytest.raises(SettingError, match="not a step method"):
         plot_summary(trace, "TunaMH")
     with pytest.raises(SettingError, match="too few draws"):
         plot_summary(trace.isel(draw=slice(0, 2)), step)

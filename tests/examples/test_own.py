@@ -41,4 +41,4 @@ def test_the_test_passes_its_audit():
     found = audit(trace, step, pairs=60, random_seed=1, model=model)
     assert found["verdict"].sel(check="bias").item() == "ok", found["message"].to_numpy()
     assert not trace.sample_stats["certified"].any()
-    assert found.attrs["guarantee"] == "approximate; controlled is the noise"
+    assert found.attrs["guarantee"] == "approximate; it controls the noise"

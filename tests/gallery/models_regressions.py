@@ -198,7 +198,7 @@ FEATURES = {
     expected="order 2",
     reason="different linear combinations of the parameters in each row",
     truth=FEATURES,
-    no_mode="cannot be moved towards a mode",
+    no_mode="is stuck on the way to a mode",
     ported="model B",
 )
 def ordinal_features(rows: int) -> pm.Model:

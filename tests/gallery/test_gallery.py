@@ -80,7 +80,7 @@ def chained(rows):
 @every(
     ("build", "truth", "found", "reason"),
     [
-        (kinked, {"mu": 0.0}, "order 2", "no bound over the trust region"),
+        (kinked, {"mu": 0.0}, "order 2", "unbounded over the trust region"),
         (chained, {}, "refused", "not conditionally independent"),
     ],
 )

@@ -297,7 +297,9 @@ def test_files_stay_as_they_are_until_their_step_is_extended(tmp_path):
         longer = TunaMH(model=model_of(rows), prepared=step)
         np.testing.assert_array_equal(longer.reference.centre, step.reference.centre)
     in_one_file, _ = written(tmp_path, "", more)
-    refused = r"y\.npy has [0-9,]+ bytes and had .* opened\. Files of a step .* put new rows into"
+    refused = (
+        r"y\.npy has [0-9,]+ bytes, but had .* opened\. Its files must not .* Put new rows into"
+    )
     with pytest.raises(StaleDataError, match=refused):
         TunaMH(model=model_of(in_one_file), prepared=steps[0])
 

@@ -49,7 +49,9 @@ def test_effects_that_cannot_move_by_themselves_move_at_once(model, caplog, brok
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.INFO, "pymc"):
         broken(patch)
         assert TunaMH(model=model).plan.elements is None
-        assert "Effects do not move by themselves, as effect: no centre." in caplog.text
+        assert (
+            "Group effects are not updated one at a time, because effect: no centre." in caplog.text
+        )
 
 
 def test_a_model_without_either_road_is_told_of_both(model, monkeypatch):
@@ -59,7 +61,7 @@ def test_a_model_without_either_road_is_told_of_both(model, monkeypatch):
         raise ModeError("No mode.")
 
     monkeypatch.setattr(sharing.Target, "expand", refuse)
-    with pytest.raises(ModeError, match=r"^No mode\. Effects do not move.*either: effect: no cen"):
+    with pytest.raises(ModeError, match=r"^No mode\. Group effects cannot.*either: effect: no cen"):
         TunaMH(model=model)
 
 

@@ -168,7 +168,7 @@ def test_moves_without_a_bound_and_large_ones_are_counted():
     # Both ends lie within the region with probability (1 - exp(-1.6**2 / 2))**2 = 0.52.
     for most_drawn, expected in ((np.inf, "4,737"), (0.0, "10,000")):
         passes = full_passes_by_bounds(prepared, most_drawn, np.random.default_rng(1))
-        message = f"{expected} of 10,000 moves would read all 20,003 stored rows"
+        message = f"{expected} of 10,000 proposals would evaluate all 20,003 stored rows"
         with pytest.raises(SettingError, match=message):
             require_few(passes, prepared)
 
@@ -183,5 +183,5 @@ def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, tol
     with caplog.at_level("WARNING", "pymc"):
         tell_of_uneven(replace(found, tables=tables))
     share = max(tables.kept_share(table) for table in range(tables.n_tables))
-    said = f"one of {1.0 / share:,.0f} stored rows that chains fetch is used"
+    said = f"one in {1.0 / share:,.0f} stored rows that they fetch"
     assert [said in record.message for record in caplog.records] == [True] * told

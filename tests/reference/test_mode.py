@@ -120,7 +120,7 @@ def test_a_proper_prior_heals_a_flat_direction():
 
 
 #: True of a start that was given and of the mean of a warm-up.
-START = r"^The point from which the mode is searched for has a log-density that is not finite"
+START = r"^The search for the mode starts at a point whose log-density is not finite"
 
 
 def test_a_start_outside_the_support_is_refused():

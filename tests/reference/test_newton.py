@@ -74,7 +74,7 @@ def falling(theta):
 
 
 def test_a_point_that_cannot_be_left_names_the_coordinate_of_the_longest_step():
-    with pytest.raises(ModeError, match=r"^'b' cannot be moved towards a mode"):
+    with pytest.raises(ModeError, match=r"^'b' is stuck on the way to a mode"):
         searched(falling, [1.0, 1.0])
 
 

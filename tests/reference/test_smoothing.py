@@ -142,7 +142,5 @@ def test_rows_that_all_pull_one_way_have_no_scale():
         np.zeros(2), np.zeros((2, 2)), theta, hessian=hessian
     )
     passes.X = np.column_stack([np.ones(passes.n_rows), np.zeros(passes.n_rows)])
-    with pytest.raises(
-        ModeError, match=r"^'a', 'b' have no scale that was found.*proper, informative"
-    ):
+    with pytest.raises(ModeError, match=r"^'a', 'b': no scale was found.*proper, informative"):
         find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))

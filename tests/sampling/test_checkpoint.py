@@ -144,7 +144,7 @@ def test_a_run_that_has_ended_is_read_and_goes_on(prepared, tmp_path, monkeypatc
     said = []
     monkeypatch.setattr(checkpoint._log, "info", lambda *words: said.append(words[0] % words[1:]))
     longer = resumed(step, folder)
-    assert said[0] == f"Going on with the run in {str(folder)!r}, which has 300 of 380 draws."
+    assert said[0] == f"Continuing the run in {str(folder)!r}, which has 300 of 380 draws."
     same_trace(longer, sample(step, DRAWS, **RUN, **QUIET))
     with pytest.raises(SettingError, match=r"^draws=20 are fewer than a chain .* has, 60\."):
         resumed(step, folder, 20)
@@ -225,18 +225,20 @@ def test_other_settings_of_a_run_are_refused(prepared, tmp_path):
             resumed(step, folder, **{name: value})
     point = {"level": 0.01, "slope": 0.02}
     for name, value in (("random_seed", 6), ("initvals", point)):
-        with pytest.raises(SettingError, match=f"^{name}= begins other chains than those of"):
+        with pytest.raises(SettingError, match=f"^{name}= is for new chains, but the chains of"):
             resumed(step, folder, **{name: value})
-    with pytest.raises(SettingError, match=r"^checkpoint=.* has a run already. Go on .* resume="):
+    with pytest.raises(
+        SettingError, match=r"^checkpoint=.* already has a run. Continue .* resume="
+    ):
         sample(step, 20, checkpoint=folder, **QUIET)
     with pytest.raises(SettingError, match=r"^checkpoint= does not go with resume="):
         resumed(step, folder, checkpoint=tmp_path / "other")
     for path in (tmp_path, folder / "run.npz"):
-        with pytest.raises(SettingError, match=r"^checkpoint=.* is no empty folder"):
+        with pytest.raises(SettingError, match=r"^checkpoint=.* is not an empty folder"):
             sample(step, 20, checkpoint=path, **QUIET)
-    with pytest.raises(SettingError, match=r"^checkpoint=7 is no path"):
+    with pytest.raises(SettingError, match=r"^checkpoint=7 is not a path"):
         sample(step, 20, checkpoint=7, **QUIET)
-    with pytest.raises(SettingError, match=r"^resume=.*nowhere' is no folder with a run"):
+    with pytest.raises(SettingError, match=r"^resume=.*nowhere' has no run"):
         resumed(step, tmp_path / "nowhere")
 
 
@@ -407,12 +409,12 @@ def test_a_run_goes_on_in_one_process_at_a_time(prepared, tmp_path):
     for one in (first, second):
         one.ends(step)
     first.lock()
-    with pytest.raises(SettingError, match=r"^The run in .* is going on in another process"):
+    with pytest.raises(SettingError, match=r"^Another process continues the run in"):
         resumed(step, folder)
     first.close()
     resumed(step, folder)
     # It was read before the run went on.
-    with pytest.raises(SettingError, match=r"^The run in .* is going on in another process"):
+    with pytest.raises(SettingError, match=r"^Another process continues the run in"):
         second.lock()
     second.close()
     resumed(step, folder)

@@ -242,7 +242,7 @@ def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
     with zoo.logistic() as model:
         pm.Bernoulli("switch", 0.5)
         step = METHODS["PenaltyMH"](vars=list(model.continuous_value_vars))
-    with pytest.raises(SettingError, match=r"^'switch' is not moved by this PenaltyMH"):
+    with pytest.raises(SettingError, match=r"^'switch' is not updated by this PenaltyMH"):
         sample(step)
 
 

@@ -77,7 +77,7 @@ def test_other_traces_are_refused_by_name(prepared, model_of):
     penalty = prepared("two_likelihoods", "PenaltyMH")
     trace = sample(step, 10, **SETTINGS)
     for wrong, given, message in (
-        (step, other, "'effect', which is no variable of this model"),
+        (step, other, "'effect', which is not a variable of this model"),
         (penalty, trace, "is a trace of TunaMH, not of this PenaltyMH"),
         (step, 7, "int is no trace"),
     ):
@@ -107,5 +107,5 @@ def test_chains_are_as_many_as_in_pymc_and_may_be_quiet(prepared, monkeypatch, c
 def test_a_model_is_given_to_a_step_that_left_it_behind(model_of, prepared):
     step = pickle.loads(pickle.dumps(prepared("two_likelihoods", "TunaMH")))
     sample(step, 4, tune=4, model=model_of("two_likelihoods"), **QUIET)
-    with pytest.raises(SettingError, match="has left its model in another process"):
+    with pytest.raises(SettingError, match="was moved to this process without its model"):
         sample(step, 4, **QUIET)

@@ -118,11 +118,11 @@ def test_what_find_map_returns_can_be_given():
 @every(
     ("initvals", "said"),
     [
-        ({"sgima": 1.0}, r"have 'sgima', which is no variable .* Choose from \['sigma'"),
-        ({3: 1.0}, "have '3', which is no variable"),
-        ({"sigma": -1.0}, "start 'sigma' outside of its support: nan"),
-        ({"sigma": np.inf}, "start 'sigma' outside of its support: inf"),
-        ({"between": 5.0}, "start 'between' outside of its support"),
+        ({"sgima": 1.0}, r"have 'sgima', which is not a variable .* Choose from \['sigma'"),
+        ({3: 1.0}, "have '3', which is not a variable"),
+        ({"sigma": -1.0}, "start 'sigma' outside its support: nan"),
+        ({"sigma": np.inf}, "start 'sigma' outside its support: inf"),
+        ({"between": 5.0}, "start 'between' outside its support"),
         ({"tau": [1.0, 2.0, 3.0]}, r"start 'tau' with .* of shape \(3,\) instead of \(2,\)"),
         ({"shares": [0.5, 0.5]}, r"'shares' of type float64 and shape \(2,\)"),
         ({"tau": 1.0}, r"'tau' of type float64 and shape \(\), .* Give real numbers of shape"),
@@ -130,9 +130,9 @@ def test_what_find_map_returns_can_be_given():
         ({"sigma": 1j}, "'sigma' of type complex128"),
         ({"low": np.ma.masked_array([1.0], [True])}, "'low' with masked entries"),
         ([{}], "are 1 dictionaries for 3 chains"),
-        ("prior", "initvals=str are no starting values"),
-        (1.0, "initvals=float are no starting values"),
-        ([{}, {}, 2.0], "contain float, which is no dictionary"),
+        ("prior", "initvals=str is not a set of starting values"),
+        (1.0, "initvals=float is not a set of starting values"),
+        ([{}, {}, 2.0], "contain float, which is not a dictionary"),
     ],
 )
 def test_what_cannot_be_a_start_is_refused(initvals, said, holder):
@@ -142,7 +142,7 @@ def test_what_cannot_be_a_start_is_refused(initvals, said, holder):
 
 def test_value_variables_are_no_keys(constrained, holder):
     key = constrained.rvs_to_values[constrained["sigma"]]
-    with pytest.raises(SettingError, match="'sigma_log__', which is no variable"):
+    with pytest.raises(SettingError, match="'sigma_log__', which is not a variable"):
         starts_of(holder, {key: 0.5}, CHAINS, generator())
 
 
@@ -162,7 +162,7 @@ def test_ends_without_a_transform_are_kept(start):
         models.rows(share)
     holder = Holder(model)
     assert starts_of(holder, {"share": 0.75}, 1, generator()) == 0.75
-    with pytest.raises(SettingError, match=f"start 'share' outside of its support: {start}"):
+    with pytest.raises(SettingError, match=f"start 'share' outside its support: {start}"):
         starts_of(holder, {"share": start}, 1, generator())
 
 

@@ -36,7 +36,7 @@ def test_the_step_says_what_a_trace_leaves_out_and_pymc_does_not_warn(way, caplo
         pm.Normal("y (all)", mu, observed=rows.data("y"))
         pm.Normal("z", mu, 2.0, observed=rows.data("z"))
         step = TunaMH()
-        said = "TunaMH: a trace has no observed_data of 'y (all)' and 'z', which stay where"
+        said = "TunaMH: traces have no observed_data for 'y (all)' and 'z', whose data stay"
         assert sum(line.startswith(said) for line in caplog.messages) == 1
         draw = pm.sample if way == "pm.sample" else partial(sample, step)
         settings |= {"step": step, "cores": 1} if way == "pm.sample" else {}

@@ -204,12 +204,12 @@ def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
     ("names", "said"),
     [
         (["slope", "sgima"], r"var_names= has 'sgima', .* Choose from \['slope', 'sigma'"),
-        (["slope", "sigma_log__"], "has 'sigma_log__', which is no free variable"),
-        (["slope", "y"], "has 'y', which is no free variable"),
+        (["slope", "sigma_log__"], "has 'sigma_log__', which is neither a free variable"),
+        (["slope", "y"], "has 'y', which is neither a free variable"),
         (["slope", "slope"], "has 'slope' twice"),
-        ([], "is no list of names"),
-        ("slope", "var_names='slope' is no list of names"),
-        (["wide", "mu"], "large deterministics only, .* such as 'slope'"),
+        ([], "is not a list of names"),
+        ("slope", "var_names='slope' is not a list of names"),
+        (["wide", "mu"], "only large deterministics, .* such as 'slope'"),
     ],
 )
 def test_names_that_cannot_be_kept_are_refused(names, said):
@@ -245,7 +245,7 @@ def test_what_serves_one_draw_only_is_evaluated_draw_by_draw(heard):
     np.testing.assert_array_equal(values["square"], b**2)
     said = [record.getMessage() for record in heard.records]
     assert [text.split("'")[1] for text in said] == ["own", "loop", "above", "random"]
-    assert "is a function of your own" in said[0]
+    assert "is a custom function" in said[0]
     assert "is a loop" in said[1]
     assert "draws random numbers" in said[3]
 
@@ -324,7 +324,7 @@ def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
     monkeypatch.setattr(trace, "vectorize_graph", lambda *given: [1.01 * g for g in honest(*given)])
     b, values = values_of(model, {"square"})
     np.testing.assert_array_equal(values["square"], b**2)
-    assert "has other values" in heard.text
+    assert "gives other values" in heard.text
 
 
 @every(

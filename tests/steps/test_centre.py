@@ -127,7 +127,7 @@ def test_a_run_goes_on_with_the_old_centre_and_says_why(method, caplog):
     trace = sample(model, step, 100, 200, chains=1, random_seed=1, progressbar=False, **settings)
     assert (trace.posterior["x"] > 5.0).all()
     np.testing.assert_array_equal(step.reference.centre, centre)
-    told = [record.message for record in caplog.records if "The old one is kept" in record.message]
+    told = [record.message for record in caplog.records if "The old one stays" in record.message]
     assert len(told) == 1
     assert told[0].startswith(f"{type(step).__name__}: warm-up ended far from the centre")
     assert "'x': the log-posterior is flat" in told[0]

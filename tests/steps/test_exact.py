@@ -216,7 +216,7 @@ def test_a_metric_that_cannot_be_compiled_is_refused(model):
 
 
 def test_a_kink_is_refused_with_the_way_on(model_of):
-    with pytest.raises(BoundsError, match=r"'y' cannot be certified.*'abs'.*PenaltyMH\(\)"):
+    with pytest.raises(BoundsError, match=r"'y' has no proved bound.*'abs'.*PenaltyMH\(\)"):
         kinked(model_of("laplace")).completed()
 
 

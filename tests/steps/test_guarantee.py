@@ -61,7 +61,7 @@ def trace(model_of, bounded):
 def test_draws_of_an_approximate_test_with_bounds_are_not_certified(trace, bounded):
     assert not trace.sample_stats["certified"].any()
     assert not bounded.chain.certified
-    assert bounded.chain.exactness == "approximate; controlled is the noise of a batch"
+    assert bounded.chain.exactness == "approximate; it controls the noise of a batch"
 
 
 def test_an_approximate_test_with_bounds_is_not_explained_as_exact(bounded, monkeypatch):
@@ -71,7 +71,7 @@ def test_an_approximate_test_with_bounds_is_not_explained_as_exact(bounded, monk
     assert found.certificate.guarantee == str(bounded.guarantee)
     text = str(found)
     assert "not certified" in text
-    assert "approximate; controlled is the noise of a batch" in text
+    assert "approximate; it controls the noise of a batch" in text
     # The bounds are there, and are shown.
     assert "table 1" in text
 
@@ -105,7 +105,7 @@ def test_bounds_of_ones_own_are_exact_if_they_hold(model_of):
     huge = Bounds(np.full(rows, 1e3), lambda position, new: 1.0)
     step = TunaMH(model=model_of("logistic"), bounds=huge)
     assert not step.chain.certified
-    assert step.chain.exactness == "exact if the bounds hold, which are a user's own and unverified"
+    assert step.chain.exactness == "exact if the custom bounds hold, which are unverified"
 
 
 def test_derived_bounds_make_draws_exact_until_a_row_exceeds_its_own(prepared):

@@ -84,7 +84,7 @@ def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
 def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
     model = model_of("logistic")
     step = OwnTestMH(sample_size, own, numbers=[batch], controls="nothing", model=model)
-    with pytest.raises(MinibatchError, match="test of your own has raised an exception"):
+    with pytest.raises(MinibatchError, match="custom test raised an exception"):
         sample(model, step, 20, 20, random_seed=1)
 
 
@@ -123,13 +123,13 @@ def test_tests_are_told_from_each_other():
 @every(
     ("settings", "message"),
     [
-        ({"sample_size": 3}, r"^sample_size=3 is no function that numba can compile"),
+        ({"sample_size": 3}, r"^sample_size=3 cannot be compiled by numba"),
         (
             {"decide_batch": lambda x: x},
-            r"^decide_batch='<lambda>' is no function that numba can compile",
+            r"^decide_batch='<lambda>' cannot be compiled by numba",
         ),
         ({"controls": ""}, r"^controls='' names no error"),
-        ({"numbers": ["x"]}, r"^numbers=\['x'\] are no numbers"),
+        ({"numbers": ["x"]}, r"^numbers=\['x'\] is not a sequence of numbers"),
         ({"walk_target": -1.0}, r"^walk_target=-1.0 is not a positive number"),
     ],
 )

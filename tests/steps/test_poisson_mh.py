@@ -120,7 +120,9 @@ def test_ranges_of_ones_own_are_held_against_the_rows(bounded, step, caplog):
     assert "'y': ranges= are unverified" in caplog.text
     np.testing.assert_allclose(own.tables.c, step.tables.c, rtol=1e-4)
     assert not own.chain.certified
-    with pytest.raises(BoundViolationError, match=r"halves of its range .* Enlarge ranges of"):
+    with pytest.raises(
+        BoundViolationError, match=r"half-widths of its range .* Enlarge custom ranges"
+    ):
         PoissonMH(model=bounded, ranges=lambda centre: relative(centre, 0.05))
 
 
@@ -143,7 +145,7 @@ def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
         warnings.append(stats["warning"])
     (warning,) = filter(None, warnings)
     assert warning.level == "error"
-    assert "100% of the updates read all rows, because λ + L" in warning.message
+    assert "100% of the updates evaluate all observations, because λ + L" in warning.message
     assert all(f"{name}=" in warning.message for name in ("ranges", "temperature", "lam"))
     assert "control variates" not in warning.message
 

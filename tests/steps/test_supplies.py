@@ -300,7 +300,7 @@ def test_data_that_were_edited_end_sampling():
     _, model, storage = stored.scalar()
     step = TunaMH(model=model, taylor_order=0)
     storage.edited = {"x": 30.0}
-    with pytest.raises(SourceError, match=r"^row [\d,]+ of 'y' is not the one that was bounded"):
+    with pytest.raises(SourceError, match=r"^row [\d,]+ of 'y' has changed since it was bounded"):
         sample(model, step, 500, 0, chains=1, random_seed=1)
 
 
@@ -440,7 +440,10 @@ def test_what_a_storage_raises_reaches_the_user_and_the_chain_goes_on(name):
 def test_full_passes_that_are_forecast_are_refused(name):
     """Without control variates no batch decides; with as many rows as it takes, one does."""
     _, model, _ = stored.logistic()
-    with pytest.raises(SettingError, match=r"^'y': batches from 4,096 rows on .* 20,003 stored"):
+    with pytest.raises(
+        SettingError,
+        match=r"^'y': .* all 20,003 stored rows, because their batches exceed 4,096 rows",
+    ):
         ON_BATCHES[name](model=model, taylor_order=0)
     step = ON_BATCHES[name](model=model, taylor_order=2)
     assert step.program.method.most_drawn(step.plan) == 4_096.0
@@ -450,7 +453,7 @@ def test_full_passes_that_are_forecast_are_refused(name):
 
 def test_a_larger_limit_is_forecast_by():
     _, model, _ = stored.scalar()
-    with pytest.raises(SettingError, match=r"batches from 110 rows on"):
+    with pytest.raises(SettingError, match=r"batches exceed 110 rows"):
         AustereMH(model=model, batch_size=100, full_pass_above=110)
     assert AustereMH(model=model, batch_size=100, full_pass_above=1_400) is not None
 
