@@ -1,6 +1,7 @@
 """Sphinx configuration."""
 
 import os
+import sys
 import zlib
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -9,13 +10,19 @@ from typing import Any
 from jupyter_cache import get_cache
 from jupyter_cache.executors import load_executor
 
+sys.path.insert(0, str(Path(__file__).with_name("_extensions")))
+
+from notebooks import is_notebook
+
 project = "pymc-minibatch-mh"
 author = "The pymc-minibatch-mh developers"
 release = installed_version(project)
 version = release
 
 extensions = [
+    "formulas",
     "myst_nb",
+    "notebooks",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -32,12 +39,18 @@ exclude_patterns = [
 ]
 nitpicky = False
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
+myst_substitutions = {"release": release}
 myst_heading_anchors = 3
 # Notebooks share the compiled functions of the tests, which come before them.
 os.environ.setdefault(
     "NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "tests" / ".compiled" / "numba")
 )
+# Kernels read no configuration of the user's, and do not warn of their sockets on this machine.
+profile = Path(__file__).with_name("_build") / "ipython" / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+profile.joinpath("ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+os.environ["IPYTHONDIR"] = str(profile.parent)
 # A notebook is run when its cells have changed since they were run for `_build`.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(Path(__file__).with_name("_build") / "notebooks")
@@ -98,14 +111,17 @@ intersphinx_mapping = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
+html_math_renderer = "drawn"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 templates_path = ["_templates"]
 html_favicon = "_static/logo.svg"
 html_show_sourcelink = True
 #: A page without a section of its own has no list of neighbours to show.
 html_sidebars = {"index": []}
 html_theme_options = {
-    "header_links_before_dropdown": 6,
+    "article_header_end": ["notebook"],
+    "header_links_before_dropdown": 7,
     "logo": {
         "image_light": "_static/logo.svg",
         "image_dark": "_static/logo.svg",
@@ -126,7 +142,7 @@ def run_notebooks(app: Any) -> None:
     """
     cache = get_cache(nb_execution_cache_path)
     for page in sorted(Path(app.srcdir, "tutorials").glob("*.md")):
-        if "file_format: mystnb" in page.read_text(encoding="utf-8"):
+        if is_notebook(page):
             reader = {"name": "myst_nb_md", "type": "plugin"}
             cache.add_nb_to_project(str(page), read_data=reader)
     load_executor("local-parallel", cache).run_and_cache(timeout=nb_execution_timeout)
