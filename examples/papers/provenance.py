@@ -53,7 +53,14 @@ def digests() -> list[str]:
     return sorted(_seen)
 
 
-def record(command: str, seed: int, seconds: float) -> dict[str, Any]:
+def data() -> str:
+    """Return one digest of all data so far."""
+    return sha256(" ".join(digests()).encode()).hexdigest()[:16] if _seen else "none"
+
+
+def record(
+    command: str, seed: int, seconds: float, libraries: Iterable[str] = LIBRARIES
+) -> dict[str, Any]:
     """Return the record of a run that ends now."""
     return {
         "command": command,
@@ -63,8 +70,8 @@ def record(command: str, seed: int, seconds: float) -> dict[str, Any]:
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "seconds": round(seconds, 1),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in LIBRARIES},
-        "data": sha256(" ".join(digests()).encode()).hexdigest()[:16] if _seen else "none",
+        "versions": {name: version(name) for name in libraries},
+        "data": data(),
     }
 
 
@@ -72,7 +79,7 @@ def commit() -> str:
     """Return the commit that is checked out, marked where code differs from it."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
-        changed = _git("status", "--porcelain", "--", "pymc_minibatch_mh", "examples/papers/*.py")
+        changed = _git("status", "--porcelain", "--", "pymc_minibatch_mh", "examples/*.py")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{head}, with changes" if changed else head

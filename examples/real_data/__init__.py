@@ -25,3 +25,5 @@ NAMES = (
 #: Chains of both samplers, one after the other; draws of `TunaMH` after its warm-up, and of NUTS
 #: after as many of warm-up.
 CHAINS, TUNE, DRAWS, NUTS_DRAWS = 2, 5_000, 20_000, 500
+#: Seed of both samplers.
+SEED = 1

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from papers.drawing import COLOURS, STYLE, save
-from papers.page import table
+from papers.page import made, table
 from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, TUNE
 
 HERE = Path(__file__).parent
@@ -124,7 +124,9 @@ def page(name: str) -> str:
 ![Posterior of TunaMH and NUTS](../figures/gallery/{name}.svg)
 
 Posterior means and 90 % intervals{note}.
-{short}"""
+{short}
+{made(result["run"])}
+"""
 
 
 def overview() -> str:
@@ -145,7 +147,8 @@ def overview() -> str:
     speed = ["`TunaMH`, ESS/s", "NUTS, ESS/s", "`TunaMH`, s", "NUTS, s"]
     head = ["model", "observations", "parameters", "evaluated per update", *speed]
     entries = "\n".join(NAMES)
-    (versions,) = {", ".join(f"{k} {v}" for k, v in stored(n)["versions"].items()) for n in NAMES}
+    used = stored(NAMES[0])["run"]["versions"]
+    versions = ", ".join(f"{name} {of}" for name, of in used.items())
     return f"""\
 # Gallery
 

@@ -11,7 +11,6 @@ import argparse
 import json
 import time
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ import pymc as pm
 from xarray import DataTree
 
 import pymc_minibatch_mh as mb
-from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, TUNE
+from papers import provenance
+from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, SEED, TUNE
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-PACKAGES = ("pymc", "pytensor", "nutpie", "arviz", "numpy", "numba")
+LIBRARIES = (*provenance.LIBRARIES, "nutpie", "arviz")
 
 
 def summary(trace: DataTree) -> dict[str, list[float]]:
@@ -39,9 +39,9 @@ def measured(model: pm.Model) -> dict[str, Any]:
     """Sample a model both ways, and return the figures of its page."""
     names = [variable.name for variable in model.free_RVs]
     began = time.perf_counter()
-    step = mb.TunaMH(model=model, rng=1)
+    step = mb.TunaMH(model=model, rng=SEED)
     prepared = time.perf_counter() - began
-    run: dict[str, Any] = {"chains": CHAINS, "cores": 1, "random_seed": 1, "progressbar": False}
+    run: dict[str, Any] = {"chains": CHAINS, "cores": 1, "random_seed": SEED, "progressbar": False}
     # Code that no other process has compiled is compiled here, and not in the time of sampling.
     mb.sample(step, 10, tune=10, **run, quiet=True)
     began = time.perf_counter()
@@ -50,7 +50,7 @@ def measured(model: pm.Model) -> dict[str, Any]:
     began = time.perf_counter()
     compiled = nutpie.compile_pymc_model(model, var_names=names)
     compilation = time.perf_counter() - began
-    nuts = {"draws": NUTS_DRAWS, "tune": NUTS_DRAWS, "chains": CHAINS, "cores": 1, "seed": 1}
+    nuts = {"draws": NUTS_DRAWS, "tune": NUTS_DRAWS, "chains": CHAINS, "cores": 1, "seed": SEED}
     began = time.perf_counter()
     nuts_trace = nutpie.sample(compiled, **nuts, progress_bar=False)
     nuts_seconds = time.perf_counter() - began
@@ -67,7 +67,6 @@ def measured(model: pm.Model) -> dict[str, Any]:
         "nuts_compilation": compilation,
         "nuts_seconds": nuts_seconds,
         "nuts": summary(nuts_trace),
-        "versions": {name: version(name) for name in PACKAGES},
     }
 
 
@@ -76,7 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     for name in parser.parse_args().names or NAMES:
-        found = measured(import_module(f"real_data.{name}").model())
+        model = import_module(f"real_data.{name}").model()
+        provenance.forget()
+        provenance.note_data(model)
+        began = time.perf_counter()
+        found = measured(model)
+        seconds = time.perf_counter() - began
+        command = f"python -m real_data.run {name}"
+        found["run"] = provenance.record(command, SEED, seconds, LIBRARIES)
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(found, indent=1)
         (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")

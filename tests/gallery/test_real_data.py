@@ -7,7 +7,8 @@ import pytest
 
 from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
-from real_data import NAMES, page
+from papers import provenance
+from real_data import NAMES, SEED, page
 from tiers import fast
 
 #: Largest distance of two means, in Monte Carlo errors of both.
@@ -19,6 +20,16 @@ HALF_WIDTH = 1.645
 def test_pages_are_those_of_the_results():
     assert {file: file.read_text("utf-8") for file in page.written()} == page.written()
     assert all((page.FIGURES / f"{name}.svg").exists() for name in NAMES)
+
+
+@every("name", NAMES)
+def test_results_are_stored_with_their_record(name):
+    run = page.stored(name)["run"]
+    assert run.keys() == provenance.KEYS
+    assert run["command"] == f"python -m real_data.run {name}"
+    assert run["seed"] == SEED
+    # Results of one page have one environment.
+    assert run["versions"] == page.stored(NAMES[0])["run"]["versions"]
 
 
 @every("name", NAMES)
@@ -39,3 +50,6 @@ def test_posteriors_are_those_of_nuts(name):
 def test_rows_are_those_of_the_model(name):
     model = import_module(f"real_data.{name}").model()
     assert_read_rightly(model, split_of(model))
+    provenance.forget()
+    provenance.note_data(model)
+    assert provenance.data() == page.stored(name)["run"]["data"]
