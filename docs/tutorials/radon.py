@@ -14,7 +14,6 @@ from pathlib import Path
 
 import arviz as az
 import numpy as np
-import pandas as pd
 import pymc as pm
 
 FOLDER = Path(__file__).parent
@@ -27,16 +26,13 @@ CHAINS = 4
 def store_houses(source: str) -> None:
     """Store the columns that the page reads; radon has one decimal in the survey."""
     found = json.loads(Path(source).read_text(encoding="utf-8"))
-    columns = pd.DataFrame(
-        {
-            "county": np.array(found["county_idx"]) - 1,
-            "floor": found["floor_measure"],
-            "radon": np.exp(found["log_radon"]).round(1),
-            "log_uranium": np.round(found["log_uranium"], 5),
-        }
+    np.savez_compressed(
+        FOLDER / "radon.npz",
+        county=np.array(found["county_idx"], np.int16) - 1,
+        floor=np.array(found["floor_measure"], np.int8),
+        radon=np.exp(found["log_radon"]).round(1),
+        log_uranium=np.round(found["log_uranium"], 5),
     )
-    compression = {"method": "gzip", "mtime": 0}
-    columns.to_csv(FOLDER / "radon.csv.gz", index=False, compression=compression)
 
 
 def store_nuts() -> None:
@@ -45,7 +41,7 @@ def store_nuts() -> None:
     cells = re.findall(r"```\{code-cell\} python\n(.*?)```", Path("radon.md").read_text(), re.S)
     page: dict[str, object] = {}
     # The cell of the second model goes on to sample it.
-    building = [cell for cell in cells if "read_csv" in cell or "pm.Model(" in cell]
+    building = [cell for cell in cells if "radon.npz" in cell or "pm.Model(" in cell]
     exec("".join(cell.partition("slopes_trace =")[0] for cell in building), page)  # noqa: S102
     for file, name in MODELS.items():
         began = time.process_time()
