@@ -52,8 +52,10 @@ def of_seita() -> list[tuple[str, str]]:
         for name in ("Barker", "Austere (c)", "Confidence")
     )
     steps = column("seita_steps", 0, 2)
-    errors = {(n, s, r): (ours, linear) for n, s, r, _, ours, linear in first_table()}
-    ridge, linear = errors[4000.0, 1.0, 10.0]
+    correction = stored("seita_correction").tables[0]
+    (line,) = [row for row in correction.rows if row[:2] == [4000.0, 10.0]]
+    ridge = float(str(line[correction.head.index("σ = 1.0")]).split(", ")[1])
+    linear = claim("seita_correction", "linear program: error").measured
     start = [
         each.measured
         for each in stored("seita_start").claims
@@ -84,11 +86,6 @@ def of_seita() -> list[tuple[str, str]]:
             "the way of counting",
         ),
     ]
-
-
-def first_table() -> Any:
-    """Return the errors of correction distributions."""
-    return stored("seita_correction").tables[0].rows
 
 
 def of_korattikara() -> list[tuple[str, str]]:

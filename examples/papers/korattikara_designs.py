@@ -161,7 +161,7 @@ def claims(name: str, found: dict[str, list[Judged]]) -> list[Claim]:
             float(ratio[WORST].std(ddof=1)),
         ),
         Claim(
-            f"{name}, average design: rows in those of the worst-case one, at most",
+            f"{name}, average design: rows, relative to the worst-case one, at most",
             "much less",
             None,
             1.0,
@@ -176,7 +176,7 @@ def against_usual(name: str, found: dict[str, list[Judged]]) -> list[Claim]:
     last = len(TARGETS) - 1
     return [
         Claim(
-            f"{name}, average design: rows in those of {USUAL}, target {one.target}",
+            f"{name}, average design: rows, relative to {USUAL}, target {one.target}",
             "half",
             0.4,
             0.6,
@@ -193,7 +193,7 @@ def table(name: str, found: dict[str, list[Judged]]) -> Table:
     head = ["target"]
     for kind in ("average", "worst"):
         head += [f"{kind}: m, ε", "error", "in the target", "rows"]
-    head.append(f"average: rows in those of {USUAL}")
+    head.append(f"average: rows, relative to {USUAL}")
     lines: list[list[Any]] = []
     for average, worst in zip(found[AVERAGE], found[WORST], strict=True):
         line: list[Any] = [average.target]

@@ -181,9 +181,9 @@ def checked(size: Size, seed: int) -> tuple[list[Claim], Table]:
             )
             line += [figure, value, float(walked.mean())]
         lines.append(line)
-    head = ["distance", "error, another programme", "ours", "walks"]
-    head += ["use, another programme", "ours", "walks"]
-    return claims, Table("The programme at N = 2,000, m = 100, ε = 0.05", head, lines)
+    head = ["distance", "error, another program", "ours", "walks"]
+    head += ["use, another program", "ours", "walks"]
+    return claims, Table("The program at N = 2,000, m = 100, ε = 0.05", head, lines)
 
 
 def own_moves(problem: Problem, size: Size, seed: int) -> Table:
@@ -212,9 +212,9 @@ def own_moves(problem: Problem, size: Size, seed: int) -> Table:
                 float(sequential_error(0.0, BATCH, level, problem.rows)),
             ]
         )
-    head = ["ε", "rows a test, by the programme", "rows a test, of chains"]
+    head = ["ε", "rows a test, by the program", "rows a test, of chains"]
     head += ["mean absolute error of the acceptance probability", "mean error", "worst-case error"]
-    return Table("What the programme says of the moves that chains try", head, lines)
+    return Table("Prediction of the program for the moves that chains propose", head, lines)
 
 
 def experiment(size: Size, seed: int) -> Report:
@@ -229,7 +229,7 @@ def experiment(size: Size, seed: int) -> Report:
     claims, table = checked(size, seed)
     for level, tests in found.items():
         for name, gaps in (("error", tests.error_gaps), ("use of rows", tests.use_gaps)):
-            what = f"ε = {level}: largest distance of the {name} from the programme"
+            what = f"ε = {level}: largest distance of the {name} from the program"
             published, far = "within 3 standard errors", float(np.abs(gaps).max())
             claims.append(Claim(f"{what}, in standard errors", published, None, 3.0, far))
     return Report(

@@ -297,7 +297,7 @@ def claims(found: dict[float | str, Estimates]) -> list[Claim]:
         errors = [found[epsilon].error_at(share * last) for epsilon in (0.0, best)]
         ratio = least / exact
         error = ratio * float(np.hypot(errors[0] / exact, errors[1] / least))
-        what = f"least risk at ε > 0 after {name}, in that of ε = 0 (± its standard error)"
+        what = f"least risk at ε > 0 after {name}, relative to ε = 0 (± its standard error)"
         result.append(Claim(what, "below 1", None, 1.0, ratio, error))
     rows = found[OURS].rows[-1]
     least = min(found[epsilon].at(rows) for epsilon in PUBLISHED)

@@ -9,7 +9,7 @@ from typing import Any
 
 from papers import abstracts
 from papers.drawing import draw
-from papers.report import RESULTS, Cell, Claim, Report
+from papers.report import RESULTS, Cell, Claim, Report, Table
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
@@ -63,6 +63,18 @@ def is_number(published: str) -> bool:
     return published.removeprefix("about ").lstrip("-")[:1].isdigit()
 
 
+def is_in_tables(claim: Claim, tables: Sequence[Table]) -> bool:
+    """Return whether a line of a table has the figure of a claim beside the paper's."""
+    published = claim.published.removeprefix("about ").split(" ± ")[0].replace(",", "")
+    try:
+        wanted = {cell(claim.measured), cell(float(published))}
+    except ValueError:
+        return False
+    lines = [{cell(value).split(" ± ")[0] for value in row} for each in tables for row in each.rows]
+    # Where both are equal, a line with that number may be about anything.
+    return len(wanted) == 2 and any(wanted <= line for line in lines)
+
+
 def cell(value: Cell) -> str:
     """Return what a cell of a table says."""
     if value is None:
@@ -87,15 +99,24 @@ def made(run: Mapping[str, Any]) -> str:
 def block(name: str, report: Report) -> str:
     """Return the results of an experiment: its figure, and folded tables beside the paper.
 
-    The first has the paper's numbers, and every figure that missed its expected range.
+    The first has every figure that missed its expected range, and the paper's numbers that no
+    other table has.
     """
     parts = []
     if report.panels and name not in LEADS:
         parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
-    shown = [c for c in report.claims if is_number(c.published) or c.chosen or not c.reached]
+    shown = [
+        c
+        for c in report.claims
+        if c.chosen
+        or not c.reached
+        or (is_number(c.published) and not is_in_tables(c, report.tables))
+    ]
     if shown:
         counted = [claim.reached for claim in report.claims if not claim.chosen]
         title = f"{sum(counted)} of {len(counted)} figures in the expected range"
+        if not counted:
+            title = "Figures beside the paper's"
         rows = [[c.what, c.published, measured(c)] for c in shown]
         parts.append(dropdown(title, table(CLAIMS, rows)))
     if report.tables:

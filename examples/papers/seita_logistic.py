@@ -233,7 +233,7 @@ def claims(found: dict[str, Trials]) -> list[Claim]:
     result.append(Claim(f"{OURS}: rows a test, with burn-in", "-", None, 126.0, *rows[OURS]))
     published = found[PROGRAMMED]
     if (mine := found[OURS].error) is not None and published.error:
-        what = f"{OURS}: acceptance error after burn-in, in that of the published test"
+        what = f"{OURS}: acceptance error after burn-in, relative to the published test"
         result.append(Claim(what, "-", None, 1.0, mine / published.error))
     mean, sd = published.settled
     what = f"{OURS}: share that is classified correctly, not below the published less 2 sd"

@@ -319,7 +319,7 @@ def table(found: dict[str, Found], cells: Array) -> Table:
         lines.append([name, *pairs, accepted, numbers.quality[2], equal, error])
     head = ["test", "rows, table 1", "ours", "log-likelihood, table 4", "ours"]
     head += ["chi-squared, table 4", "ours", "accepted", "total variation"]
-    head += [f"that of the last line after as many rows, or {OUR_DRAWS:,} draws"]
+    head += [f"σ = 1.5 after as many rows, or {OUR_DRAWS:,} draws"]
     return Table("Rows a test, and how near draws come", [*head, "acceptance error"], lines)
 
 

@@ -128,7 +128,7 @@ def experiment(size: Size, seed: int) -> Report:
         claims(ours, best),
         [
             table("Published walks and bounds, each χ with its best walk", best, scales),
-            table("TunaMH() but for χ: order 2, moves by default", ours, {}),
+            table("TunaMH() with other χ: order 2, proposals by default", ours, {}),
         ],
         panels(plain, ours),
         [
@@ -142,11 +142,11 @@ def experiment(size: Size, seed: int) -> Report:
 def claims(ours: dict[str, Cost], best: dict[str, Cost]) -> list[Claim]:
     """Return what must come out: the derived χ loses to the rule, which loses to "auto" in time."""
     ratio = best[DERIVED].rows / best[RULE].rows
-    name = "rows an effective draw with the derived χ, in those of the paper's rule"
+    name = "rows an effective draw with the derived χ, relative to the paper's rule"
     result = [Claim(name, "> 1", 1.0, None, ratio)]
-    for what, costs in (("published walks", best), ("TunaMH() but for χ", ours)):
+    for what, costs in (("published walks", best), ("TunaMH() with other χ", ours)):
         ratio = costs[AUTO].seconds / costs[RULE].seconds
-        name = f"{what}: seconds an effective draw at {AUTO}, in those of the paper's rule"
+        name = f"{what}: seconds an effective draw at {AUTO}, relative to the paper's rule"
         result.append(Claim(name, "-", None, 1.0, ratio))
     published = min(best[f"{chi:g}"].rows for chi in PUBLISHED)
     ratio = published / ours[AUTO].rows

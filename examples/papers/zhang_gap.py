@@ -161,7 +161,7 @@ def claims(laws: dict[str, Sides], sampled: dict[str, Any], most: int) -> list[C
         what = f"{name}: total variation at 200 states, less that at 100 (summed)"
         result.append(Claim(what, "grows (figure 1b)", 0.0, None, grown))
     what = f"{TUNA}: total variation at 200 states (summed)"
-    published = "0, but for Monte-Carlo error"
+    published = "0, up to Monte Carlo error"
     result.append(Claim(what, published, None, 1e-9, distance(stationary(laws[TUNA], 200))))
     mean, sd = sampled[ALL][most]
     high = (mean + 2.0 * sd) * np.sqrt(1.0 / laws[TUNA][0])
@@ -286,7 +286,7 @@ def gaps(size: Size) -> tuple[Claim, Panel, Table]:
         least.append(min(np.array(shares) - RATIOS[: len(shares)]))
         curves.append(curve(f"tilt {tilt:g} a step", RATIOS[: len(shares)], shares))
     curves.append(curve("the promise", RATIOS, RATIOS, "dashed"))
-    what = "TunaMH: spectral gap in that of all rows, less the κ that was promised; least of all"
+    what = "TunaMH: spectral gap, relative to all rows, less the promised κ; least of all"
     claim = Claim(what, "≥ 0 (theorem 2)", 0.0, None, min(least))
     head = ["tilt of the target", "κ", "χ", "ratio of the gaps", "rows, expected"]
     title = "Spectral gaps (theorem 2)"

@@ -202,7 +202,7 @@ def rows_table(begun: dict[str, Run]) -> Table:
         "walk",
         "rows, table 1",
         "ours",
-        "rows, all that were read",
+        "all rows evaluated",
         "updates a trial",
     ]
     head += ["acceptance", "microseconds of one core an update"]

@@ -245,7 +245,7 @@ def claims(counted: dict[str, tuple[float, float]]) -> list[Claim]:
     ) -> Claim:
         known = one in PUBLISHED and other in PUBLISHED
         published = f"{PUBLISHED[one][0] / PUBLISHED[other][0]:.2f}" if known else "-"
-        what = f"rows of {one}, in those of {other}"
+        what = f"rows, {one} to {other}"
         return Claim(what, published, low, high, rows[one] / rows[other], chosen=chosen)
 
     return [
@@ -264,7 +264,7 @@ def orders(divergences: dict[str, float | None], when: str, chosen: bool = False
     for name, than in ((TFMH, TUNA), (FLY, TUNA), (POISSON, TUNA), (SMH_1, TFMH)):
         one, other = divergences[name], divergences[than]
         if one is not None and other is not None:
-            what = f"symmetric KL of {name} {when}, in that of {than}"
+            what = f"symmetric KL {when}, {name} to {than}"
             result.append(Claim(what, "> 1", 1.0, None, one / other, chosen=chosen))
     return result
 
@@ -291,7 +291,7 @@ def table(
             ]
         )
     head = ["method", "rows, table 1 (± standard error)", "ours (± sd over trials)"]
-    head += ["read in all", "acceptance", "µs an update"]
+    head += ["all rows evaluated", "acceptance", "µs an update"]
     head += ["symmetric KL after 10⁷ rows", "after a second"]
     return Table("Rows an update, all on one walk", head, lines)
 

@@ -283,7 +283,7 @@ def experiment(size: Size, seed: int) -> Report:
 
 def of_fly(methods: dict[str, Found], heavy: dict[str, Found], rows: int) -> list[Claim]:
     """Return how many rows FlyMC needs more than TunaMH: by two counts, and on other errors."""
-    where = f"in the rows of TunaMH, N = {rows:,}"
+    where = f"relative to the rows of TunaMH, N = {rows:,}"
     read = methods[TUNA].rows[0]
     ratios = {
         f"bright rows of FlyMC, {where}": methods[FLY].rows[0] / read,
@@ -307,15 +307,13 @@ def claims(measured: dict[int, dict[str, Found]]) -> list[Claim]:
             ("with the mode", (MH, SMH_1, SMH_2, FLY_MAP)),
         ):
             gain = speeds[TUNA] / max(speeds[name] for name in others)
-            what = (
-                f"effective draws a second of TunaMH, in the most of others {label}, N = {rows:,}"
-            )
+            what = f"ESS/s of TunaMH, relative to the best other {label}, N = {rows:,}"
             result.append(Claim(what, "> 1", 1.0, None, gain))
         walks_of = {name: method.walk for name, method in methods.items() if method.walk}
-        what = f"walk of TFMH, in that of TunaMH, N = {rows:,}"
+        what = f"walk of TFMH, relative to TunaMH, N = {rows:,}"
         result.append(Claim(what, "very small (5.1)", None, 0.5, walks_of[TFMH] / walks_of[TUNA]))
         gain = speeds[OURS] / max(speed for name, speed in speeds.items() if name != OURS)
-        what = f"effective draws a second of {OURS}, in the most of all others, N = {rows:,}"
+        what = f"ESS/s of {OURS}, relative to the best other, N = {rows:,}"
         result.append(Claim(what, "-", 1.0, None, gain))
     return result
 
@@ -338,8 +336,8 @@ def table(caption: str, methods: dict[str, Found]) -> Table:
         for name, method in methods.items()
     ]
     head = ["method", "rows an update", "evaluated", "acceptance", "walk's sd"]
-    head += ["µs an update", "effective draws of 1,000 updates", "effective draws a second"]
-    head += ["the same by ArviZ"]
+    head += ["µs an update", "ESS of 1,000 updates", "ESS/s"]
+    head += ["ArviZ's ESS/s"]
     return Table(caption, [*head, "rows an effective draw"], lines)
 
 

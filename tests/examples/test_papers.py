@@ -49,6 +49,12 @@ SMOKE = "seita_mixture"
 STORED = sorted(file.stem for file in RESULTS.glob("*.json"))
 #: Scripts whose small results the fast tests compare.
 FAST = "korattikara_bound", "zhang_slopes"
+#: A record of a run.
+RUN = {
+    "seconds": 60.0,
+    "command": "c",
+    **dict.fromkeys(("machine", "date", "commit", "data"), "that"),
+}
 
 
 def found(script):
@@ -73,9 +79,7 @@ def test_an_experiment_runs_from_data_to_page(tmp_path):
     report.write(file)
     stored = Report.read(file)
     assert page.block("stored", stored) == page.block("stored", report)
-    assert f"| Barker: rows a test | {rows.published} | {page.measured(rows)} |" in page.block(
-        "x", report
-    )
+    assert f"| Barker | 182.3 ± 11 | {page.measured(rows)} |" in page.block("x", report)
 
 
 # PyTensor keeps no file of a function that holds a large table of data.
@@ -312,14 +316,34 @@ def test_a_label_has_one_colour_in_all_panels(tmp_path):
     assert used == [first, second, third] * 2 + [third, second, first] * 2
 
 
+def test_a_figure_in_its_range_is_not_repeated_where_a_table_has_it_beside_the_papers():
+    table = Table("Rows", ["test", "published", "ours"], [["x", (182.3, 11.0), (169.0, 3.0)]])
+    for published, figure, repeated in (
+        ("182.3 ± 11.4", 169.0, False),
+        ("182.3", 170.0, True),
+        ("181", 169.0, True),
+        ("169", 169.0, True),
+    ):
+        claim = Claim("figure", published, 150.0, 200.0, figure)
+        text = page.block("x", Report("", [claim], [table], run=RUN))
+        assert ("| figure |" in text) is repeated, published
+    missed = Claim("figure", "182.3", 180.0, 200.0, 169.0)
+    assert "| figure |" in page.block("x", Report("", [missed], [table], run=RUN))
+
+
+def test_readings_that_do_not_count_are_not_counted():
+    reading = Claim("figure", "182.3", 180.0, 200.0, 169.0, chosen=True)
+    text = page.block("x", Report("", [reading], run=RUN))
+    assert ":::{dropdown} Figures beside the paper's\n" in text
+    assert "| figure | 182.3 | 169, *set* |" in text
+
+
 def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
     figures = [("a", "-", 0.5), ("b", "-", 2.0), ("c", "below 1", 0.5), ("d", "0.4 ± 0.1", 0.5)]
     claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
     claims.append(Claim("e", "0.3", None, 1.0, 3.0, chosen=True))
     tables = [Table("Rows", ["test", "rows"], [["x", (1.0, 0.5)], ["y", None]])]
-    record = dict.fromkeys(("machine", "date", "commit", "data"), "that")
-    run = {"seconds": 60.0, "command": "c", **record}
-    text = page.block("x", Report("", claims, tables, run=run))
+    text = page.block("x", Report("", claims, tables, run=RUN))
     assert "3 of 4 figures" in text
     assert "| b | - | 2, missed: ≤ 1 |\n| d | 0.4 ± 0.1 | 0.5 |\n| e | 0.3 | 3, *set* |" in text
     assert "| a |" not in text
