@@ -1,4 +1,4 @@
-"""Murders by county: counts with an exposure, and states that vary.
+"""Murders by county: counts with an exposure and an effect per state.
 
 The counts are murders in 37,349 county-years of the United States, 1980 to 1996. Predictors are the
 county's population and its share of young people, and each state has an effect, in the non-centred

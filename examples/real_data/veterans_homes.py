@@ -1,4 +1,4 @@
-"""Homes of veterans: logistic regression with birthplaces that vary.
+"""Homes of veterans: logistic regression with an effect per birthplace.
 
 Did cheap mortgages make veterans home owners? The data are 214,144 men born around the draft of the
 Korean war, with service, race, quarter of birth and 52 places of birth: table `mortgages` of the
