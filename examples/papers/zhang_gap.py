@@ -195,9 +195,9 @@ def table(
     head += [
         "total variation at 200 states",
         f"sampled, {most} states, a trial",
-        "all draws from what is summed",
+        "all draws, from the summed distribution",
     ]
-    head += ["KL(law, target) at 200"]
+    head += ["KL(distribution, target) at 200"]
     head += ["states for total variation .9 (theorem 1)", "for .99"]
     return Table("A walk on states that are equally likely", head, lines)
 

@@ -91,7 +91,13 @@ def table(found: dict[str, dict[int, Run]]) -> Table:
         for name, runs in found.items()
         for rows, run in runs.items()
     ]
-    head = ["control variates", "N", "rows an update", "acceptance", "full passes an update"]
+    head = [
+        "control variates",
+        "N",
+        "rows an update",
+        "acceptance",
+        "full-data evaluations an update",
+    ]
     return Table("Rows against the size of the data", head, lines)
 
 

@@ -88,11 +88,11 @@ def test_snippets_run_and_print_what_the_page_says(page, given):
             np.testing.assert_allclose(*numbers, rtol=RELATIVE)
 
 
-def test_certified_bounds_cover_those_by_hand():
+def test_derived_bounds_cover_bounds_by_hand():
     page = (ROOT / "docs/background/derivation.md").read_text()
-    pairs = re.findall(r"by hand (\S+), certified (\S+)\n", page)
+    pairs = re.findall(r"by hand (\S+), derived (\S+)\n", page)
     assert len(pairs) == 1
-    assert all(float(by_hand) <= float(certified) for by_hand, certified in pairs)
+    assert all(float(by_hand) <= float(derived) for by_hand, derived in pairs)
 
 
 def test_the_figure_of_the_bounds_is_small_and_there():
