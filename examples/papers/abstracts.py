@@ -147,7 +147,8 @@ def of_zhang() -> list[tuple[str, str]]:
         (
             "one number of TunaMH trades observations for convergence",
             f"yes: [spectral gaps]({drift}) of {rounded(min(kept))} to {rounded(max(kept))}, "
-            f"relative to all rows, with a promise of {rounded(min(promised))} to {rounded(max(promised))}",
+            f"relative to all rows, with a promise of {rounded(min(promised))} to "
+            f"{rounded(max(promised))}",
         ),
         (
             "it needs the fewest observations, up to a constant",

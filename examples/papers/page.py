@@ -64,15 +64,19 @@ def is_number(published: str) -> bool:
 
 
 def is_in_tables(claim: Claim, tables: Sequence[Table]) -> bool:
-    """Return whether a line of a table has the figure of a claim beside the paper's."""
-    published = claim.published.removeprefix("about ").split(" ± ")[0].replace(",", "")
-    try:
-        wanted = {cell(claim.measured), cell(float(published))}
-    except ValueError:
+    """Return whether a line of a table has a claim's figure, beside the paper's if it counts."""
+    wanted = {cell(claim.measured)}
+    if claim.chosen and not (claim.published == "-" or is_number(claim.published)):
         return False
+    if not claim.chosen:
+        published = claim.published.removeprefix("about ").split(" ± ")[0].replace(",", "")
+        try:
+            wanted.add(cell(float(published)))
+        except ValueError:
+            return False
     lines = [{cell(value).split(" ± ")[0] for value in row} for each in tables for row in each.rows]
     # Where both are equal, a line with that number may be about anything.
-    return len(wanted) == 2 and any(wanted <= line for line in lines)
+    return (claim.chosen or len(wanted) == 2) and any(wanted <= line for line in lines)
 
 
 def cell(value: Cell) -> str:
@@ -99,8 +103,8 @@ def made(run: Mapping[str, Any]) -> str:
 def block(name: str, report: Report) -> str:
     """Return the results of an experiment: its figure, and folded tables beside the paper.
 
-    The first has every figure that missed its expected range, and the paper's numbers that no
-    other table has.
+    The first has every figure that missed its expected range, and figures beside the paper's, or
+    that do not count, which no other table has.
     """
     parts = []
     if report.panels and name not in LEADS:
@@ -108,9 +112,8 @@ def block(name: str, report: Report) -> str:
     shown = [
         c
         for c in report.claims
-        if c.chosen
-        or not c.reached
-        or (is_number(c.published) and not is_in_tables(c, report.tables))
+        if not (c.chosen or c.reached)
+        or ((c.chosen or is_number(c.published)) and not is_in_tables(c, report.tables))
     ]
     if shown:
         counted = [claim.reached for claim in report.claims if not claim.chosen]

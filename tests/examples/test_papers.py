@@ -332,10 +332,15 @@ def test_a_figure_in_its_range_is_not_repeated_where_a_table_has_it_beside_the_p
 
 
 def test_readings_that_do_not_count_are_not_counted():
-    reading = Claim("figure", "182.3", 180.0, 200.0, 169.0, chosen=True)
+    reading = Claim("figure", "half", 180.0, 200.0, 169.0, chosen=True)
     text = page.block("x", Report("", [reading], run=RUN))
     assert ":::{dropdown} Figures beside the paper's\n" in text
-    assert "| figure | 182.3 | 169, *set* |" in text
+    assert "| figure | half | 169, *set* |" in text
+    # What a paper says in words is never left out.
+    for published in ("half", "182.3, by time", "-"):
+        reading = Claim("figure", published, 180.0, 200.0, 169.0, chosen=True)
+        text = page.block("x", Report("", [reading], [Table("", [""], [["x", 169.0]])], run=RUN))
+        assert ("| figure |" in text) is (published == "half")
 
 
 def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
