@@ -145,7 +145,8 @@ def claims(name: str, found: dict[str, list[Judged]]) -> list[Claim]:
     less = max(a.use / w.use for a, w in zip(usual, found[WORST], strict=False))
     return [
         Claim(
-            f"{name}, average design: error on other moves, in the target; median of 5 targets",
+            f"{name}, average design: error on other moves, relative to the target; "
+            "median of 5 targets",
             "almost the same",
             0.8,
             1.2,
@@ -192,14 +193,14 @@ def table(name: str, found: dict[str, list[Judged]]) -> Table:
     """Return the designs."""
     head = ["target"]
     for kind in ("average", "worst"):
-        head += [f"{kind}: m, ε", "error", "in the target", "rows"]
+        head += [f"{kind}: m, ε", "error", "rows"]
     head.append(f"average: rows, relative to {USUAL}")
     lines: list[list[Any]] = []
     for average, worst in zip(found[AVERAGE], found[WORST], strict=True):
         line: list[Any] = [average.target]
         for one in (average, worst):
             test = f"{one.test[0]:,}, {one.test[1]:g}"
-            line += [test, (one.error, one.sd), one.error / one.target, one.use]
+            line += [test, (one.error, one.sd), one.use]
         lines.append([*line, in_usual(found, average)])
     caption = (
         f"{name}: designs, their error on other moves (± its standard error) and share of the rows"

@@ -16,6 +16,14 @@ PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
 #: One file per experiment, which the page of its paper includes.
 INCLUDED = PAGES / "results"
 CLAIMS = ["figure", "published", "measured"]
+#: Columns that the pages leave out, because they depend on the machine: costs of updates and runs.
+TIMED = (
+    "seconds a trial",
+    "seconds a chain",
+    "ms a draw",
+    "µs an update",
+    "microseconds of one core",
+)
 #: Experiments whose figure the page of the paper shows at its head.
 LEADS = "seita_mixture", "korattikara_risk", "zhang_regression"
 
@@ -88,6 +96,13 @@ def cell(value: Cell) -> str:
     return number(value) if isinstance(value, int | float) else spread(*value)
 
 
+def measurements(each: Table) -> str:
+    """Return a table of measurements, without what depends on the machine alone."""
+    shown = [k for k, name in enumerate(each.head) if not name.startswith(TIMED)]
+    rows = [[cell(row[k]) for k in shown] for row in each.rows]
+    return f"{each.caption}:\n\n{table([each.head[k] for k in shown], rows)}"
+
+
 def dropdown(title: str, content: str) -> str:
     """Return a part of a page that is folded at first."""
     return f":::{{dropdown}} {title}\n{content}:::\n"
@@ -123,11 +138,8 @@ def block(name: str, report: Report) -> str:
         rows = [[c.what, c.published, measured(c)] for c in shown]
         parts.append(dropdown(title, table(CLAIMS, rows)))
     if report.tables:
-        tables = [
-            f"{each.caption}:\n\n{table(each.head, [list(map(cell, row)) for row in each.rows])}"
-            for each in report.tables
-        ]
-        parts.append(dropdown("All measurements", "\n".join(tables)))
+        tables = "\n".join(map(measurements, report.tables))
+        parts.append(dropdown("All measurements", tables))
     differences = "".join(f" {each.rstrip('.')}." for each in report.differences)
     parts.append(f"{made(report.run)}{differences}\n")
     return "\n".join(parts)

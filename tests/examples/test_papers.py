@@ -331,6 +331,15 @@ def test_a_figure_in_its_range_is_not_repeated_where_a_table_has_it_beside_the_p
     assert "| figure |" in page.block("x", Report("", [missed], [table], run=RUN))
 
 
+def test_seconds_of_a_machine_are_stored_and_not_shown():
+    head = ["test", "µs an update", "rows", "seconds an effective draw"]
+    text = page.measurements(Table("Rows", head, [["x", 3.5, 100.0, 0.25]]))
+    assert text == (
+        "Rows:\n\n| test | rows | seconds an effective draw |\n| --- | --- | --- |\n"
+        "| x | 100 | 0.25 |\n"
+    )
+
+
 def test_readings_that_do_not_count_are_not_counted():
     reading = Claim("figure", "half", 180.0, 200.0, 169.0, chosen=True)
     text = page.block("x", Report("", [reading], run=RUN))
