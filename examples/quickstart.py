@@ -186,7 +186,7 @@ def measure(method: type, data: LateFlights) -> Outcome:
         step = method()
         # PyMC starts every chain of a given step at one point, and R-hat would then see less than
         # it should.
-        initvals = overdispersed_initvals(step, CHAINS, seed=SEED)
+        initvals = overdispersed_initvals(step, CHAINS, random_seed=SEED)
         sampling = time.perf_counter()
         trace = pm.sample(
             DRAWS,

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind,
 
 
 def overdispersed_initvals(
-    step: MinibatchStep, chains: int, scale: float = 2.0, seed: int | None = None
+    step: MinibatchStep, chains: int, scale: float = 2.0, random_seed: Any = None
 ) -> list[dict[str, np.ndarray]]:
     """Draw a starting point for each chain from a widened Gaussian approximation.
 
@@ -34,8 +34,8 @@ def overdispersed_initvals(
         Number of starting points.
     scale
         Standard deviation of the starting points in posterior standard deviations.
-    seed
-        Seed of the starting points.
+    random_seed
+        Seed or generator.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def overdispersed_initvals(
     """
     step = step_of(step)
     width = positive("scale", scale)
-    rng = generator_of("seed", seed)
+    rng = generator_of("random_seed", random_seed)
     count = integer("chains", chains)
     factorization = step.target.factorization
     for name, block in zip(factorization.natural, factorization.blocks, strict=True):

@@ -50,7 +50,7 @@ def step_of(model, method):
 def same_draws(model, method):
     """Assert that PyMC's loop and the driver draw the same, and return the statistics."""
     step = step_of(model, method)
-    settings = SETTINGS | {"initvals": overdispersed_initvals(step, 1, 1.0, seed=1)}
+    settings = SETTINGS | {"initvals": overdispersed_initvals(step, 1, 1.0, random_seed=1)}
     loop = sample(model(), step, 60, 120, chains=1, **settings)
     quiet = {"progressbar": False, "compute_convergence_checks": False}
     blocks = sample_in_blocks(step, 60, tune=120, chains=1, **quiet, **settings)

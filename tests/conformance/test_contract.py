@@ -132,7 +132,7 @@ def test_data_set_after_construction_are_noticed_before_sampling(model, method):
 @pytest.mark.parametrize("method", SOME_METHODS)
 def test_starting_points_are_spread_and_accepted(model_of, prepared, method, references):
     step = prepared("student", method)
-    points = overdispersed_initvals(step, 400, scale=2.0, seed=4)
+    points = overdispersed_initvals(step, 400, scale=2.0, random_seed=4)
     assert set(points[0]) == {rv.name for rv in model_of("student").free_RVs}
     spread = np.std([np.log(point["sigma"]) for point in points])
     assert spread == pytest.approx(2.0 * references["student"]["sigma[0]"]["sd"], rel=0.15)

@@ -107,7 +107,7 @@ def measured(example, rows=TALL, draws=DRAWS, tune=TUNE):
     setup = perf_counter() - start
     if example.reads_all:
         return unsuited(step)
-    starts = overdispersed_initvals(step, CHAINS, seed=SEED)
+    starts = overdispersed_initvals(step, CHAINS, random_seed=SEED)
     own, stats, seconds = sampled(model, step=step, draws=draws, tune=tune, initvals=starts)
     length = example.nuts_draws
     given = {"initvals": starts} if example.starts_nuts else {}

@@ -162,7 +162,7 @@ def test_scales_of_six_teams_have_their_own_law():
     # The tails mix so slowly that a run's own Monte Carlo error is too small by half: errors come
     # from the spread of independent runs.
     for seed in range(1_000, 1_000 + REPLICATES):
-        starts = overdispersed_initvals(step, CHAINS, seed=seed)
+        starts = overdispersed_initvals(step, CHAINS, random_seed=seed)
         draws, _, _ = sampled(model, seed, step=step, draws=10_000, tune=2_000, initvals=starts)
         for scale, effects in (("sd_att", "atts_star"), ("sd_def", "defs_star")):
             mean, sd, found = law_of_scale(draws, scale, effects)

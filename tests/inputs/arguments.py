@@ -91,7 +91,8 @@ for value in (-1.0, "wide"):
         lambda g, value=value: overdispersed_initvals(g.step, 4, scale=value),
     )
 starts.gives(
-    "overdispersed_initvals(step, 4, seed=-1)", lambda g: overdispersed_initvals(g.step, 4, seed=-1)
+    "overdispersed_initvals(step, 4, random_seed=-1)",
+    lambda g: overdispersed_initvals(g.step, 4, random_seed=-1),
 )
 
 

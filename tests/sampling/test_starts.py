@@ -188,7 +188,7 @@ def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
 def test_without_starts_chains_are_dispersed(prepared):
     step = prepared("student", "TunaMH")
     found = starts_of(step, None, CHAINS, np.random.default_rng(4))
-    given = overdispersed_initvals(step, CHAINS, seed=4)
+    given = overdispersed_initvals(step, CHAINS, random_seed=4)
     np.testing.assert_allclose(found, starts_of(step, given, CHAINS, generator()), rtol=1e-10)
     deviations = (found - step.reference.centre) / np.linalg.norm(step.reference.factor, axis=1)
     assert 1.0 < deviations.std() < 3.0

@@ -60,7 +60,7 @@ def compare(trace, reference):
 
 def run(model_of, step_of, family, method, **settings):
     step = step_of(family, method, **SETTINGS.get(family, {}), **settings)
-    starts = overdispersed_initvals(step, 2, seed=SEED)
+    starts = overdispersed_initvals(step, 2, random_seed=SEED)
     trace = drawn(model_of(family), step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
     stats = trace.sample_stats
     rows, full = float(stats["n_obs"].mean()), float(stats["full_pass"].mean())

@@ -47,7 +47,7 @@ def run(name, method):
         step = method(model=model, updates_per_draw=UPDATES.get(name, 1))
         return sample(
             step, DRAWS, tune=TUNE, chains=2, random_seed=SEED,
-            initvals=overdispersed_initvals(step, 2, seed=SEED), progressbar=False,
+            initvals=overdispersed_initvals(step, 2, random_seed=SEED), progressbar=False,
             compute_convergence_checks=False,
         )  # fmt: skip
 

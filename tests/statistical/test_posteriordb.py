@@ -40,7 +40,7 @@ def distances(name, method):
     step = METHODS[method](model=model)
     starts = None
     if method in WIDTH:
-        starts = overdispersed_initvals(step, 2, WIDTH[method], seed=SEED)
+        starts = overdispersed_initvals(step, 2, WIDTH[method], random_seed=SEED)
     trace = drawn(model, step, DRAWS, TUNE, random_seed=SEED, quiet=True, initvals=starts)
     assert float(trace.sample_stats["full_pass"].mean()) < 0.05
     assert method not in EXACT or bool(trace.sample_stats["certified"].all())

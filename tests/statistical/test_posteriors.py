@@ -46,7 +46,7 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method)
     draws = draws_of(method, model)
     step = step_of(model, method)
     # From PyMC's default start the way to this posterior can take all of a warm-up.
-    starts = overdispersed_initvals(step, 2, seed=SEED)
+    starts = overdispersed_initvals(step, 2, random_seed=SEED)
     trace = drawn(model_of(model), step, draws, TUNE, random_seed=SEED, initvals=starts)
     off = distance(trace, references[model])
     assert off.seen
@@ -56,7 +56,7 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method)
 def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, step_of, references):
     # Bright rows hold moves back, and are forgotten slowly: here the prior says as much as they do.
     step = step_of("two_likelihoods", "FireflyMH", bound="untuned")
-    starts = overdispersed_initvals(step, 2, seed=SEED)
+    starts = overdispersed_initvals(step, 2, random_seed=SEED)
     model = model_of("two_likelihoods")
     trace = drawn(model, step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
     off = distance(trace, references["two_likelihoods"])

@@ -134,7 +134,7 @@ def test_what_comes_after_sampling_sees_the_models_own_variables():
         found = audit(trace, step, random_seed=1)
         assert "fail" not in found["verdict"].to_numpy()
         rows = log_likelihood(trace, [0, 7])["log_likelihood"]["y"]
-        starts = overdispersed_initvals(step, 2, seed=1)
+        starts = overdispersed_initvals(step, 2, random_seed=1)
     assert np.isfinite(rows.values).all()
     assert set(starts[0]) == {"mu", "tau", "z", "b"}
 

@@ -199,7 +199,7 @@ def test_what_is_added_later_is_told_as_well(caplog):
 def test_the_names_can_be_pasted(linear, step_and_words):
     step, _ = step_and_words
     names = names_without(linear, large_deterministics(linear, linear.initial_point()))
-    initvals = overdispersed_initvals(step, 2, seed=1)
+    initvals = overdispersed_initvals(step, 2, random_seed=1)
     trace = sample(linear, step, 200, 200, random_seed=1, initvals=initvals, var_names=names)
     assert set(trace.posterior.data_vars) == {"slope", "double"}
     few = trace.posterior.isel(draw=slice(None, None, 100))

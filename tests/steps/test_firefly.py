@@ -24,7 +24,7 @@ def step(prepared):
 
 @pytest.fixture
 def start(step):
-    return overdispersed_initvals(step, 1, scale=1.0, seed=2)[0]
+    return overdispersed_initvals(step, 1, scale=1.0, random_seed=2)[0]
 
 
 def brightness(step):
