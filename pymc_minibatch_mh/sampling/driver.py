@@ -96,12 +96,12 @@ def sample(
     says which step it is, how many observations a draw evaluates, and how long 1,000 effective
     draws take.
 
-    Blocks of draws are made in compiled code, and chains run as threads over one copy of data and
-    bounds; the Python loop of ``pm.sample`` costs ten times an update. The draws are the same:
-    with equal seeds and starts, ``pm.sample(step=...)`` draws them as well, to the last bit on the
-    unconstrained scale; transforms and deterministics can differ by rounding. Use ``pm.sample`` if
-    the model needs several steps. There is no ``callback=``: compiled code cannot stop at every
-    draw. An interrupt keeps the draws that were made, and `resume` goes on from there.
+    Use ``pm.sample`` if the model needs several steps. Its Python loop around a draw costs ten
+    times an update. Here compiled code makes blocks of draws, chains run as threads over one copy of data
+    and bounds, and everything else is computed afterwards. With equal seeds and starts,
+    ``pm.sample`` makes the same draws, to the last bit on the unconstrained scale; transforms and
+    deterministics can differ by rounding. There is no ``callback=``: compiled code cannot stop at
+    every draw. An interrupt keeps the draws so far, and `resume` goes on from there.
 
     Parameters
     ----------
@@ -151,9 +151,9 @@ def sample(
     Returns
     -------
     DataTree
-        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made. Where
-        `resume` is a folder it holds all draws of the run, and where it is a trace the further
-        draws alone, which are numbered on.
+        As of :func:`pymc.sample`, with the statistics that the step has. After an interrupt, the
+        draws so far. If `resume` is a folder, all draws of the run; if it is a trace, only the new
+        draws, numbered from where the last run stopped.
 
     Raises
     ------
