@@ -146,10 +146,15 @@ ANOTHER_TRACE = (
 )
 
 
+def drift_limit(size: int) -> float:
+    """Standard errors beyond which a drift of one of `size` moments, or of the density, fails."""
+    return float(-ndtri(0.5 * FALSE_ALARM / (size + 1)))
+
+
 def on_drift(found: xr.Dataset) -> Verdict:
     """Judge whether the draws have the distribution that the sampler leaves invariant."""
     drift, joint = found["drift"].to_numpy(), float(found["log_density_drift"])
-    surely = -ndtri(0.5 * FALSE_ALARM / (drift.size + 1))
+    surely = drift_limit(drift.size)
     worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
     moment, name = found["moment"].values[worst[0]], found["coordinate"].values.tolist()[worst[1]]
     z = np.nan_to_num(drift[worst])

@@ -1,4 +1,4 @@
-"""Plots of a trace, of its audit, of the observations that were evaluated, and of the bounds."""
+"""Plots of an audit, of the observations that updates evaluate, of the bounds, and of a trace."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,29 +11,33 @@ from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection, backend_from_object
 
-from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS, updates_per_draw
+from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS, drift_limit
 from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.base import MinibatchStep, step_of
 
 #: Log ratios beyond which pairs are drawn at the edge, and how far two moments are drawn apart.
-FAR_RATIO, APART = 20.0, 0.1
-#: Height of a figure and width of each of its panels, in dots.
-HEIGHT, WIDTH = 400, 550
+FAR_RATIO, APART = 20.0, 0.15
+#: Height of a figure, width of each of its panels, and height of each parameter, in dots.
+HEIGHT, WIDTH, LINE = 400, 550, 24
 #: Visuals that are drawn into a panel; the others change its axes.
-ARTISTS = ("zero", "tolerable", "error", "bias", "interval", "tail", "bound", "slowest", "ess")
+ARTISTS = (
+    "zero", "tolerable", "error", "bias", "drift", "interval", "share", "tail", "bound", "slowest",
+    "ess",
+)  # fmt: skip
 #: Effective draws below which R-hat and intervals are unreliable: Vehtari et al. (2021), section 4,
 #: doi:10.1214/20-BA1221.
 ENOUGH_ESS = 400.0
-#: Powers of ten that are marked on an axis.
-MOST_TICKS = 8
+#: Marks on an axis, these with long labels, and parameters of an audit that are shown.
+MOST_TICKS, FEW_TICKS, MOST_PARAMETERS = 8, 5, 20
+#: Share of an axis between two bins that bars fill.
+FILLED = 0.8
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 AesByVisuals = Mapping[str, Sequence[str]]
 
 
 def plot_audit(
-    data: xr.Dataset,
+    data: xr.DataTree,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -43,23 +47,26 @@ def plot_audit(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the errors of acceptance probabilities, and the bias that they amount to.
+    """Plot the errors of acceptance probabilities, and the resulting bias of the posterior.
 
     Parameters
     ----------
     data
-        Returned by :func:`audit`.
+        Result of :func:`audit`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``zero``,
-        ``tolerable``, ``ticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``; False leaves
+        As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``drift``, ``zero``,
+        ``tolerable``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``; False leaves
         one out.
     stats
-        ``tolerable``: the bias that lines are drawn at, in standard deviations of the draws.
+        ``most``: number of parameters, the worst first; default 20. ``tolerable``: bias at which
+        lines are drawn, in standard deviations of the draws; default 0.1.
 
     Returns
     -------
     PlotCollection
-        One panel with an entry per pair, and one with an entry per coordinate and moment.
+        A panel with the bias of each parameter and its interval of two standard errors, and a panel
+        with a point per pair. If the audit has no check ``bias``, there is one panel, with the
+        drift of each parameter and the limits of its check.
 
     Raises
     ------
@@ -72,25 +79,32 @@ def plot_audit(
     ...     found = audit(trace, step, pairs=50)
     >>> figure = plot_audit(found)
     """
-    _require(data, ("acceptance_error", "bias", "bias_mcse"), "the result of audit()")
-    points = xr.Dataset({"acceptance_error": _errors(data), "bias": _biases(data)})
+    pairs = _group(data, "pairs", "acceptance_error", AUDIT)
+    moments = _group(data, "moments", "drift", AUDIT)
+    name = "bias" if "bias" in data["check"] else "drift"
+    wanted = stats or {}
+    worst = _worst(moments, name, int(wanted.get("most", MOST_PARAMETERS)))
+    points = xr.Dataset({name: _places(worst[name])})
+    if name == "bias":
+        points = points.assign(acceptance_error=_errors(pairs))
     figure = _Figure(points, "moment", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
-    level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
+    panel = points[[name]]
+    if name == "bias":
+        figure.errors(points[["acceptance_error"]])
+        figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(worst)}))
+    figure.draw(name, shapes.scatter_xy, panel)
+    # Plotly leaves out lines of a panel that has no points yet.
+    figure.draw("zero", shapes.vline, _constant(panel), 1, color="gray")
+    limit = TOLERABLE_BIAS if name == "bias" else drift_limit(moments[name].size)
+    level = float(wanted.get("tolerable", limit))
     for number, value in enumerate((-level, level)):
-        figure.draw(
-            "tolerable", shapes.hline, _constant(points[["bias"]], value), number, color="gray"
-        )
-    figure.draw("error", shapes.scatter_xy, points[["acceptance_error"]], color="gray")
-    figure.draw("bias", shapes.scatter_xy, points[["bias"]])
-    figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(data)}))
-    names = [str(name) for name in data["coordinate"].to_numpy()]
-    places = np.arange(len(names))
-    figure.draw("ticks", shapes.set_xticks, points[["bias"]], values=places, labels=names)
-    error = "error of the acceptance probability"
-    figure.label("x", {"acceptance_error": "exact log ratio", "bias": "parameter"})
-    figure.label("y", {"acceptance_error": error, "bias": "bias / posterior sd"})
-    figure.label("title", {"acceptance_error": "Audited decisions", "bias": "Bias of the moments"})
+        line = _constant(panel, value)
+        figure.draw("tolerable", shapes.vline, line, number, color="gray", linestyle="C1")
+    figure.parameters(panel, [str(name) for name in worst["coordinate"].to_numpy()], labeller)
+    shown, known = worst.sizes["coordinate"], moments.sizes["coordinate"]
+    what = " of the moments" if shown == known else f": {shown} worst of {known}"
+    unit = {"bias": "bias / posterior sd", "drift": "drift / standard error"}
+    figure.labels(name, f"{name.capitalize()}{what}", unit[name], "", 1)
     return figure.with_legend()
 
 
@@ -105,22 +119,23 @@ def plot_rows(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the share of updates that evaluate as many observations, on logarithmic axes.
+    """Plot the number of observations that updates evaluate: 0, 1, 2–3, 4–7 and so on.
 
     Parameters
     ----------
     data
         Trace of :func:`pymc.sample` or :func:`sample`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``tail``, ``xticks``, ``yticks``, ``legend``,
-        ``title``, ``xlabel`` and ``ylabel``.
+        As in ArviZ's plots; no label depends on `labeller`. Visuals are ``share``, ``xticks``,
+        ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
-        ``updates_per_draw``: how many updates a draw stands for, 1 unless it is said.
+        ``updates_per_draw``: number of updates per draw, of which the mean is shown; default that
+        of the trace.
 
     Returns
     -------
     PlotCollection
-        One panel, with a line per chain.
+        One panel, with bars for each chain.
 
     Raises
     ------
@@ -131,15 +146,14 @@ def plot_rows(
     --------
     >>> figure = plot_rows(trace)
     """
-    updates = int((stats or {}).get("updates_per_draw", 1))
-    points = xr.Dataset({"n_obs": _rows(_sample_stats(data, "n_obs"), updates)})
+    points = xr.Dataset({"n_obs": _shares(data, stats)})
     figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(points, *ROWS)
+    figure.shares(points)
     return figure.with_legend()
 
 
 def plot_bounds(
-    data: xr.DataTree | xr.Dataset,
+    data: xr.DataTree,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
@@ -149,18 +163,18 @@ def plot_bounds(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot how close rows come to their bounds: the share of moves with a larger ratio.
+    """Plot the largest changes of observations relative to their bounds, as a survival curve.
 
     Parameters
     ----------
     data
-        Returned by :func:`audit`: ratios over all rows, one for each pair. Or what
-        :func:`pymc.sample` returned: ratios over the rows that were read, one for each draw.
+        Result of :func:`audit`, with a ratio per pair over all observations; or a trace of
+        :func:`pymc.sample` or :func:`sample`, with a ratio per draw over the evaluated ones.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``tail``, ``bound``, ``xticks``, ``yticks``,
-        ``legend``, ``title``, ``xlabel`` and ``ylabel``.
+        As in ArviZ's plots; no label depends on `labeller`. Visuals are ``tail``, ``bound``,
+        ``xticks``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
-        ``bound``: where the line of the bound is drawn, 1 unless it is said.
+        ``bound``: ratio at which the line of the bound is drawn; default 1.
 
     Returns
     -------
@@ -170,26 +184,31 @@ def plot_bounds(
     Raises
     ------
     SettingError
-        If `data` holds no ratio: approximate methods have no bounds.
+        If `data` has no ratio: approximate methods have no bounds.
 
     Examples
     --------
     >>> figure = plot_bounds(trace)
     """
-    found = data if isinstance(data, xr.Dataset) else _sample_stats(data, "bound_ratio")
-    _require(found, ("bound_ratio",), "the result of audit() or a trace")
-    dim = "pair" if "pair" in found["bound_ratio"].dims else "draw"
-    ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if dim == "pair" else "draw")
+    audited = "pairs" in trace_of(data).children
+    dim, group = ("pair", "pairs") if audited else ("draw", "sample_stats")
+    found = _group(
+        data, group, "bound_ratio", "the result of audit(), or the trace of a step with bounds"
+    )
+    ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if audited else "draw")
     ratios = ratios.where(ratios > 0.0)
     if not ratios.notnull().any():
         raise SettingError(
-            "'bound_ratio' is not above 0 anywhere: approximate methods hold no row against a "
-            "bound. Use plot_rows() or plot_audit()."
+            "'bound_ratio' is not above 0 anywhere: approximate methods have no bounds. Use "
+            "plot_rows() or plot_audit()."
         )
     points = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
-    colour = "chain" if dim == "draw" else ""
+    colour = "" if audited else "chain"
     figure = _Figure(points, colour, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(points, *BOUNDS)
+    figure.draw("tail", shapes.line_xy, points)
+    figure.decades(points, "x")
+    figure.decades(points, "y")
+    figure.labels("bound_ratio", *BOUNDS)
     limit = float((stats or {}).get("bound", 1.0))
     figure.draw("bound", shapes.vline, _constant(points, np.log10(limit)), color="gray")
     return figure.with_legend()
@@ -197,10 +216,10 @@ def plot_bounds(
 
 def plot_summary(
     data: xr.DataTree,
-    step: MinibatchStep,
     *,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
+    labeller: Any = None,
     aes_by_visuals: AesByVisuals | None = None,
     visuals: Visuals | None = None,
     stats: Mapping[str, Any] | None = None,
@@ -212,13 +231,12 @@ def plot_summary(
     ----------
     data
         Trace of :func:`pymc.sample` or :func:`sample`.
-    step
-        The step that sampled it.
-    plot_collection, backend, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``tail``, ``slowest``, ``ess``, ``bound``,
-        ``xticks``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``.
+    plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
+        As in ArviZ's plots. Visuals are ``share``, ``slowest``, ``ess``, ``bound``, ``xticks``,
+        ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
-        ``enough``: the effective sample size that a line is drawn at, 400 unless it is said.
+        ``enough``: effective sample size at which a line is drawn; default 400.
+        ``updates_per_draw``: as in :func:`plot_rows`.
 
     Returns
     -------
@@ -229,36 +247,31 @@ def plot_summary(
     Raises
     ------
     SettingError
-        If `data` is not a trace of one of this package's steps or too short, or `step` is none.
+        If `data` is not a trace of one of this package's steps, or is too short.
 
     Examples
     --------
-    >>> figure = plot_summary(trace, step)
+    >>> figure = plot_summary(trace)
     """
-    per_draw = updates_per_draw(step_of(step), trace_of(data))
-    rows = _rows(_sample_stats(data, "n_obs"), per_draw)
-    name, slowest, sizes = _slowest(data)
-    points = xr.Dataset({"n_obs": rows, "slowest": slowest, "ess": sizes})
+    shares = _shares(data, stats)
+    name, slowest, sizes = _slowest(data, labeller or BaseLabeller())
+    points = xr.Dataset({"n_obs": shares, "slowest": slowest, "ess": sizes})
     figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(points[["n_obs"]], *ROWS)
+    figure.shares(points[["n_obs"]])
     figure.draw("slowest", shapes.line_xy, points[["slowest"]], alpha=0.6)
-    figure.draw("ess", shapes.scatter_xy, points[["ess"]], color="gray")
+    figure.labels("slowest", "Parameter that mixes slowest", "draw", name, 1)
+    ess = points[["ess"]]
+    figure.draw("ess", shapes.scatter_xy, ess, color="gray")
     enough = float((stats or {}).get("enough", ENOUGH_ESS))
-    figure.draw("bound", shapes.hline, _constant(points[["ess"]], np.log10(enough)), color="gray")
-    figure.decades(points[["ess"]], "y", 1)
-    figure.label("x", {"slowest": "draw", "ess": "parameter, in order of its size"}, 1)
-    figure.label("y", {"slowest": name, "ess": "bulk effective sample size"}, 1)
-    titles = {"slowest": "Parameter that mixes slowest", "ess": "Effective sample sizes"}
-    figure.label("title", titles, 1)
+    figure.draw("bound", shapes.hline, _constant(ess, np.log10(enough)), color="gray")
+    figure.decades(ess, "y")
+    labels = "Effective sample sizes", "parameters, the slowest first", "bulk effective sample size"
+    figure.labels("ess", *labels, 2)
     return figure.with_legend()
 
 
-#: Title and labels of the axes: observations that updates evaluate, and ratios to bounds.
-ROWS = (
-    "Observations per update",
-    "observations evaluated (none: at 0.5)",
-    "share of updates with at least as many",
-)
+#: What an audit is called in errors, and title and labels of the axes of ratios to bounds.
+AUDIT = "the result of audit()"
 BOUNDS = (
     "Largest change of an observation",
     "largest |change| / bound",
@@ -284,7 +297,8 @@ class _Figure:
             if coloured_by:
                 pc_kwargs["aes"] = {"color": [coloured_by], **pc_kwargs.get("aes", {})}
             backend = rcParams["plot.backend"] if backend is None else backend
-            size = {"figsize": (WIDTH * len(data.data_vars), HEIGHT), "figsize_units": "dots"}
+            height = max(HEIGHT, LINE * (data.sizes.get("coordinate", 0) + 5))
+            size = {"figsize": (WIDTH * len(data.data_vars), height), "figsize_units": "dots"}
             if backend == "matplotlib":
                 size["layout"] = "constrained"
             pc_kwargs["figure_kwargs"] = {**size, **pc_kwargs.get("figure_kwargs", {})}
@@ -310,15 +324,38 @@ class _Figure:
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
-    def tail(self, data: xr.Dataset, *labels: str) -> None:
-        """Draw shares of values that are as large, in logarithms: title, x and y label."""
-        self.draw("tail", shapes.line_xy, data)
-        for place, text in zip(("title", "x", "y"), labels, strict=True):
-            self.label(place, dict.fromkeys(data.data_vars, text))
-        for axis in "xy":
-            self.decades(data, axis)
+    def errors(self, data: xr.Dataset) -> None:
+        """Draw the errors of the acceptance probabilities of pairs."""
+        self.draw("error", shapes.scatter_xy, data, color="gray")
+        self.draw("zero", shapes.hline, _constant(data), color="gray")
+        labels = "Audited decisions", "exact log ratio", "error of the acceptance probability"
+        self.labels("acceptance_error", *labels)
 
-    def decades(self, data: xr.Dataset, axis: str, number: int = 0) -> None:
+    def shares(self, data: xr.Dataset) -> None:
+        """Draw bars of the shares of updates in each bin of numbers of observations."""
+        (found,) = data.data_vars.values()
+        bars = data if self._is_coloured else data.assign(n_obs=_pooled(found))
+        self.draw("share", shapes.hist, bars)
+        bins = range(found.attrs["bins"])
+        # Long labels, such as "131k–262k", need more room.
+        marked = bins[:: 1 if len(bins) <= MOST_TICKS else -(-len(bins) // FEW_TICKS)]
+        texts = [_range_of(k) for k in marked]
+        self.draw("xticks", shapes.set_xticks, data, values=list(marked), labels=texts)
+        mean = found.attrs["updates"] > 1
+        unit = f", mean of {found.attrs['updates']} updates" if mean else ""
+        share = "share of draws" if mean else "share of updates"
+        self.labels("n_obs", "Observations per update", f"observations evaluated{unit}", share)
+
+    def parameters(self, data: xr.Dataset, names: Sequence[str], labeller: Any) -> None:
+        """Name the parameters on the y axis."""
+        texts = []
+        for name in names:
+            variable, bracket, rest = name.partition("[")
+            known = variable if labeller is None else labeller.var_name_to_str(variable)
+            texts.append(f"{known}{bracket}{rest}")
+        self.draw("yticks", _set_yticks, data, values=np.arange(len(texts)), labels=texts)
+
+    def decades(self, data: xr.Dataset, axis: str) -> None:
         """Mark the powers of ten on an axis of logarithms, which not all backends have."""
         (found,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
         # A ratio to a bound of zero is infinite, and has no place.
@@ -327,22 +364,24 @@ class _Figure:
         powers = np.arange(first, last + 1.0, 1.0 + (last - first) // MOST_TICKS)
         labels = [f"{10.0**power:g}" for power in powers]
         shape: Callable = {"x": shapes.set_xticks, "y": _set_yticks}[axis]
-        self.draw(f"{axis}ticks", shape, data, number, values=powers, labels=labels)
+        self.draw(f"{axis}ticks", shape, data, values=powers, labels=labels)
+
+    @property
+    def _is_coloured(self) -> bool:
+        return any(self._coloured_by in x.dims for x in self.collection.aes.children.values())
 
     def with_legend(self) -> PlotCollection:
         """Explain the colours, unless there are none or the caller left that out."""
-        dims = [dim for found in self.collection.aes.children.values() for dim in found.dims]
         wanted = self._visuals.get("legend") is not False
-        if self._coloured_by in dims and wanted and self.collection.backend != "none":
+        if self._is_coloured and wanted and self.collection.backend != "none":
             self.collection.add_legend(self._coloured_by)
         return self.collection
 
-    def label(self, place: str, texts: Mapping[Any, str], first: int = 0) -> None:
-        """Write the title, or the label of the x or y axis, of the panel of each variable."""
-        visual = place if place == "title" else f"{place}label"
-        for number, (name, text) in enumerate(texts.items(), first):
-            panel = xr.Dataset({name: 0.0})
-            self.draw(visual, getattr(shapes, f"labelled_{place}"), panel, number, text=text)
+    def labels(self, panel: str, title: str, x: str, y: str, number: int = 0) -> None:
+        """Write the title and the labels of the axes of the panel of a variable."""
+        for visual, text in (("title", title), ("xlabel", x), ("ylabel", y)):
+            shape = getattr(shapes, f"labelled_{visual.removesuffix('label')}")
+            self.draw(visual, shape, xr.Dataset({panel: 0.0}), number, text=text)
 
 
 def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: Any) -> Any:
@@ -357,34 +396,78 @@ def _drop_neutral(collection: PlotCollection) -> None:
             collection.update_aes_from_dataset(key, found.dataset.drop_vars("neutral_element"))
 
 
-def _errors(data: xr.Dataset) -> xr.DataArray:
-    near = data["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
-    return _points(near, data["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
+def _errors(pairs: xr.Dataset) -> xr.DataArray:
+    near = pairs["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
+    return _points(near, pairs["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
 
 
-def _biases(data: xr.Dataset, errors: float = 0.0) -> xr.DataArray:
-    """Return the place and the bias, `errors` standard errors off, of each coordinate."""
-    bias = (data["bias"] + errors * data["bias_mcse"]).drop_vars("coordinate")
-    shift = xr.DataArray([-APART, APART], {"moment": data["moment"]}, "moment")
-    place = xr.DataArray(np.arange(data.sizes["coordinate"]), dims="coordinate") + shift
-    return _points(place, bias)
+def _worst(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:
+    """Choose at most so many coordinates, that with the largest possible bias or drift last."""
+    noise = MARGIN * moments["bias_mcse"] if name == "bias" else 0.0
+    possible = (abs(moments[name]) + noise).max("moment").fillna(np.inf)
+    return moments.isel(coordinate=np.argsort(possible.to_numpy(), kind="stable")[-most:])
 
 
-def _intervals(data: xr.Dataset) -> xr.DataArray:
+def _places(values: xr.DataArray) -> xr.DataArray:
+    """Values of coordinates as points, the moments of a coordinate a little apart."""
+    shift = xr.DataArray([APART, -APART], {"moment": values["moment"]}, "moment")
+    return _points(values.drop_vars("coordinate"), _numbers(values, "coordinate") + shift)
+
+
+def _intervals(moments: xr.Dataset) -> xr.DataArray:
     """Return the ends of all intervals as one line, with a gap after each."""
-    low, high = _biases(data, -MARGIN), _biases(data, MARGIN)
+    noise = MARGIN * moments["bias_mcse"]
+    low, high = _places(moments["bias"] - noise), _places(moments["bias"] + noise)
     ends = xr.concat([low, high, xr.full_like(low, np.nan)], "end")
     line = ends.stack(point=("coordinate", "end"), create_index=False)
     return line.transpose("plot_axis", "moment", "point")
 
 
-def _rows(sample_stats: xr.Dataset, updates: int) -> xr.DataArray:
-    # An update that was rejected before a row was read has no place on a logarithmic axis.
-    rows = (sample_stats["n_obs"] / updates).clip(min=0.5).drop_vars("draw")
-    return _tail(rows, "draw")
+def _shares(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.DataArray:
+    """Shares of updates that evaluate 0, 1, 2 to 3, 4 to 7, ... observations, as bars by chain."""
+    rows = _group(data, "sample_stats", "n_obs", "the trace of a step of this package")["n_obs"]
+    known = data["posterior"].attrs if "posterior" in data.children else {}
+    updates = int((stats or {}).get("updates_per_draw", known.get("updates_per_draw", 1)))
+    bins = np.ceil(np.log2(rows.to_numpy().reshape(rows.sizes["chain"], -1) / updates + 1.0))
+    chains, count = len(bins), int(bins.max()) + 1
+    ends, heights = np.empty((chains, 2 * count)), np.zeros((chains, 2 * count - 1))
+    for chain, own in enumerate(bins.astype(int)):
+        left = np.arange(count) - 0.5 * FILLED + FILLED * chain / chains
+        # Backends fill the room between the first and the last end: gaps are bars of no height.
+        ends[chain] = np.stack([left, left + FILLED / chains], axis=1).ravel()
+        heights[chain, ::2] = np.bincount(own, minlength=count) / own.size
+    bars = np.stack([heights, ends[:, :-1], ends[:, 1:]])
+    axes = ["histogram", "left_edges", "right_edges"]
+    coords = {"plot_axis": axes, "chain": rows["chain"].to_numpy()}
+    attrs = {"bins": count, "updates": updates}
+    return xr.DataArray(bars, coords, ("plot_axis", "chain", "bin"), attrs=attrs)
 
 
-def _slowest(data: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
+def _pooled(bars: xr.DataArray) -> xr.DataArray:
+    """Bars of all chains as one, for a collection that does not tell chains apart."""
+    one, last = bars.isel(chain=0).copy(), bars.isel(chain=-1)
+    one[0] = bars[0].mean("chain")
+    one[1, 1::2], one[2, ::2] = last[1, 1::2], last[2, ::2]
+    return one
+
+
+def _range_of(number: int) -> str:
+    """Numbers of observations in a bin, such as "4–7" or "16k–32k"."""
+    if number < 2:
+        return str(number)
+    low, high = (_short(2 ** (number - 1)), _short(2**number - 1))
+    return f"{low}–{high}"
+
+
+def _short(count: int) -> str:
+    """Return such as 512, 16k or 2M."""
+    for size, unit in ((10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}".split(".")[0] + unit
+    return str(count)
+
+
+def _slowest(data: xr.DataTree, labeller: Any) -> tuple[str, xr.DataArray, xr.DataArray]:
     """Return name and draws of the parameter that mixes slowest, and all sizes in their order."""
     posterior = data["posterior"].to_dataset()
     entries = list(xarray_var_iter(posterior, skip_dims={"chain", "draw"}))
@@ -396,7 +479,7 @@ def _slowest(data: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
     chains = {"chain": posterior["chain"].to_numpy()}
     draws = xr.DataArray(values[:, :, worst], chains, ("chain", "draw"))
     ordered = xr.DataArray(np.sort(ess[np.isfinite(ess)]), dims="rank")
-    name = BaseLabeller().make_label_flat(*entries[worst][:3])
+    name = labeller.make_label_flat(*entries[worst][:3])
     sizes = _points(_numbers(ordered, "rank"), xr.apply_ufunc(np.log10, ordered))
     return name, _points(_numbers(draws, "draw"), draws), sizes
 
@@ -418,22 +501,15 @@ def _points(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
     return both.assign_coords(plot_axis=["x", "y"])
 
 
-def _constant(data: xr.Dataset, value: float) -> xr.Dataset:
+def _constant(data: xr.Dataset, value: float = 0.0) -> xr.Dataset:
     return xr.Dataset(dict.fromkeys(data.data_vars, value))
 
 
-def _sample_stats(data: xr.DataTree, name: str) -> xr.Dataset:
-    trace = trace_of(data)
-    known = "sample_stats" in trace.children
-    group = trace["sample_stats"].to_dataset() if known else xr.Dataset()
-    _require(group, (name,), "the trace of a step of this package")
-    return group
-
-
-def _require(found: Any, names: Sequence[str], what: str) -> None:
-    known = found if isinstance(found, Mapping) else ()
-    missing = [name for name in names if name not in known]
-    if missing:
-        raise SettingError(
-            f"{missing[0]!r} is not in data=, so that nothing is plotted. Pass {what}."
-        )
+def _group(data: Any, group: str, variable: str, expected: str) -> xr.Dataset:
+    """Group of a tree with a variable in it; SettingError says what to pass instead."""
+    tree = trace_of(data)
+    node = tree.children.get(group)
+    found = xr.Dataset() if node is None else node.to_dataset(inherit=False)
+    if variable not in found:
+        raise SettingError(f"data= has no {variable!r} in a group {group!r}. Pass {expected}.")
+    return found

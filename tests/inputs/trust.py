@@ -5,7 +5,7 @@ import pymc as pm
 import xarray as xr
 
 from inputs.case import Section
-from pymc_minibatch_mh import audit, explain, plot_audit, plot_bounds, plot_rows
+from pymc_minibatch_mh import audit, explain, plot_audit, plot_bounds, plot_rows, plot_summary
 
 explaining = Section("explain")
 auditing = Section("audit")
@@ -40,7 +40,7 @@ auditing.gives(
     "audit(trace, step, model='regression')", lambda g: audit(g.trace(), g.step, model="regression")
 )
 
-for plot in (plot_audit, plot_rows, plot_bounds):
+for plot in (plot_audit, plot_rows, plot_bounds, plot_summary):
     plotting.gives(
         f"{plot.__name__}(trace) without sample_stats", lambda g, plot=plot: plot(g.trace())
     )
@@ -49,9 +49,13 @@ plotting.gives("plot_rows(None)", lambda g: plot_rows(None))
 plotting.gives(
     "plot_bounds(data) of an approximate method",
     lambda g: plot_bounds(
-        xr.Dataset(
-            {"bound_ratio": (("chain", "draw"), np.zeros((2, 3)))},
-            {"chain": range(2), "draw": range(3)},
+        xr.DataTree.from_dict(
+            {
+                "sample_stats": xr.Dataset(
+                    {"bound_ratio": (("chain", "draw"), np.zeros((2, 3)))},
+                    {"chain": range(2), "draw": range(3)},
+                )
+            }
         )
     ),
 )
