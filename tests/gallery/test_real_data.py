@@ -1,5 +1,6 @@
 """The gallery of the documentation: its models are read rightly, and its pages show the results."""
 
+import re
 from importlib import import_module
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
 from papers import provenance
-from real_data import NAMES, SEED, page
+from real_data import NAMES, SEED, kinds, page
 from tiers import fast
 
 #: Largest distance of two means, in Monte Carlo errors of both.
@@ -18,8 +19,21 @@ HALF_WIDTH = 1.645
 
 
 def test_pages_are_those_of_the_results():
-    assert {file: file.read_text("utf-8") for file in page.written()} == page.written()
+    expected = page.written() | kinds.written()
+    assert {file: file.read_text("utf-8") for file in expected} == expected
     assert all((page.FIGURES / f"{name}.svg").exists() for name in NAMES)
+
+
+def test_the_map_has_every_model_of_the_gallery_and_recipes_that_exist():
+    assert sorted(name for _, name, _ in kinds.KINDS) == sorted(NAMES)
+    recipes = (kinds.DOCS / "howto" / "recipes.md").read_text("utf-8")
+    titles = re.findall(r"^## (.*)$", recipes, re.MULTILINE)
+    anchors = {title.lower().replace(" ", "-") for title in titles}
+    assert {recipe for *_, recipe in kinds.KINDS if recipe} <= anchors
+
+
+def test_seconds_to_effective_draws_include_preparation():
+    assert kinds.seconds(2.0, 3.0, ess=500.0) == 8.0
 
 
 @every("name", NAMES)

@@ -1,0 +1,129 @@
+"""Write the map of the documentation: kinds of models, the step for each, and what to expect.
+
+    cd examples
+    python -m uv run python -m real_data.kinds
+
+Figures come from ``results/``, and from the table of the page on thousands of effects.
+"""
+
+from pathlib import Path
+
+from papers.page import table
+from real_data import NUTS_DRAWS
+from real_data.page import CONVERGED, DOCS, Result, least_ess, number, stored
+
+FILE = DOCS / "howto" / "map.md"
+GROUPS = DOCS / "howto" / "groups.md"
+#: Effective draws that the seconds are for.
+DRAWS = 1_000
+#: Kind of model, model of the gallery, and recipe.
+KINDS = (
+    ("Logistic regression", "mothers_at_work", "survey-weights"),
+    ("Counts out of a total (binomial)", "graduates_at_work", ""),
+    ("Counts, overdispersed", "doctor_visits", "counts-with-many-zeros"),
+    ("Counts with an exposure, intercepts by group", "county_murders", "offsets"),
+    ("Logistic regression, intercepts by group", "veterans_homes", "slopes-by-group"),
+    ("Heavy tails, intercepts and slopes by group", "wages_by_state", "slopes-by-group"),
+    ("Robust regression", "minutes_in_the_air", "robust-regression"),
+    ("Censored response (Tobit, survival)", "hours_of_mothers", "survival-with-censoring"),
+    ("Ordered categories", "happiness", "ordered-categories"),
+    ("Unordered categories (softmax)", "employment", ""),
+    ("Splines, smooth curves", "late_by_season", "splines"),
+    ("Mixtures", "wages_with_outliers", ""),
+)
+#: Kind of model, and the beginning of its line on the page on thousands of effects.
+MANY = (
+    ("Crossed effects, thousands", "325,724 flights"),
+    ("Effects of 10,000 groups", "10⁶ rows, 10,000 groups"),
+    ("Correlated intercepts and slopes", "200,000 rows, 300 correlated"),
+    ("Random walk over time, as effects", "100,000 rows, random walk"),
+    ("Areas on a map (CAR)", "100,000 rows of 324 areas"),
+)
+HEAD = ["model", "observations a draw", "s to 1,000 ESS", "NUTS", "recipe"]
+PAGE = """\
+# Map: from the model to the step
+
+Find the kind of your model. The figures tell what to expect: the observations that a draw evaluates, and the
+seconds to {draws:,} effective draws of the slowest parameter, preparation and warm-up included.
+
+## `TunaMH`, the default
+
+{kinds}
+These are the models of the [gallery](../gallery/index.md), with {least:,} to {most:,} observations, in 2 chains on one
+core, with compiled code. NUTS is nutpie, compilation included. A star means that NUTS had not converged after {nuts} + {nuts}
+draws, so it needs longer than the figure.
+
+## Many effects
+
+`TunaMH` accepts or rejects each effect alone. [Thousands of effects](groups.md) has the figures of NUTS.
+
+{many}
+## Other kinds of models
+
+| model | step | what to expect |
+| --- | --- | --- |
+| More than 30 coefficients, without groups | `TunaMH` | Some dozens of observations a draw, up to 150 coefficients: see [many parameters](../background/wide.md). |
+| Gaussian processes by `pm.gp.HSGP` | `TunaMH` | Like a spline: the [basis](../models.md#hierarchies) is linear. |
+| Two or more likelihoods of the same observations | `TunaMH` | They are [subsampled together](../big-data.md#groups-weights-several-likelihoods). |
+| Data larger than memory | `TunaMH` | The same draws, from [files](recipes.md#data-larger-than-memory). |
+| A kink or jump that parameters move (`abs`, `switch`) | `PenaltyMH` | An approximation: `audit` measures its bias. A [smooth step](../models.md#change-points) makes it exact. |
+| A custom log-likelihood without bounds | `PenaltyMH`, `BarkerMinibatchMH` | [How to choose](../choose.md) compares their errors. |
+| Discrete unknowns that can be summed out | `TunaMH` | [Marginalise](../models.md#mixtures) them. |
+| A latent variable per observation, dependent observations | `pm.NUTS` | The step raises an error that names the variable. |
+| Some thousands of observations, several modes, funnels | `pm.NUTS` | [When it is not for you](when_not.md) has the signs. |
+
+[`explain(model)`](../before.md) forecasts the figures for your own model.
+"""
+
+
+def seconds(prepared: float, sampling: float, ess: float) -> float:
+    """Return the seconds to effective draws, from those of a run."""
+    return prepared + sampling * DRAWS / ess
+
+
+def measured(result: Result) -> list[str]:
+    """Return observations a draw, and seconds of `TunaMH` and of NUTS."""
+    ess, nuts_ess = least_ess(result["tuna"]), least_ess(result["nuts"])
+    tuna = seconds(result["prepared"], result["seconds"], ess)
+    nuts = seconds(result["nuts_compilation"], result["nuts_seconds"], nuts_ess)
+    star = "" if nuts_ess >= CONVERGED else "\\*"
+    return [number(result["rows_per_update"]), number(tuna), number(nuts) + star]
+
+
+def kinds() -> str:
+    """Return the table of the models of the gallery."""
+    rows = []
+    for kind, name, recipe in KINDS:
+        link = f"[code](recipes.md#{recipe})" if recipe else ""
+        rows.append([f"[{kind}](../gallery/{name}.md)", *measured(stored(name)), link])
+    return table(HEAD, rows)
+
+
+def many() -> str:
+    """Return the table of models with many effects, from the page that measures them."""
+    lines = GROUPS.read_text(encoding="utf-8").splitlines()
+    rows = []
+    for kind, begin in MANY:
+        line = next(line for line in lines if line.startswith(f"| {begin}"))
+        model, _, observations, *_, to_draws = (cell.strip() for cell in line.strip("|").split("|"))
+        rows.append([kind, model, observations, to_draws])
+    return table(["model", "measured on", *HEAD[1:3]], rows)
+
+
+def written() -> dict[Path, str]:
+    """Return the page by its file."""
+    sizes = [stored(name)["rows"] for _, name, _ in KINDS]
+    text = PAGE.format(
+        draws=DRAWS, kinds=kinds(), many=many(), least=min(sizes), most=max(sizes), nuts=NUTS_DRAWS
+    )
+    return {FILE: text}
+
+
+def main() -> None:
+    """Write the page."""
+    for file, text in written().items():
+        file.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
