@@ -1,4 +1,4 @@
-"""Write the map of the documentation: kinds of models, the step for each, and what to expect.
+"""Write the tables of the map in the documentation: kinds of models, and what to expect.
 
     cd examples
     python -m uv run python -m real_data.kinds
@@ -9,7 +9,6 @@ Figures come from ``results/``, and from the table of the page on thousands of e
 from pathlib import Path
 
 from papers.page import table
-from real_data import NUTS_DRAWS
 from real_data.page import CONVERGED, DOCS, Result, least_ess, number, stored
 
 FILE = DOCS / "howto" / "map.md"
@@ -39,41 +38,7 @@ MANY = (
     ("Random walk over time, as effects", "100,000 rows, random walk"),
     ("Areas on a map (CAR)", "100,000 rows of 324 areas"),
 )
-HEAD = ["model", "observations a draw", "s to 1,000 ESS", "NUTS", "recipe"]
-PAGE = """\
-# Map: from the model to the step
-
-Find the kind of your model. The figures tell what to expect: the observations that a draw evaluates, and the
-seconds to {draws:,} effective draws of the slowest parameter, preparation and warm-up included.
-
-## `TunaMH`, the default
-
-{kinds}
-These are the models of the [gallery](../gallery/index.md), with {least:,} to {most:,} observations, in 2 chains on one
-core, with compiled code. NUTS is nutpie, compilation included. A star means that NUTS had not converged after {nuts} + {nuts}
-draws, so it needs longer than the figure.
-
-## Many effects
-
-`TunaMH` accepts or rejects each effect alone. [Thousands of effects](groups.md) has the figures of NUTS.
-
-{many}
-## Other kinds of models
-
-| model | step | what to expect |
-| --- | --- | --- |
-| More than 30 coefficients, without groups | `TunaMH` | Some dozens of observations a draw, up to 150 coefficients: see [many parameters](../background/wide.md). |
-| Gaussian processes by `pm.gp.HSGP` | `TunaMH` | Like a spline: the [basis](../models.md#hierarchies) is linear. |
-| Two or more likelihoods of the same observations | `TunaMH` | They are [subsampled together](../big-data.md#groups-weights-several-likelihoods). |
-| Data larger than memory | `TunaMH` | The same draws, from [files](recipes.md#data-larger-than-memory). |
-| A kink or jump that parameters move (`abs`, `switch`) | `PenaltyMH` | An approximation: `audit` measures its bias. A [smooth step](../models.md#change-points) makes it exact. |
-| A custom log-likelihood without bounds | `PenaltyMH`, `BarkerMinibatchMH` | [How to choose](../choose.md) compares their errors. |
-| Discrete unknowns that can be summed out | `TunaMH` | [Marginalise](../models.md#mixtures) them. |
-| A latent variable per observation, dependent observations | `pm.NUTS` | The step raises an error that names the variable. |
-| Some thousands of observations, several modes, funnels | `pm.NUTS` | [When it is not for you](when_not.md) has the signs. |
-
-[`explain(model)`](../before.md) forecasts the figures for your own model.
-"""
+HEAD = ["model", "observations a draw", "`TunaMH`, s to 1,000 ESS", "NUTS, s to 1,000 ESS", "recipe"]
 
 
 def seconds(prepared: float, sampling: float, ess: float) -> float:
@@ -111,11 +76,14 @@ def many() -> str:
 
 
 def written() -> dict[Path, str]:
-    """Return the page by its file."""
-    sizes = [stored(name)["rows"] for _, name, _ in KINDS]
-    text = PAGE.format(
-        draws=DRAWS, kinds=kinds(), many=many(), least=min(sizes), most=max(sizes), nuts=NUTS_DRAWS
-    )
+    """Return the page by its file: its own words, and both tables between their comments."""
+    text = FILE.read_text(encoding="utf-8")
+    for name, rows in (("kinds", kinds()), ("many", many())):
+        before, found, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        assert found, name
+        assert end, name
+        text = before + found + rows + end + after
     return {FILE: text}
 
 
