@@ -97,8 +97,8 @@ def sample(
     draws take.
 
     Use ``pm.sample`` if the model needs several steps. Its Python loop around a draw costs ten
-    times an update. Here compiled code makes blocks of draws, chains run as threads over one copy of data
-    and bounds, and everything else is computed afterwards. With equal seeds and starts,
+    times an update. Here compiled code makes blocks of draws, chains run as threads over one copy
+    of data and bounds, and everything else is computed afterwards. With equal seeds and starts,
     ``pm.sample`` makes the same draws, to the last bit on the unconstrained scale; transforms and
     deterministics can differ by rounding. There is no ``callback=``: compiled code cannot stop at
     every draw. An interrupt keeps the draws so far, and `resume` goes on from there.
