@@ -132,8 +132,8 @@ class Statistic(NamedTuple):
     dtype: type
     meaning: str
     entry: int | None = None
-    averaged: bool = False
     needs: Feature | None = None
+    averaged: bool = False
 
 
 #: All are scalars per draw. A name that PyMC's own steps use has their type, or both could not own
@@ -143,46 +143,32 @@ STATS = {
     "accept": Statistic(np.float64, "estimated acceptance probability", ACCEPT, averaged=True),
     "accepted_share": Statistic(np.float64, "share of accepted updates", ACCEPTED, averaged=True),
     "n_obs": Statistic(np.int64, "evaluations of rows, each of them counted", N_OBS),
-    "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS, needs="batches"),
+    "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS, "batches"),
     "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
-    "n_bright": Statistic(
-        np.int64, "bright rows in the last update", N_BRIGHT, needs="bright rows"
-    ),
-    "n_prior": Statistic(
-        np.int64, "evaluations of the prior by moves without rows", N_PRIOR, needs="slices"
-    ),
-    "n_candidates": Statistic(
-        np.int64, "rows drawn, before own ceilings drop some", N_CANDIDATES, needs="ceilings"
-    ),
+    "n_bright": Statistic(np.int64, "bright rows in the last update", N_BRIGHT, "bright rows"),
+    "n_prior": Statistic(np.int64, "evaluations of the prior by slice moves", N_PRIOR, "slices"),
+    "n_candidates": Statistic(np.int64, "rows drawn, read or not", N_CANDIDATES, "ceilings"),
     "n_groups_in_full": Statistic(
-        np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL, needs="effects"
+        np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL, "effects"
     ),
     "accept_border": Statistic(
-        np.float64, "acceptance of the border of elements", ACCEPT_BORDER, True, "effects"
+        np.float64, "acceptance of the border of elements", ACCEPT_BORDER, "effects", averaged=True
     ),
     "accept_elements": Statistic(
-        np.float64, "mean acceptance of elements", ACCEPT_ELEMENTS, True, "effects"
+        np.float64, "mean acceptance of elements", ACCEPT_ELEMENTS, "effects", averaged=True
     ),
     "accept_scales": Statistic(
-        np.float64, "acceptance of scales with their elements", ACCEPT_SCALES, True, "scales"
+        np.float64, "acceptance of scales with elements", ACCEPT_SCALES, "scales", averaged=True
     ),
     "accept_directions": Statistic(
-        np.float64,
-        "acceptance of elements of several factors",
-        ACCEPT_DIRECTIONS,
-        True,
-        "directions",
+        np.float64, "acceptance along directions", ACCEPT_DIRECTIONS, "directions", averaged=True
     ),
     "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", LOG_RATIO),
-    "log_ratio_std": Statistic(
-        np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD, needs="batches"
-    ),
+    "log_ratio_std": Statistic(np.float64, "its standard error", LOG_RATIO_STD, "batches"),
     "error_estimate": Statistic(
-        np.float64, "estimated error of `accept`", ERROR, averaged=True, needs="batches"
+        np.float64, "estimated error of `accept`", ERROR, "batches", averaged=True
     ),
-    "bound_ratio": Statistic(
-        np.float64, "largest change of a row over its bound", BOUND_RATIO, needs="bounds"
-    ),
+    "bound_ratio": Statistic(np.float64, "largest change over bound", BOUND_RATIO, "bounds"),
     "certified": Statistic(np.bool_, "whether the draw is exact by bounds of the model itself"),
     "invalid": Statistic(np.int64, "updates rejected as a log-density was not finite", INVALID),
     "scaling": Statistic(np.float64, "scale of the random walk"),

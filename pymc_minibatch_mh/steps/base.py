@@ -186,14 +186,12 @@ class MinibatchStep(BlockedStep):
 
     default_blocked = True
     stats_dtypes_shapes = DECLARED
-    stats_dtypes: list[dict[str, type]]
     _state_class = MinibatchState
 
     __signature__: ClassVar[Signature]
 
     #: The chain that runs.
     chain: Chain
-    _program: Program
     _watched: WatchedModel
     _default_start: np.ndarray
     #: Seconds that preparing it took.

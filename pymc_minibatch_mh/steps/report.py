@@ -34,7 +34,7 @@ def stats_of_draw(
     found = counts.tolist()
     return {
         name: found[at] / n_updates if averaged else found[at] if dtype is _REAL else int(found[at])
-        for name, (dtype, _, at, averaged, _) in statistics.items()
+        for name, (dtype, _, at, _, averaged) in statistics.items()
         if at is not None
     }
 
@@ -47,7 +47,7 @@ def write_stats(
     The arrays have shape (chains, draws); `where` is a chain and its draws.
     """
     for name, values in stats.items():
-        _, _, place, averaged, _ = STATS[name]
+        _, _, place, _, averaged = STATS[name]
         if place is not None:
             values[where] = counts[:, place] / n_updates if averaged else counts[:, place]
 

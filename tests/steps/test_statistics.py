@@ -7,7 +7,8 @@ import pymc as pm
 import pytest
 
 import grouped
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, plot_bounds, sample
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.steps.base import DECLARED
 from zoo import METHODS, RANGED
@@ -43,6 +44,12 @@ def test_a_plain_model_has_the_statistics_of_its_method(prepared, method):
     stats = trace.sample_stats
     assert set(stats.data_vars) == ALL | OWN[method]
     assert {str(name) for name in stats.data_vars if not stats[name].any()} <= MAY_BE_ZERO
+
+
+def test_a_plot_of_bounds_names_the_steps_that_have_them(prepared):
+    trace = sample(prepared("logistic", "PenaltyMH"), 20, tune=20, chains=2, **QUIET)
+    with pytest.raises(SettingError, match=r"^'bound_ratio' .* a step with bounds, such as TunaMH"):
+        plot_bounds(trace)
 
 
 def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
