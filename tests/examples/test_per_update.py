@@ -111,6 +111,6 @@ def test_a_step_counts_its_scans_and_can_be_audited(model_of):
     assert (stats["full_pass"] == 1).all()
     assert not stats["certified"].any()
     found = audit(trace, step, pairs=8, random_seed=11)
-    assert (found["rows_read"] >= n_rows).all()
+    assert (found["pairs"]["rows_read"] >= n_rows).all()
     message = str(found["message"].sel(check="normality").values)
     assert "Every decision evaluated all observations" not in message

@@ -214,7 +214,7 @@ def test_an_audit_judges_the_rows_that_batches_are_of():
     trace = drawn(model, step, 400, 200, random_seed=2)
     found = audit(trace, step, pairs=20, random_seed=3)
     # Members, twelve of 20,000 and nearly alike, would have a skewness of about forty.
-    assert float(np.abs(found["skewness"]).median()) < 10.0
+    assert float(np.abs(found["pairs"]["skewness"]).median()) < 10.0
 
 
 def test_a_test_of_ones_own_is_told_of_the_rows_that_it_draws_from(rare):

@@ -104,7 +104,7 @@ def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, pr
     before = copy.deepcopy(step.chain.state)
     found = audit(trace, step, pairs=30, random_seed=1)
     assert step.chain.state == before
-    assert (found["rows_read"] >= step.target.source.n_rows).all()
+    assert (found["pairs"]["rows_read"] >= step.target.source.n_rows).all()
     verdicts = dict(zip(found["check"].values, found["verdict"].values, strict=True))
     assert verdicts["bounds"] == verdicts["bias"] == "ok"
 
