@@ -13,6 +13,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.variable import TensorConstant
 from pytensor.xtensor.vectorization import XElemwise
 
@@ -181,6 +182,27 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
         return int(shape[axis]) if shape else 1
     static = value.type.shape
     return MIN_ROWS if not static or static[axis] is None else int(static[axis])
+
+
+def potentials_in_full(model: pm.Model) -> dict[str, str]:
+    """Potentials that read arrays of :data:`MIN_ROWS` data values or more.
+
+    The observations that a potential adds up cannot be told apart, and no statistic counts them:
+    name -> its data, and the declarations that are subsampled.
+    """
+    found, arrays = {}, TensorConstant | TensorSharedVariable
+    for potential in model.potentials:
+        (graph,) = model.replace_rvs_by_values([potential])
+        sizes = {v: np.size(data_values(v)) for v in ancestors([graph]) if isinstance(v, arrays)}
+        tall = {v: size for v, size in sizes.items() if size >= MIN_ROWS}
+        if tall:
+            names = ", ".join(sorted(repr(v.name) for v in tall if v.name)) or "without names"
+            found[str(potential.name)] = (
+                f"a potential of {sum(tall.values()):,} data values ({names}), evaluated in full "
+                "at every update; write censored observations as pm.Censored, and other "
+                "likelihoods as pm.CustomDist"
+            )
+    return found
 
 
 def _without_casts(value: Variable) -> Variable:

@@ -270,6 +270,7 @@ class MinibatchStep(BlockedStep):
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading, method.requirements)
         tell_of_large(model, point, name, response_parameters(shared["model"]))
+        report.tell_of_potentials(name, model)
         report.tell_of_preparation(name, read.target)
         self._watched, factorization = read.watched, read.target.factorization
         asked, discrete = shared["taylor_order"], factorization.discrete_in_rows

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakSet
 
 import numpy as np
+import pymc as pm
 from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
@@ -20,6 +21,7 @@ from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels.roles import STATS, Statistic
 from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
+from pymc_minibatch_mh.likelihood.terms import potentials_in_full
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 
@@ -164,6 +166,12 @@ def tell_of_preparation(name: str, target: Target) -> None:
     if not target.source.in_memory:
         _log_left_out(name, target)
     _log.info("%s: preparing %s.", name, rows_of(target))
+
+
+def tell_of_potentials(name: str, model: pm.Model) -> None:
+    """Warn of potentials that evaluate many data values in every update, which no stat counts."""
+    for potential, why in potentials_in_full(model).items():
+        _log.warning("%s: %r is %s.", name, potential, why)
 
 
 def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
