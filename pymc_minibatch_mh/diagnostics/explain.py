@@ -23,13 +23,11 @@ from pymc_minibatch_mh.diagnostics.explanation import (
     Forecast,
     InCoordinates,
     NotSubsampled,
-    NutsUntimed,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.recommend import (
     nuts_forecast,
-    nuts_untimed,
     recommend,
     recommend_instead,
 )
@@ -48,7 +46,7 @@ from pymc_minibatch_mh.likelihood.exprs import Apply, Constant, Data, Expr, Gath
 from pymc_minibatch_mh.likelihood.factorization import Block, Factorization, factorize
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.inputs import generator_of, likelihoods_of, model_of
-from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows
+from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows, potentials_in_full
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
@@ -102,10 +100,10 @@ def _reason(step: MinibatchStep, certified: bool) -> str:
     if step.guarantee.promise is Promise.EXACT:
         return f"{method} is exact without bounds"
     if step.tables is not None and not step.tables.verified:
-        return "the bounds are your own: draws are exact if they hold, which nobody has derived"
+        return "the bounds are your own: draws are exact if they hold, which nobody has proved"
     if not certified:
-        return "the bounds were derived from the model, but a row exceeded its own"
-    return "the bounds of all rows were derived from the model, and held in the pilot"
+        return "bounds were proved, but an observation exceeded its own"
+    return "bounds of all observations are proved, and held in the pilots"
 
 
 def _form(form: LinearForm, function: RowFunction, factorization: Factorization) -> str:
@@ -180,9 +178,7 @@ def _sources(expr: Expr, function: RowFunction, entries: bool) -> list[str]:
     return [] if isinstance(expr, Constant) else [_data(expr, function, entries)]
 
 
-PRIOR = "a prior, which has no rows"
-#: Rows that a potential may add up cannot be told apart.
-IN_FULL = "a potential: evaluated in full at every update, with all data that it adds up"
+PRIOR = "a prior, which has no observations"
 
 
 def subsampled(parts: Factorization, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
@@ -227,7 +223,7 @@ def not_subsampled(
     """
     chosen = set(likelihoods_of(parts.terms))
     found = [
-        NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)))
+        NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)), in_full=True)
         for rv in model.observed_RVs
         if rv.name not in chosen
     ]
@@ -257,9 +253,8 @@ def of_refused_model(
 
 
 def _why_in_full(count: int) -> str:
-    if count < MIN_ROWS:
-        return f"{count:,} rows, fewer than {MIN_ROWS:,}: evaluated in full at every update"
-    return f"{count:,} rows, but not named in observed=: evaluated in full at every update"
+    why = f"fewer than {MIN_ROWS:,}" if count < MIN_ROWS else "but not named in observed="
+    return f"{count:,} observations, {why}: evaluated in full at every update"
 
 
 def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsampled]:
@@ -267,8 +262,11 @@ def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsamp
         NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs
     ]
-    potentials = [str(potential.name) for potential in model.potentials]
-    return found + [NotSubsampled(name, IN_FULL) for name in potentials]
+    reading = potentials_in_full(model)
+    for name in (str(potential.name) for potential in model.potentials):
+        reason = reading.get(name, "a potential of the parameters alone")
+        found.append(NotSubsampled(name, reason, in_full=name in reading))
+    return found
 
 
 def _reasons_of_variables(parts: Factorization) -> dict[str, str]:
@@ -277,11 +275,11 @@ def _reasons_of_variables(parts: Factorization) -> dict[str, str]:
     reasons = {}
     for block in (*parts.blocks, *parts.others):
         if block.name in discrete:
-            why = "discrete, and rows depend on it: another step moves it, the pilot holds it"
+            why = "discrete, and observations depend on it: another step moves it, pilots hold it"
         elif block in parts.others:
-            why = "no row depends on it: another step moves it, the pilot holds it"
+            why = "no observation depends on it: another step moves it, pilots hold it"
         elif block.stop <= parts.first:
-            why = "rows depend on it, but another step moves it: the pilot holds it"
+            why = "observations depend on it, but another step moves it: pilots hold it"
         else:
             continue
         reasons[block.name] = f"{PRIOR}; {why}"
@@ -317,16 +315,18 @@ def explain(
     vars: Sequence[Variable] | None = None,
     draws: int = 1_000,
     tune: int = 1_000,
-    nuts: bool = False,
+    nuts: bool = True,
     random_seed: Any = None,
     **settings: Any,
 ) -> Explanation:
-    """Forecast before sampling: which rows are subsampled, whether draws are exact, their cost.
+    """Forecast before sampling: the sampler to take, its speed, and whether draws are exact.
 
-    The figures come from a pilot: a short chain of the step's own loop, outside
-    :func:`pymc.sample`, from a draw of the Gaussian approximation. Where an exact step reads all
-    rows at most of its updates, :class:`PenaltyMH` has a pilot as well. NUTS is not run: a rule
-    says how many gradients of all rows an effective draw takes.
+    It takes seconds once functions are compiled. The figures come from four pilots: short chains of
+    the step's own loop, outside :func:`pymc.sample`, from draws of the Gaussian approximation. The
+    spread between them gives the errors.
+    Where more than half of the updates of an exact step evaluate all observations, pilots of
+    :class:`PenaltyMH` run as well. NUTS does not run: one gradient is timed, and a rule says how
+    many an effective draw takes.
 
     Parameters
     ----------
@@ -336,15 +336,18 @@ def explain(
         chain goes on as if it had not been explained.
     vars
         Variables that the step for a model moves; by default all continuous ones.
-    draws, tune
-        Draws of the pilot that are kept, 100 or more, and those of warm-up before them.
+    draws
+        Draws that four pilots keep together, 100 or more.
+    tune
+        Draws of warm-up of each pilot.
     nuts
-        Whether to compile the gradient for NUTS and to time it, which can take longer than all
-        else together, up to minutes. Without it nothing is said of the speed of NUTS, and of a
-        step that is slow that NUTS should be timed.
+        Whether to compile the gradient for NUTS and to time it. The first time this takes as long
+        as :func:`pymc.sample` needs to compile it: seconds, for large graphs a minute. If False,
+        NUTS is left out of the comparison.
     random_seed
-        Seed of the pilot. The same seed gives the same figures, but for times and what is
-        computed from them.
+        Seed of the pilots. The same seed gives the same figures, except for times. The clock ends
+        the further draws that count observations, in steps of two, and leaves out the last pilots
+        of a model whose draws take milliseconds: there, figures change within their error.
     **settings
         Settings of all step methods, for the step of a model: see :class:`TunaMH`.
 
@@ -403,20 +406,8 @@ class _Asked(NamedTuple):
     rng: np.random.Generator
     nuts: bool
 
-
-def _fly(step: MinibatchStep, model: pm.Model, asked: _Asked) -> Pilot:
-    return fly(step, model, asked.draws, asked.tune, asked.rng)
-
-
-def _of_nuts(
-    model: pm.Model,
-    point: Mapping[str, np.ndarray],
-    covariance: np.ndarray | None,
-    asked: _Asked,
-) -> NutsUntimed | None:
-    if asked.nuts:
-        return nuts_forecast(model, point, covariance)
-    return nuts_untimed(model, covariance)
+    def pilots(self, step: MinibatchStep, model: pm.Model) -> Pilot:
+        return fly(step, model, self.draws, self.tune, self.rng)
 
 
 def _of_step(
@@ -428,11 +419,12 @@ def _of_step(
 ) -> Explanation:
     target, method = step.target, type(step).__name__
     parts, n_rows = target.factorization, target.source.n_rows
-    pilot = _fly(step, model, asked)
+    pilot = asked.pilots(step, model)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
     factor, apart = step.plan.reference.factor, step.plan.elements is not None
-    nuts = _of_nuts(model, pilot.point, None if apart else factor @ factor.T, asked)
+    covariance = None if apart else factor @ factor.T
+    nuts = nuts_forecast(model, pilot.point, covariance, asked.nuts)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
     return Explanation(
@@ -475,7 +467,7 @@ def _approximate(
     if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
         return None
     other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
-    found = forecast(other, _fly(other, model, asked), asked.tune, float("nan"))
+    found = forecast(other, asked.pilots(other, model), asked.tune, float("nan"))
     return Approximate(type(other).__name__, other, found)
 
 
@@ -489,7 +481,7 @@ def _of_refused(
     own = check.own_variables(model, vars)
     start = {**model.initial_point(), **(settings.get("initial_point") or {})}
     reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
-    nuts = _of_nuts(model, start, None, asked)
+    nuts = nuts_forecast(model, start, None, asked.nuts)
     recommended, reason = recommend_instead(nuts)
     if isinstance(error, ModeError):
         parts = factorize(model, own, **reading)
@@ -514,9 +506,9 @@ def _of_refused(
 def _why_order(step: MinibatchStep, parts: Factorization) -> str:
     order = step.target.taylor_order
     if step.plan.requirements.ranges:
-        return "log-likelihoods themselves have ranges, so that nothing is expanded"
+        return "log-likelihoods themselves have ranges, so nothing is expanded"
     if order == 2:
-        return "rows are expanded to second order, which leaves the smallest remainders"
+        return "a quadratic approximation of each observation leaves the smallest remainders"
     if parts.discrete_in_rows:
         return (
             f"rows depend on the discrete variable {parts.discrete_in_rows[0]!r}, in which "

@@ -1,76 +1,64 @@
-"""Facts of a model before it is sampled: records, each of which says itself in words."""
+"""Facts of a model before it is sampled: records, and the sheet that shows them."""
 
-import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from io import StringIO
+from itertools import groupby
 from math import isfinite, isnan
 from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, size_in_words
 
-#: Columns of a terminal, and of the labels in it at most.
-WIDTH, LABELS = 88, 26
-#: Labels and values.
-Lines = list[tuple[str, str]]
+#: Columns of a sheet, and of its labels.
+WIDTH, LABELS = 88, 23
+#: Effective draws that times are stated for, and draws of warm-up in them.
+EFFECTIVE, WARM_UP = 1_000, 1_000
+#: What to type where NUTS is the faster sampler.
+NUTPIE = 'pm.sample(nuts_sampler="nutpie")'
 
 
-class Section(NamedTuple):
-    """A titled part of a sheet."""
+class Fact(NamedTuple):
+    """A line of a sheet; lines of one section follow each other under its title."""
 
-    title: str
-    lines: Lines
-
-
-def as_text(sections: list[Section]) -> str:
-    """Return sections as plain text, values in one column and wrapped."""
-    labels = [len(label) for section in sections for label, _ in section.lines]
-    indent = " " * (2 + min(max(labels, default=0), LABELS) + 2)
-    out = []
-    for section in sections:
-        out.append(section.title)
-        for label, value in section.lines:
-            head = f"  {label}".ljust(len(indent))
-            if len(head) > len(indent):
-                # A label that is too long for its column has a line of its own.
-                out.append(head)
-                head = indent
-            paragraph = textwrap.TextWrapper(
-                WIDTH, head, indent, break_long_words=False, break_on_hyphens=False
-            )
-            out.append(paragraph.fill(value) or head.rstrip())
-    return "\n".join(out)
+    section: str
+    label: str
+    value: str
 
 
-def as_html(sections: list[Section]) -> str:
-    """Return sections as HTML that unfolds, a table for each; every text is escaped."""
-    return "".join(
-        f"<details><summary>{escape(section.title)}</summary>{_table(section.lines)}</details>"
-        for section in sections
-    )
+class Sheet(NamedTuple):
+    """Facts that are shown as tables, one for each section."""
+
+    facts: tuple[Fact, ...]
+
+    def __repr__(self) -> str:
+        """Return plain text."""
+        console = Console(file=StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
+        with console.capture() as captured:
+            for title, facts in groupby(self.facts, key=lambda fact: fact.section):
+                if title:
+                    console.print(Text(title))
+                table = Table.grid(padding=(0, 2, 0, 0))
+                table.add_column(width=LABELS)
+                table.add_column(overflow="fold")
+                for _, label, value in facts:
+                    table.add_row(Text(f"  {label}" if title else label), Text(value))
+                console.print(table)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    def _repr_html_(self) -> str:
+        """Return the same for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
-def _table(lines: Lines) -> str:
-    left = 'style="text-align:left"'
-    rows = ("".join(f"<td {left}>{escape(text)}</td>" for text in line) for line in lines)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-
-
-def summary_as_html(title: str, text: str, figures: Lines, share: float) -> str:
-    """Return a title, a text, figures with their labels beside each other, and a bar of a share."""
-    cells = "".join(
-        f'<span style="display:inline-block;margin-right:2.5em"><b>{escape(value)}</b><br>'
-        f"{escape(label)}</span>"
-        for label, value in figures
-    )
-    # A share that is too small for a pixel is still seen.
-    width = f"{min(max(share, 0.003), 1.0):.1%}"
-    bar = (
-        '<div style="background:#8884;height:8px;margin:.5em 0;max-width:40em">'
-        f'<div style="background:#1f77b4;height:8px;width:{width}"></div></div>'
-    )
-    head = f"<p><b>{escape(title)}</b> – {escape(text)}</p>"
-    return head + (f"<p>{cells}</p>{bar}" if figures else "")
+def section(title: str, lines: Iterable[tuple[str, str]]) -> list[Fact]:
+    """Return the facts of a section; a line without a value is left out."""
+    return [Fact(title, label, value) for label, value in lines if value]
 
 
 def figure(value: float) -> str:
@@ -80,9 +68,17 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.2e}"
 
 
+def duration(seconds: float) -> str:
+    """Return seconds, minutes or hours to two digits."""
+    for unit, length in (("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= 2.0 * length:
+            return f"{float(f'{seconds / length:.2g}'):,g} {unit}"
+    return f"{float(f'{seconds:.2g}'):g} s"
+
+
 @dataclass(frozen=True)
 class DataArray:
-    """A data array that rows of a term are read from."""
+    """A data array that observations of a term are read from."""
 
     name: str
     dtype: str
@@ -92,37 +88,37 @@ class DataArray:
     def in_words(self) -> str:
         """Return its name, type and size."""
         shape = str(list(self.row_shape)) if self.row_shape else ""
-        return f"{self.name}: {self.dtype}{shape}, {self.bytes_per_row:,} bytes a row"
+        return f"reads {self.name}: {self.dtype}{shape}, {self.bytes_per_row:,} bytes a row"
 
 
 @dataclass(frozen=True)
 class SubsampledTerm:
-    """A likelihood term whose rows are subsampled, by the name of the observed variable."""
+    """A likelihood term whose observations are subsampled, by the name of the observed variable."""
 
     name: str
     n_rows: int
-    #: Linear forms of the parameters that the log-likelihood of a row depends on, where it can be
-    #: taken apart; and why it cannot, or is not computed by these forms.
+    #: Linear forms of the parameters that the log-likelihood of an observation depends on, where it
+    #: can be taken apart; and why it cannot, or is not computed by these forms.
     arguments: tuple[str, ...]
     not_apart: str
     arrays: tuple[DataArray, ...]
 
-    def lines(self) -> Lines:
-        """Return the arguments of its rows, and their arrays."""
-        lines = [(self.name, f"{self.n_rows:,} rows")]
-        if self.arguments:
-            lines.append(("", f"a row depends on {'; '.join(self.arguments)}"))
-        if self.not_apart:
-            lines.append(("", f"not taken apart: {self.not_apart}"))
-        return lines + [("", f"reads {array.in_words()}") for array in self.arrays]
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the linear predictors of its observations, and their arrays."""
+        depends = f"each depends on {'; '.join(self.arguments)}" if self.arguments else ""
+        apart = f"not taken apart: {self.not_apart}" if self.not_apart else ""
+        words = [depends, apart, *(array.in_words() for array in self.arrays)]
+        return [(self.name, f"{self.n_rows:,} observations"), *(("", word) for word in words)]
 
 
 @dataclass(frozen=True)
 class NotSubsampled:
-    """A variable whose rows are not subsampled, or that has none, and why."""
+    """A variable or potential whose observations are not subsampled, or that has none, and why."""
 
     name: str
     reason: str
+    #: Whether every update evaluates many observations for it.
+    in_full: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,14 +132,14 @@ class InCoordinates:
 
 @dataclass(frozen=True)
 class BoundTable:
-    """Bounds c_i of all rows over one trust region."""
+    """Bounds c_i of all observations over one trust region."""
 
     #: In posterior standard deviations, and the probability of a normal posterior beyond it.
     radius: float
     left_with_probability: float
     #: Which bound it is: see docs/background/derivation.md.
     kind: str
-    #: Σ c_i over all rows, and over those that are drawn: all but the heavy ones.
+    #: Σ c_i over all observations, and over those that are drawn: all but the influential ones.
     total: float
     drawn: float
 
@@ -152,8 +148,8 @@ class BoundTable:
         region = "everywhere"
         if isfinite(self.radius):
             region = (
-                f"within {self.radius:.2f} posterior sds of the centre, which a normal posterior "
-                f"leaves with probability {self.left_with_probability:.0e}"
+                f"within {self.radius:.2f} posterior sds of the centre; probability outside, of a "
+                f"normal posterior: {self.left_with_probability:.0e}"
             )
         return f"C = Σ c_i = {figure(self.total)} {region}; {self.kind}"
 
@@ -173,24 +169,31 @@ class Certificate:
     tables: tuple[BoundTable, ...]
     #: Σ c_i over that of enclosures of zero radius, at the smallest radius; NaN without bounds.
     looseness: float
-    #: Rows that every update reads, instead of drawing them at nearly every one or hardly ever.
+    #: Observations that every update evaluates, instead of drawing them at nearly every one or
+    #: hardly ever.
     n_heavy: int = 0
 
-    def section(self) -> Section:
+    def in_words(self) -> str:
+        """Return whether draws are exact, and why."""
+        promise, _, _ = self.guarantee.partition(";")
+        return f"{'yes' if self.certified else promise}: {self.reason}"
+
+    def lines(self) -> list[tuple[str, str]]:
         """Return whether draws are exact, and by which bounds."""
-        certified = "certified" if self.certified else "not certified"
-        lines = [("guarantee", self.guarantee), (certified, self.reason)]
+        lines = [("guarantee", self.guarantee)]
+        lines += [("proved bounds" if self.certified else "no proved bounds", self.reason)]
         lines += [(f"table {k}", table.in_words()) for k, table in enumerate(self.tables, 1)]
         if self.n_heavy:
             others = "batches are drawn from all others"
             if self.tables:
                 others = f"C = {figure(min(table.drawn for table in self.tables))} of all others"
-            lines.append(("heavy rows", f"{self.n_heavy:,} are read at every update; {others}"))
+            always = f"{self.n_heavy:,} are evaluated in every update; {others}"
+            lines.append(("influential", always))
         if self.tables:
             lines.append(("remainder", f"of order {self.order}"))
         if not isnan(self.looseness):
             lines.append(("looseness", f"{self.looseness:.2f} times the bounds of zero radius"))
-        return Section("Exactness", lines)
+        return lines
 
 
 @dataclass(frozen=True)
@@ -217,12 +220,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Figures of a pilot: a short run of the step's own loop."""
+    """Figures of pilots: short runs of the step's own loop."""
 
+    #: Of all pilots together, and of the warm-up of each.
     draws: int
     tune: int
     updates_per_draw: int
-    #: Mean number of rows that an update reads, and its standard error by batch means.
+    #: Mean number of observations that an update evaluates, and half of the width of its 95 %
+    #: interval, from the spread between pilots.
     rows_per_update: float
     rows_error: float
     #: Share of the updates that were accepted, and the estimated error of the probability of
@@ -232,8 +237,8 @@ class Forecast:
     full_pass_share: float
     #: Within the step, its share of the step's own overhead included.
     microseconds_per_update: float
-    #: Bulk effective sample size of the worst coordinate, and the lower and the higher of twice
-    #: those of the halves of the pilot, which show its noise.
+    #: Bulk effective sample size of the worst coordinate, and the lowest and the highest of single
+    #: pilots, times their number.
     ess: float
     ess_low: float
     ess_high: float
@@ -242,97 +247,107 @@ class Forecast:
     #: variables as well, beside which that does not run.
     ess_per_second: float
     ess_per_second_in_blocks: float
+    #: Until one chain has 1,000 effective draws after 1,000 draws of warm-up: by sample(), and by
+    #: pm.sample() where other steps move variables as well.
+    seconds: float
     memory: Memory
     #: NaN for a step that was built before.
     preparation_seconds: float
-    #: Variables of other steps, which the pilot held where they were.
+    #: Variables of other steps, which the pilots held where they were.
     held: tuple[str, ...]
     warning: str
     #: Mean number of rows that an update draws, where their own ceilings drop some unread; else 0.
     candidates_per_update: float = 0.0
 
-    def section(self, method: str) -> Section:
-        """Return the figures of a method's pilot."""
-        count = self.updates_per_draw
-        per_draw = "one update" if count == 1 else f"{count:,} updates"
-        pilot = f"a pilot of {self.draws:,} draws after {self.tune:,} of warm-up, {per_draw} a draw"
+    def rows_in_words(self, n_rows: int) -> str:
+        """Return the observations of a draw, out of `n_rows`."""
+        mean, error = (self.updates_per_draw * x for x in (self.rows_per_update, self.rows_error))
+        share = self.full_pass_share
+        often = f"; {share:.1%} of the updates evaluate all" if share >= 5e-4 else ""
+        return f"{figure(mean)} ± {error:.2g} of {n_rows:,}{often}"
+
+    def seconds_in_words(self) -> str:
+        """Return the time to 1,000 effective draws, and of preparation."""
+        by = "pm.sample(step=found.step)" if self.held else "sample(found.step)"
+        text = f"{duration(self.seconds)} by one chain of {by}, warm-up included"
+        known = not isnan(self.preparation_seconds)
+        return text + f"; preparation took {duration(self.preparation_seconds)}" * known
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the figures."""
+        per_draw = f"{self.updates_per_draw:,} update{'s' * (self.updates_per_draw != 1)} a draw"
+        rests = f"{self.draws:,} draws of pilots, {self.tune:,} of warm-up in each; {per_draw}"
         acceptance = f"{self.acceptance:.3f}"
         if self.acceptance_error:
-            error = figure(self.acceptance_error)
-            acceptance += f"; its probability is off by {error}, by an estimate"
-        effective = (
-            f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate; twice "
-            f"those of each half: {self.ess_low:,.0f} and {self.ess_high:,.0f}"
-        )
-        preparation = "not measured, what it takes had been prepared before"
-        if not isnan(self.preparation_seconds):
-            preparation = f"{self.preparation_seconds:.1f} s, compilation included"
-        in_blocks = self.ess_per_second_in_blocks
-        held = (
-            f"{', '.join(self.held)}: other steps move them, and read all rows whenever they do, "
-            "which is in none of these figures"
-        )
+            acceptance += f"; estimated error of the probability: {figure(self.acceptance_error)}"
         rows = f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"
         if self.candidates_per_update:
             rows += f", left of {figure(self.candidates_per_update)} candidates"
-        lines = {
-            "rests on": pilot,
-            "rows per update": rows,
-            "acceptance": acceptance,
-            "updates on all rows": f"{self.full_pass_share:.1%}",
-            "time per update": f"{figure(self.microseconds_per_update)} µs",
-            "effective draws": effective,
-            "effective draws a second": figure(self.ess_per_second),
-            "the same, by sample()": f"{figure(in_blocks)} in each thread" if in_blocks else "",
-            "memory": self.memory.in_words(),
-            "preparation": preparation,
-            "held still": held if self.held else "",
-            "warning": self.warning,
-        }
-        return Section(f"Forecast of {method}", [line for line in lines.items() if line[1]])
+        in_blocks = self.ess_per_second_in_blocks
+        speed = f"{figure(self.ess_per_second)} by pm.sample()"
+        if in_blocks:
+            speed += f", {figure(in_blocks)} by sample() in each thread"
+        held = f"{', '.join(self.held)}: other steps move them, which no figure includes"
+        return [
+            ("rests on", rests),
+            ("an update evaluates", rows),
+            ("acceptance rate", acceptance),
+            ("full-data evaluations", f"{self.full_pass_share:.1%} of the updates"),
+            ("time per update", f"{figure(self.microseconds_per_update)} µs"),
+            (
+                "effective draws",
+                f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate; single "
+                f"pilots say {self.ess_low:,.0f} to {self.ess_high:,.0f}",
+            ),
+            ("ESS/s", speed),
+            ("1,000 effective draws", self.seconds_in_words()),
+            ("memory", self.memory.in_words()),
+            ("held still", held if self.held else ""),
+            ("warning", self.warning),
+        ]
 
 
 @dataclass(frozen=True)
-class NutsUntimed:
-    """The gradients that NUTS would take, by the rule 5 √κ; nobody asked how long one takes."""
+class NutsForecast:
+    """The cost of NUTS, from the time of one gradient and the rule of 5 √κ gradients."""
 
     #: κ of the posterior's correlation matrix at the mode; NaN where no mode is known, and κ is
     #: then taken to be 1.
     condition_number: float
     gradients_per_effective_draw: float
+    #: Least time of a gradient of the log-density of all rows on one core, and the seconds until it
+    #: was built, compiled and evaluated once; NaN for ``nuts=False``.
+    gradient_microseconds: float = float("nan")
+    compile_seconds: float = float("nan")
+    #: Of one chain, after warm-up.
+    ess_per_second: float = float("nan")
 
-    def section(self) -> Section:
+    @property
+    def timed(self) -> bool:
+        """Whether a gradient was timed."""
+        return not isnan(self.ess_per_second)
+
+    def in_words(self) -> str:
+        """Return the speed."""
+        if not self.timed:
+            return "left out by nuts=False"
+        return (
+            f"{duration(EFFECTIVE / self.ess_per_second)} after warm-up, at "
+            f"{figure(self.gradient_microseconds)} µs a gradient"
+        )
+
+    def lines(self) -> list[tuple[str, str]]:
         """Return the cost of NUTS."""
-        untimed = "not compiled; nuts=True does, and times it, which may take minutes"
-        return Section("NUTS", [("gradient", untimed), self._gradients()])
-
-    def _gradients(self) -> tuple[str, str]:
         known = not isnan(self.condition_number)
         number = f"κ = {figure(self.condition_number)}" if known else "κ unknown, taken to be 1"
-        count = f"{self.gradients_per_effective_draw:.1f} per effective draw"
-        return "gradients", f"{count}, by the rule 5 √κ, with {number}"
-
-
-@dataclass(frozen=True)
-class NutsForecast(NutsUntimed):
-    """The cost of NUTS, from the time of one gradient and the rule."""
-
-    #: Least time of a gradient of the log-density of all rows on one core, and the seconds until it
-    #: was built, compiled and evaluated once.
-    gradient_microseconds: float
-    compile_seconds: float
-    #: Of one chain, after warm-up.
-    ess_per_second: float
-
-    def section(self) -> Section:
-        """Return the cost of NUTS."""
-        lines = [
-            ("gradient", f"{figure(self.gradient_microseconds)} µs, all rows"),
-            self._gradients(),
-            ("effective draws a second", figure(self.ess_per_second)),
-            ("preparation", f"{self.compile_seconds:.1f} s of compilation"),
-        ]
-        return Section("Forecast of NUTS", lines)
+        count = f"{self.gradients_per_effective_draw:.1f} per effective draw, by 5 √κ with {number}"
+        lines = [("1,000 effective draws", self.in_words()), ("gradients", count)]
+        if self.timed:
+            lines += [
+                ("ESS/s", figure(self.ess_per_second)),
+                ("preparation", f"{self.compile_seconds:.1f} s of compilation"),
+            ]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -348,15 +363,16 @@ class Approximate:
 class Explanation:
     """A forecast of subsampling, made before sampling.
 
-    Printed in a terminal or shown in a notebook, it is a table of everything below.
+    Printed in a terminal or shown in a notebook, it has six lines. ``found.details`` is a sheet of
+    everything below, which unfolds in a notebook.
 
     Parameters
     ----------
     method
         Step method that the forecast is of; empty where the model is refused.
     step
-        That step, ready for ``pm.sample(step=found.step)`` inside of the model: the one that was
-        given, or that was built. None where the model is refused.
+        That step, ready for ``sample(found.step)`` or ``pm.sample(step=found.step)``: the one that
+        was given, or that was built. None where the model is refused.
     recommended
         The sampler to take.
     reason
@@ -364,14 +380,14 @@ class Explanation:
     refused
         Why the model cannot be subsampled; empty where it can.
     n_rows, size
-        Number N of subsampled rows, and d of dimensions.
+        Number N of subsampled observations, and d of dimensions.
     terms
         Terms of the likelihood that are subsampled.
     others
-        Variables that are not, and why.
+        Variables and potentials that are not, and why.
     coordinates
-        Variables in whose place the chain has others, in which rows are linear, and objections to
-        that for others; empty where it runs in the model's own.
+        Variables in whose place the chain has others, in which observations are linear, and
+        objections to that for others; empty where it runs in the model's own.
     taylor_order
         Order of the control variates; None where the model is refused.
     order_reason
@@ -383,18 +399,18 @@ class Explanation:
     forecast
         Of the step; None where the model is refused.
     approximate
-        An approximate step and its forecast, where the exact one reads all rows at more than half
-        of its updates; else None.
+        An approximate step and its forecast, where more than half of the updates of the exact one
+        evaluate all observations; else None.
     nuts
-        Forecast of NUTS, or the gradients that it takes where none was timed; None where the model
-        has no gradient.
+        Forecast of NUTS, without its speed for ``nuts=False``; None where NUTS cannot sample the
+        model.
     large_deterministics
         Those that :func:`pymc.sample` would evaluate and store at every draw, better left out.
     var_names
         All else, for ``pm.sample(var_names=found.var_names)``.
     given_scales
-        Variables that moves draw by the density of scales, and all else given them; empty where
-        they are drawn by one normal approximation.
+        Hyperparameters that the proposal draws first; all others are drawn conditionally on them.
+        Empty where one normal approximation draws all.
     """
 
     method: str = ""
@@ -413,72 +429,85 @@ class Explanation:
     certificate: Certificate | None = None
     forecast: Forecast | None = None
     approximate: Approximate | None = None
-    nuts: NutsUntimed | None
+    nuts: NutsForecast | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
     given_scales: tuple[str, ...] = ()
 
+    @property
+    def details(self) -> Sheet:
+        """Everything that is known, as a sheet for terminals and notebooks."""
+        facts = [*self._of_model(), *self._of_step()]
+        if (other := self.approximate) is not None:
+            near = ("approximate", "its draws are near the posterior; see approximate.step")
+            facts += section(f"Forecast of {other.method}", [near, *other.forecast.lines()])
+        nuts = [("not possible", _NO_NUTS)] if self.nuts is None else self.nuts.lines()
+        facts += section("NUTS", nuts)
+        if large := self.large_deterministics:
+            lines = [(one.name, f"{one.priced} for 1,000 draws of a chain") for one in large]
+            lines.append(("leave out with", f"pm.sample(..., var_names={list(self.var_names)})"))
+            facts += section("Evaluated and stored at every draw", lines)
+        return Sheet(tuple(facts))
+
     def __str__(self) -> str:
-        """Return a table in plain text."""
-        return as_text(self._sections())
+        """Return the six lines."""
+        return str(self._summary())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the verdict, three figures and a bar for notebooks; the rest unfolds."""
-        figures, share = [], 0.0
-        if self.forecast is not None:
-            share = self.forecast.rows_per_update / self.n_rows
-            rows = f"{figure(self.forecast.rows_per_update)} of {self.n_rows:,}"
-            figures = [
-                (f"observations per update of {self.method}", rows),
-                ("effective draws a second", figure(self.forecast.ess_per_second)),
-                ("share of updates on all rows", f"{self.forecast.full_pass_share:.1%}"),
-            ]
-        verdict = summary_as_html(self.recommended, self.reason, figures, share)
-        return verdict + as_html(self._sections())
+        """Return the six lines for notebooks, and the details, which unfold."""
+        unfolds = f"<details><summary>Details</summary>{self.details._repr_html_()}</details>"
+        return self._summary()._repr_html_() + unfolds
 
-    def _sections(self) -> list[Section]:
-        sections = self._of_model()
-        if self.certificate is not None:
-            order = f"{self.taylor_order}: {self.order_reason}"
-            lines = [("order", order), ("centre", self.centre)]
-            sections += [Section("Control variates", lines), self.certificate.section()]
-        if self.given_scales:
-            names = ", ".join(self.given_scales)
-            drawn = f"all else is drawn as normal given {names}"
-            sections.append(Section("Moves", [("proposal", drawn)]))
-        if self.forecast is not None:
-            sections.append(self.forecast.section(self.method))
-        if self.approximate is not None:
-            title, lines = self.approximate.forecast.section(self.approximate.method)
-            near = "its draws are near the posterior; the step is approximate.step"
-            sections.append(Section(title, [("approximate", near), *lines]))
-        impossible = Section("NUTS", [("not possible", "the model has no gradient to compile")])
-        sections.append(impossible if self.nuts is None else self.nuts.section())
-        if large := self.large_deterministics:
-            lines = [(one.name, f"{one.priced} for 1,000 draws of a chain") for one in large]
-            lines.append(("leave out with", f"pm.sample(..., var_names={list(self.var_names)})"))
-            sections.append(Section("Evaluated and stored at every draw", lines))
-        return sections
-
-    def _of_model(self) -> list[Section]:
-        verdict = [("recommended", self.recommended), ("because", self.reason)]
-        if self.refused:
-            verdict.append(("refused", self.refused))
-        verdict.append(("rows and dimensions", f"N = {self.n_rows:,}, d = {self.size:,}"))
-        nothing = [("nothing", "")]
-        terms = [line for term in self.terms for line in term.lines()]
-        others = [(other.name, other.reason) for other in self.others]
-        sections = [
-            Section("Explanation", verdict),
-            Section("Subsampled", terms or nothing),
-            Section("Not subsampled", others or nothing),
+    def _summary(self) -> Sheet:
+        to_type = NUTPIE if self.recommended == "pm.NUTS" else self.recommended
+        full = [f"{other.name!r}: {other.reason}" for other in self.others if other.in_full]
+        full += [
+            f"{one.name!r}: {one.priced} for 1,000 draws; leave it out by var_names=found.var_names"
+            for one in self.large_deterministics
         ]
-        if self.coordinates:
-            moved = [
-                (one.name, one.refused or f"moved as {one.words}, and mapped back in every draw")
-                for one in self.coordinates
-            ]
-            sections.append(Section("Coordinates", moved))
-        return sections
+        found, exact = self.forecast, self.certificate
+        lines = [
+            ("recommended", f"{to_type}: {self.reason}"),
+            ("not subsampled", self.refused),
+            ("exact", "" if exact is None else exact.in_words()),
+            ("observations a draw", "" if found is None else found.rows_in_words(self.n_rows)),
+            ("1,000 effective draws", "" if found is None else found.seconds_in_words()),
+            ("evaluated in full", "; ".join(full) or "nothing" * (found is not None)),
+            ("NUTS", _NO_NUTS if self.nuts is None else self.nuts.in_words()),
+        ]
+        return Sheet(tuple(section("", lines)))
+
+    def _of_model(self) -> list[Fact]:
+        verdict = [
+            ("recommended", self.recommended),
+            ("because", self.reason),
+            ("not subsampled", self.refused),
+            ("size", f"N = {self.n_rows:,} observations, d = {self.size:,} dimensions"),
+        ]
+        moved = [
+            (one.name, one.refused or f"sampled through {one.words}, and stored as itself")
+            for one in self.coordinates
+        ]
+        return [
+            *section("Explanation", verdict),
+            *section("Subsampled", [line for term in self.terms for line in term.lines()]),
+            *section("Not subsampled", [(other.name, other.reason) for other in self.others]),
+            *section("Reparametrisation", moved),
+        ]
+
+    def _of_step(self) -> list[Fact]:
+        if self.certificate is None or self.forecast is None:
+            return []
+        order = ("order", f"{self.taylor_order}: {self.order_reason}")
+        drawn = f"all else is drawn as normal given {', '.join(self.given_scales)}"
+        return [
+            *section("Control variates", [order, ("centre", self.centre)]),
+            *section("Exactness", self.certificate.lines()),
+            *section("Proposal", [("hyperparameters", drawn)] if self.given_scales else []),
+            *section(f"Forecast of {self.method}", self.forecast.lines()),
+        ]
+
+
+_NO_NUTS = "cannot sample this model, or has no gradient"

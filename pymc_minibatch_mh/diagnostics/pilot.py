@@ -1,51 +1,66 @@
-"""A short run of a step's own loop, from which its efficiency is forecast."""
+"""Short runs of a step's own loop, from which its efficiency is forecast."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pymc.stats.convergence import SamplerWarning
+from scipy.special import stdtrit
 
-from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
-from pymc_minibatch_mh.diagnostics.explanation import Forecast, Memory
+from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, point_of, scale_collapses
+from pymc_minibatch_mh.diagnostics.explanation import EFFECTIVE, WARM_UP, Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.report import warning_of
 
+#: Pilots, each with a start, a warm-up and a seed of its own, as their spread is the error; the
+#: fewest, and the seconds after which no other begins.
+PILOTS, FEWEST_PILOTS, SECONDS_OF_PILOTS = 4, 2, 4.0
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6
-#: Batches whose means tell the error of the mean number of rows.
-BATCHES = 20
-#: Draws that are made in blocks after the pilot: the fewest, and the work that all of them may
-#: take. Passes over all rows that are too rare for a pilot may read most of the rows of a run.
-FEWEST_IN_BLOCKS, WORK_IN_BLOCKS = 150, 10_000_000
-#: Work of an update beside a unit for every row, of about 50 ns: that of any move, that of a pair
-#: of dimensions, and by how much more that of a row is which is stored.
-WORK_OF_MOVE, WORK_OF_PAIR, WORK_OF_STORED = 100.0, 0.25, 100.0
-#: Passes over all rows that these draws may take, in rows, beside their work.
-MOST_PASSES = 4
+#: Further draws of each pilot in compiled blocks: the fewest, the most, and the seconds after which
+#: no other block begins. Each block doubles the draws, so that the clock rarely changes a figure.
+FEWEST_IN_BLOCKS, MOST_IN_BLOCKS, SECONDS_IN_BLOCKS = 128, 32_768, 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """A pilot run: its draws after warm-up, and the counts of further ones, made in blocks."""
+    """Pilots: their draws after warm-up, and the counts of further ones, made in blocks."""
 
-    #: Of the moved coordinates, shape (draws, d), and their names.
+    #: Of the moved coordinates, shape (pilots, draws, d), and their names.
     draws: np.ndarray
     names: list[str]
-    #: Name of a sampler stat -> its values, shape (draws,).
+    #: Name of a sampler stat -> its values, shape (pilots, draws).
     stats: Mapping[str, np.ndarray]
-    #: Shape (further draws, N_COUNTS), and the seconds that each of these took.
-    counts: np.ndarray
+    #: Of each pilot, shape (further draws, N_COUNTS).
+    counts: list[np.ndarray]
+    #: Seconds of a draw, made in blocks after warm-up, and in warm-up.
     seconds_in_blocks: float
-    #: The first that the chain warned of.
+    seconds_in_warm_up: float
+    #: The first that a chain warned of.
     warning: str
-    #: The last point, and whether the chain was still exact there.
+    #: The last point, and whether all chains were still exact at their ends.
     point: dict[str, np.ndarray]
     certified: bool
+
+
+class _Run(NamedTuple):
+    """One pilot."""
+
+    step: MinibatchStep
+    point: dict[str, np.ndarray]
+    positions: np.ndarray
+    stats: list[dict]
+    counts: np.ndarray
+    #: Seconds of a draw.
+    in_blocks: float
+    in_warm_up: float
 
 
 def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
@@ -81,109 +96,136 @@ def first_point(
 def fly(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilot:
-    """Run a chain of a copy of `step`, which is not changed.
+    """Run :data:`PILOTS` chains of copies of `step`, which is not changed; fewer if they are slow.
 
-    It starts at :func:`first_point`. Variables of other steps stay there, and at the model's
-    initial point if no row depends on them or they are discrete.
+    They start at :func:`first_point`, each with `tune` draws of warm-up, and share `draws` equally.
+    Variables of other steps stay there, and at the model's initial point if no row depends on them
+    or they are discrete.
     """
     factorization = step.target.factorization
     others = step.target.source.others
     before = others.copy()
-    label = f"Pilot of {type(step).__name__}"
+    label = f"Pilots of {type(step).__name__}"
     report(label)
+    runs, began = [], time.perf_counter()
     try:
-        with counting(label, tune + draws) as advance:
-            chain = fresh_chain(step, rng, tune)
-            point = first_point(step, model, rng)
-            for _ in range(tune):
-                point, _ = chain.step(point)
+        with counting(label, PILOTS) as advance:
+            for _ in range(PILOTS):
+                own = np.random.default_rng(rng.integers(2**63))
+                runs.append(_run(step, model, -(-draws // PILOTS), tune, own))
                 advance()
-            chain.stop_tuning()
-            positions = np.empty((draws, factorization.size))
-            stats = []
-            for k in range(draws):
-                point, (one,) = chain.step(point)
-                positions[k] = factorization.ravel_values(point)
-                stats.append(one)
-                advance()
-            rows = float(np.mean([one["n_obs"] for one in stats]))
-            counts, seconds_in_blocks = _in_blocks(chain.chain, rows)
+                if len(runs) >= FEWEST_PILOTS and time.perf_counter() - began > SECONDS_OF_PILOTS:
+                    break
     finally:
         others[:] = before
-    warnings = [one.pop("warning") for one in stats]
+    stats = {
+        name: np.array([[one[name] for one in run.stats] for run in runs])
+        for name in runs[0].stats[0]
+        if name != "warning"
+    }
+    last = runs[-1]
     return Pilot(
-        positions[:, factorization.first :],
+        np.array([run.positions[:, factorization.first :] for run in runs]),
         factorization.coordinate_names[factorization.first :],
-        {name: np.array([one[name] for one in stats]) for name in stats[0]},
-        counts,
-        seconds_in_blocks,
-        next((w.message for w in warnings if w is not None), ""),
-        point,
-        chain.chain.certified,
+        stats,
+        [run.counts for run in runs],
+        float(np.mean([run.in_blocks for run in runs])),
+        float(np.mean([run.in_warm_up for run in runs])),
+        _warning(runs),
+        last.point,
+        all(run.step.chain.certified for run in runs),
     )
 
 
-def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
-    """Make draws of a copy of a chain in blocks; return their counts and the time of a draw.
+def _run(
+    step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
+) -> _Run:
+    one, point = fresh_chain(step, rng, tune), first_point(step, model, rng)
+    began = time.perf_counter()
+    if tune:
+        point, _ = one.step(point)
+        if one.chain.state.started:
+            one.chain.advance(tune - 1)
+            point = point_of(one.chain, point)
+    one.stop_tuning()
+    in_warm_up = (time.perf_counter() - began) / max(tune, 1)
+    positions, stats = np.empty((draws, step.target.factorization.size)), []
+    for position in positions:
+        point, (of_draw,) = one.step(point)
+        position[:] = step.target.factorization.ravel_values(point)
+        stats.append(of_draw)
+    counts, in_blocks = _in_blocks(one.chain)
+    return _Run(one, point, positions, stats, counts, in_blocks, in_warm_up)
 
-    As many as about a second allows, by what a draw of so many `rows` costs; not by a clock, so
-    that a seed tells all figures but times. Beyond some passes over all rows there are enough to
-    count.
-    """
-    copied, n_rows = chain.copy(), chain.plan.n_rows
-    of_row = 1.0 if chain.plan.target.source.in_memory else WORK_OF_STORED
-    of_update = WORK_OF_MOVE + WORK_OF_PAIR * chain.position.size**2
-    work = of_row * rows + chain.program.updates_per_draw * of_update
-    block = max(FEWEST_IN_BLOCKS, int(WORK_IN_BLOCKS / work)) // BATCHES + 1
+
+def _in_blocks(chain: Chain) -> tuple[np.ndarray, float]:
+    """Make draws of a copy of a chain in blocks; return their counts and the time of a draw."""
+    copied, counts, made = chain.copy(), [], 0
     copied.advance(1)
-    began, counts = time.perf_counter(), []
-    for _ in range(BATCHES):
-        counts.append(copied.advance(block).counts)
-        if sum(one[:, entry.N_OBS].sum() for one in counts) > WORK_IN_BLOCKS + MOST_PASSES * n_rows:
-            break
-    made = np.concatenate(counts)
-    return made, (time.perf_counter() - began) / len(made)
+    began = time.perf_counter()
+    while True:
+        counts.append(copied.advance(made or FEWEST_IN_BLOCKS).counts)
+        made, seconds = sum(map(len, counts)), time.perf_counter() - began
+        if seconds > SECONDS_IN_BLOCKS or made >= MOST_IN_BLOCKS:
+            return np.concatenate(counts), seconds / made
 
 
-def counted(pilot: Pilot, name: str) -> np.ndarray:
-    """Return the values of a stat, of further draws as well; zero if the step does not count it."""
-    if name not in pilot.stats:
-        return np.zeros(1)
-    return np.append(pilot.stats[name], pilot.counts[:, entry.STATS[name].entry])
+def _warning(runs: list[_Run]) -> str:
+    """Return what a pilot warned of, or what the updates of all of them together say."""
+    given: list[SamplerWarning] = [w for run in runs for s in run.stats if (w := s["warning"])]
+    if given:
+        return given[0].message
+    step, counts = runs[-1].step, np.concatenate([run.counts for run in runs])
+    state = step.chain.copy().state
+    state.n_updates += step.updates_per_draw * len(counts)
+    state.n_full += int(counts[:, entry.FULL_PASS].sum())
+    state.n_accepted += int(counts[:, entry.ACCEPTED].sum())
+    found = warning_of(type(step).__name__, state, step.program)
+    return "" if found is None else found.message
 
 
 def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
-    """Return the figures of a pilot of a step that took so many seconds to build, or NaN."""
-    count, updates = len(pilot.draws), step.updates_per_draw
-    rows = counted(pilot, "n_obs") / updates
-    held = step.left_to_others
-    seconds = seconds_per_draw(pilot)
-    ess = effective_draws(pilot.draws)
-    halves = [2.0 * float(effective_draws(h).min()) for h in np.array_split(pilot.draws, 2)]
+    """Return the figures of pilots of a step that took so many seconds to build, or NaN."""
+    n_pilots, each, _ = pilot.draws.shape
+    count, updates = n_pilots * each, step.updates_per_draw
+    counts = np.concatenate(pilot.counts)
+    rows = [float(r.mean()) / updates for r in counted(pilot, "n_obs")]
+    held, seconds = step.left_to_others, seconds_per_draw(pilot)
+    effective = effective_draws(pilot.draws)
+    ess = float(effective.min())
+    alone = [n_pilots * float(effective_draws(one[None]).min()) for one in pilot.draws]
+    of_draw = seconds + RECORDING if held else pilot.seconds_in_blocks
+    warm_up = pilot.seconds_in_warm_up if tune else of_draw
     return Forecast(
         draws=count,
         tune=tune,
         updates_per_draw=updates,
-        rows_per_update=float(rows.mean()),
-        rows_error=error_of_mean(rows),
+        rows_per_update=float(np.mean(rows)),
+        rows_error=error_between(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
-        acceptance_error=float(pilot.stats.get("error_estimate", np.zeros(1)).mean()),
-        full_pass_share=float(counted(pilot, "full_pass").mean()) / updates,
+        acceptance_error=float(counts[:, entry.ERROR].mean()) / updates,
+        full_pass_share=float(np.concatenate(counted(pilot, "full_pass")).mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
-        ess=float(ess.min()),
-        ess_low=min(halves),
-        ess_high=max(halves),
-        worst=pilot.names[int(ess.argmin())],
-        ess_per_second=float(ess.min()) / (count * (seconds + RECORDING)),
-        ess_per_second_in_blocks=0.0
-        if held
-        else float(ess.min()) / (count * pilot.seconds_in_blocks),
+        ess=ess,
+        ess_low=min(alone),
+        ess_high=max(alone),
+        worst=pilot.names[int(effective.argmin())],
+        ess_per_second=ess / (count * (seconds + RECORDING)),
+        ess_per_second_in_blocks=0.0 if held else ess / (count * pilot.seconds_in_blocks),
+        seconds=WARM_UP * warm_up + EFFECTIVE * of_draw * count / max(ess, 1e-9),
         memory=memory(step),
         preparation_seconds=preparation_seconds,
         held=held,
         warning=pilot.warning,
-        candidates_per_update=float(counted(pilot, "n_candidates").mean()) / updates,
+        candidates_per_update=float(counts[:, entry.N_CANDIDATES].mean()) / updates,
     )
+
+
+def counted(pilot: Pilot, name: str) -> list[np.ndarray]:
+    """Return the values of a stat for each pilot, of further draws as well."""
+    place = entry.STATS[name].entry
+    pairs = zip(pilot.stats[name], pilot.counts, strict=True)
+    return [np.append(kept, further[:, place]) for kept, further in pairs]
 
 
 def seconds_per_draw(pilot: Pilot) -> float:
@@ -192,17 +234,20 @@ def seconds_per_draw(pilot: Pilot) -> float:
 
 
 def effective_draws(draws: np.ndarray) -> np.ndarray:
-    """Return the bulk effective sample size of every column; 0 of one that never moved."""
-    ess = az.ess(xr.Dataset({"x": (("chain", "draw", "coordinate"), draws[None])}))
-    moved = np.ptp(draws, axis=0) > 0.0
+    """Return the bulk effective sample size of every coordinate, 0 where it never moved.
+
+    Draws have the shape (chains, draws, d).
+    """
+    ess = az.ess(xr.Dataset({"x": (("chain", "draw", "coordinate"), draws)}))
+    moved = np.ptp(draws, axis=(0, 1)) > 0.0
     # ArviZ counts every draw of a constant as effective.
     return np.where(moved, ess["x"].to_numpy(), 0.0)
 
 
-def error_of_mean(values: np.ndarray) -> float:
-    """Return the standard error of a mean of consecutive values, by means of batches."""
-    means = [batch.mean() for batch in np.array_split(values, BATCHES)]
-    return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
+def error_between(means: Sequence[float]) -> float:
+    """Return half of the width of a 95 % interval for the mean of pilots, by Student's t."""
+    n = len(means)
+    return float(stdtrit(n - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(n))
 
 
 def memory(step: MinibatchStep) -> Memory:

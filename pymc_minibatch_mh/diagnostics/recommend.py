@@ -1,12 +1,9 @@
-"""Which sampler to take, and the reason in figures, and the forecast of NUTS behind it.
-
-To compile the gradient of the log-density of all rows can take longer than all else together.
-Without it nothing is said of the speed of NUTS.
-"""
+"""Which sampler to take, and the reason in figures, and the forecast of NUTS behind it."""
 
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -14,13 +11,8 @@ import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.explanation import (
-    Approximate,
-    Forecast,
-    NutsForecast,
-    NutsUntimed,
-    figure,
-)
+from pymc_minibatch_mh.diagnostics.explanation import Approximate, Forecast, NutsForecast, figure
+from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK
 
@@ -33,25 +25,37 @@ LEAPFROG = 25e-6
 #: Errors of PyTensor where it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Gradients that are timed at least and at most, and seconds after which they are enough.
-LEAST, MOST, ENOUGH_SECONDS = 5, 500, 1.0
+LEAST, MOST, ENOUGH_SECONDS = 3, 500, 0.5
 
 
 def nuts_forecast(
-    model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None
+    model: pm.Model,
+    point: Mapping[str, np.ndarray],
+    covariance: np.ndarray | None,
+    timed: bool = True,
 ) -> NutsForecast | None:
-    """Return the forecast of NUTS on a model's continuous variables; None without a gradient.
+    """Return the forecast of NUTS on a model's continuous variables; None where it cannot run.
 
-    The gradient is evaluated at `point`; the posterior's covariance is None where it is not known.
+    The gradient is compiled as PyMC does, whose cache on disk serves :func:`pymc.sample` as well,
+    and evaluated at `point`; unless it is `timed`, nothing is compiled. The posterior's covariance
+    is None where it is not known.
     """
     variables = list(model.continuous_value_vars)
-    if not variables:
-        return None
-    report("Compiling the gradient for NUTS")
-    began = time.perf_counter()
     try:
-        function = model.logp_dlogp_function(
-            variables, ravel_inputs=True, initial_point=dict(point)
-        )
+        with warnings.catch_warnings():
+            # PyMC writes a pm.Simulator in ways that PyTensor calls old: nothing that users can do.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            density = model.logp()
+            if not variables or stored_arrays([density]):
+                return None
+            if not timed:
+                pytensor.grad(density, variables, disconnected_inputs="ignore")
+                return NutsForecast(*_by_rule(covariance))
+            report("Compiling the gradient for NUTS")
+            began = time.perf_counter()
+            function = model.logp_dlogp_function(
+                variables, ravel_inputs=True, initial_point=dict(point)
+            )
     except NO_GRADIENT:
         return None
     building = time.perf_counter() - began
@@ -62,39 +66,23 @@ def nuts_forecast(
     return NutsForecast(number, gradients, 1e6 * seconds, building + first, speed)
 
 
-def nuts_untimed(model: pm.Model, covariance: np.ndarray | None) -> NutsUntimed | None:
-    """Return the gradients that NUTS takes, compiling nothing, or None if the model has none."""
-    variables = list(model.continuous_value_vars)
-    if not variables:
-        return None
-    try:
-        with warnings.catch_warnings():
-            # PyMC writes a pm.Simulator in ways that PyTensor calls old: nothing that users can do.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pytensor.grad(model.logp(), variables, disconnected_inputs="ignore")
-    except NO_GRADIENT:
-        return None
-    return NutsUntimed(*_by_rule(covariance))
-
-
 #: Seconds that the gradient of an observation takes at least: no exponential is faster.
 LEAST_PER_ROW = 1e-9
 
 
 def nuts_at_best(
-    model: pm.Model, n_rows: int, covariance: np.ndarray | None
+    model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None, n_rows: int
 ) -> NutsForecast | None:
-    """Return the forecast of NUTS with the fastest gradient of so many rows that there could be.
+    """Return the forecast of NUTS with the fastest gradient of `n_rows` that there could be.
 
-    Nothing is compiled. None without a gradient.
+    Nothing is compiled. None where NUTS cannot run.
     """
-    untimed = nuts_untimed(model, covariance)
+    untimed = nuts_forecast(model, point, covariance, timed=False)
     if untimed is None:
         return None
-    number, gradients = untimed.condition_number, untimed.gradients_per_effective_draw
     seconds = n_rows * LEAST_PER_ROW
-    speed = 1.0 / (gradients * (seconds + LEAPFROG))
-    return NutsForecast(number, gradients, 1e6 * seconds, 0.0, speed)
+    speed = 1.0 / (untimed.gradients_per_effective_draw * (seconds + LEAPFROG))
+    return replace(untimed, gradient_microseconds=1e6 * seconds, ess_per_second=speed)
 
 
 def _by_rule(covariance: np.ndarray | None) -> tuple[float, float]:
@@ -130,15 +118,8 @@ def condition_number(covariance: np.ndarray) -> float:
 
 
 NUTS = "pm.NUTS"
-#: Without a gradient, PyMC assigns the steps.
-WITHOUT_GRADIENT = "pm.sample() with the steps that PyMC assigns"
-#: Where neither a forecast of NUTS nor the step's own speed decides.
-UNDECIDED = "to time pm.NUTS first"
-#: Effective draws that estimates of means and quantiles need (Vehtari et al. 2021,
-#: doi:10.1214/20-BA1221), and seconds for them beyond which a step is called slow.
-ENOUGH_DRAWS, SLOW_SECONDS = 400, 60.0
-#: How to have NUTS compared where it was left out.
-TIME_IT = "NUTS was not timed: explain(..., nuts=True) compiles its gradient and compares"
+#: Where NUTS cannot run, PyMC assigns the steps.
+WITHOUT_NUTS = "pm.sample() with the steps that PyMC assigns"
 
 
 def recommend(
@@ -146,80 +127,62 @@ def recommend(
     n_rows: int,
     size: int,
     forecast: Forecast,
-    nuts: NutsUntimed | None,
+    nuts: NutsForecast | None,
     approximate: Approximate | None = None,
 ) -> tuple[str, str]:
     """Return the sampler to take, and why: the step of a forecast, NUTS, or an approximate step.
 
     The forecast is of the step `method`, on N rows and d dimensions; NUTS is timed or not, None for
-    models without a gradient. An approximate step is there where the exact one reads all rows at
-    most updates.
+    models that it cannot sample. An approximate step is there where the exact one evaluates all
+    observations at most updates.
     """
-    otherwise = NUTS if nuts is not None else WITHOUT_GRADIENT
-    if forecast.acceptance < STUCK:
-        return otherwise, (
-            f"{forecast.acceptance:.1%} of the moves were accepted in the pilot, too few for a "
-            "forecast of effective draws: the posterior is far from normal."
-        )
-    reads_all = f"{forecast.full_pass_share:.0%} of the updates read all rows"
-    if approximate is not None and _pays(approximate.forecast, forecast, nuts):
-        other = approximate.method
-        return other, (
-            f"{reads_all} with {method}, which is exact, "
-            f"{approximate.forecast.full_pass_share:.0%} with {other}, which is approximate. "
-            f"{_compared(other, approximate.forecast, nuts)} {figure(forecast.ess_per_second)} are "
-            f"forecast for {method}."
-        )
     speeds = _compared(method, forecast, nuts)
-    if isinstance(nuts, NutsForecast) and nuts.ess_per_second >= forecast.ess_per_second:
-        return NUTS, f"{_too_few_rows(n_rows, size)}NUTS will be faster: {speeds}"
+    if forecast.acceptance < STUCK:
+        return (WITHOUT_NUTS if nuts is None else NUTS), (
+            f"the pilots accepted {forecast.acceptance:.1%} of the proposals, too few for a "
+            "forecast; the posterior is far from normal"
+        )
+    reads_all = f"{forecast.full_pass_share:.0%} of the updates evaluate all observations"
+    if approximate is not None and _pays(approximate.forecast, forecast, nuts):
+        speeds = _compared(approximate.method, approximate.forecast, nuts)
+        return approximate.method, (
+            f"{speeds}, but approximate; {method}, which is exact, has "
+            f"{figure(forecast.ess_per_second)}, because {reads_all}"
+        )
+    if nuts is not None and nuts.ess_per_second >= forecast.ess_per_second:
+        return NUTS, f"{_too_few_rows(n_rows, size)}{speeds}"
     if forecast.full_pass_share <= FULL_PASS_STRONG:
-        return (UNDECIDED if _slow(forecast, nuts) else method), speeds
+        return method, speeds
     if forecast.ess_per_second >= _ceiling(nuts):
-        return method, f"{speeds} Subsampling gains nothing, though: {reads_all}."
+        return method, f"{speeds}; but subsampling gains nothing: {reads_all}"
     also = ""
     if approximate is not None:
         speed = figure(approximate.forecast.ess_per_second)
-        also = f" For {approximate.method}, which is approximate, {speed} are forecast."
-    close = ". "
-    if isinstance(nuts, NutsForecast):
-        close = ", and the forecasts differ by less than their error: "
+        also = f", {speed} for {approximate.method}, which is approximate"
     return NUTS, (
-        f"{_too_few_rows(n_rows, size)}{reads_all}, so that subsampling gains nothing{close}"
-        f"{speeds}{also}"
+        f"{_too_few_rows(n_rows, size)}subsampling gains nothing: {reads_all}; {speeds}{also}"
     )
 
 
-def recommend_instead(nuts: NutsUntimed | None) -> tuple[str, str]:
+def recommend_instead(nuts: NutsForecast | None) -> tuple[str, str]:
     """Return the sampler for a refused model, and why."""
-    refused = "the model cannot be subsampled"
-    if nuts is None:
-        return WITHOUT_GRADIENT, f"{refused}, and NUTS has no gradient to use."
-    if not isinstance(nuts, NutsForecast):
-        return NUTS, f"{refused}."
-    speed = figure(nuts.ess_per_second)
-    return NUTS, f"{refused}. At most {speed} effective draws a second are forecast for NUTS."
+    return (WITHOUT_NUTS if nuts is None else NUTS), "the model cannot be subsampled"
 
 
-def _ceiling(nuts: NutsUntimed | None) -> float:
-    """Return the effective draws a second that NUTS does not exceed, with the rule's error."""
+def _ceiling(nuts: NutsForecast | None) -> float:
+    """Return the ESS/s that NUTS does not exceed, with the rule's error."""
     if nuts is None:
         return 0.0
-    return RULE_ERROR * nuts.ess_per_second if isinstance(nuts, NutsForecast) else np.inf
+    return RULE_ERROR * nuts.ess_per_second if nuts.timed else np.inf
 
 
-def _slow(forecast: Forecast, nuts: NutsUntimed | None) -> bool:
-    """Whether a step is so slow that NUTS, which was not timed, should be."""
-    return _ceiling(nuts) == np.inf and forecast.ess_per_second * SLOW_SECONDS < ENOUGH_DRAWS
-
-
-def _pays(approximate: Forecast, exact: Forecast, nuts: NutsUntimed | None) -> bool:
+def _pays(approximate: Forecast, exact: Forecast, nuts: NutsForecast | None) -> bool:
     """Whether giving up exactness gains more than forecasts can be off."""
     works = approximate.acceptance >= STUCK and approximate.full_pass_share <= FULL_PASS_STRONG
     enough = RULE_ERROR * exact.ess_per_second
-    if _ceiling(nuts) < np.inf:
+    if nuts is not None and nuts.timed:
         enough = max(enough, _ceiling(nuts))
-    return works and approximate.ess_per_second >= enough and not _slow(approximate, nuts)
+    return works and approximate.ess_per_second >= enough
 
 
 def _too_few_rows(n_rows: int, size: int) -> str:
@@ -229,18 +192,11 @@ def _too_few_rows(n_rows: int, size: int) -> str:
     return f"N/d = {n_rows / size:,.0f} is too small (d = {size:,} exceeds √N/2): "
 
 
-def _compared(method: str, forecast: Forecast, nuts: NutsUntimed | None) -> str:
-    text = f"{figure(forecast.ess_per_second)} effective draws a second are forecast for {method}"
-    if nuts is None:
-        return f"{text}, and NUTS has no gradient to use."
-    if isinstance(nuts, NutsForecast):
-        ratio = figure(forecast.ess_per_second / nuts.ess_per_second)
-        return f"{text}, {figure(nuts.ess_per_second)} for NUTS: {ratio} times as many."
-    if not _slow(forecast, nuts):
-        return f"{text}. {TIME_IT}."
-    minutes = figure(ENOUGH_DRAWS / max(forecast.ess_per_second, 1e-9) / 60.0)
-    return (
-        f"{text}, which is slow: {ENOUGH_DRAWS} take {minutes} minutes, and up to "
-        f"{SLOW_SECONDS / 60.0:.0f} would not be called so. {TIME_IT}; or time pm.sample() on "
-        "some of the rows."
-    )
+def _compared(method: str, forecast: Forecast, nuts: NutsForecast | None) -> str:
+    own = figure(forecast.ess_per_second)
+    if nuts is None or not nuts.timed:
+        return f"{own} ESS/s"
+    low, high = sorted((forecast.ess_per_second, nuts.ess_per_second))
+    slower = "NUTS" if low == nuts.ess_per_second else method
+    ratio = figure(high / max(low, 1e-9))
+    return f"{ratio} times the ESS/s of {slower}, {figure(high)} against {figure(low)}"

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.diagnostics.explanation import Forecast
-from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
-from pymc_minibatch_mh.diagnostics.recommend import (
-    nuts_at_best,
-    nuts_forecast,
-    nuts_untimed,
-    recommend,
+from pymc_minibatch_mh.diagnostics.explanation import (
+    EFFECTIVE,
+    NUTPIE,
+    Forecast,
+    duration,
+    figure,
 )
+from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
+from pymc_minibatch_mh.diagnostics.recommend import nuts_at_best, nuts_forecast, recommend
 from pymc_minibatch_mh.errors import (
     BoundsError,
     ModeError,
@@ -36,10 +37,8 @@ _log = logging.getLogger("pymc")
 DRAWS, TUNE, SEED = 300, 300, 20_170_808
 #: Share of the observations above which an exact update is compared with an approximate one.
 MANY = 0.1
-#: The lines to type instead, with and without a gradient.
-NUTS_LINE, PYMC_LINE = 'pm.sample(nuts_sampler="nutpie")', "pm.sample()"
-#: Effective draws that the forecast is stated for.
-ENOUGH = 1_000
+#: The line to type instead where NUTS cannot run.
+PYMC_LINE = "pm.sample()"
 
 
 @dataclass(frozen=True)
@@ -57,24 +56,14 @@ class Choice:
         """
         found, n_rows = self.forecast, self.step.plan.n_rows
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
-        rows = _count(found.rows_per_update * found.updates_per_draw)
+        rows = figure(found.rows_per_update * found.updates_per_draw)
         # Of a chain that never moved nothing is known but that it is slow.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
-        seconds = tune * found.ess / (found.draws * speed) + ENOUGH / (speed * threads)
+        seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
-            f"{ENOUGH:,} effective draws in about {_about(seconds)}"
+            f"{EFFECTIVE:,} effective draws in about {duration(seconds)}"
         )
-
-
-def _count(rows: float) -> str:
-    return f"{rows:,.0f}" if rows >= 9.5 else f"{rows:.1g}"
-
-
-def _about(seconds: float) -> str:
-    if seconds < 100.0:
-        return f"{max(seconds, 0.1):.1g} s" if seconds < 10.0 else f"{seconds:.0f} s"
-    return f"{seconds / 60.0:.0f} minutes" if seconds < 6_000.0 else f"{seconds / 3600.0:.0f} hours"
 
 
 @showing("Choosing a step for this model")
@@ -136,7 +125,8 @@ def _built(model: pm.Model) -> tuple[MinibatchStep, str]:
 
 
 def _line_for(model: pm.Model) -> str:
-    return PYMC_LINE if nuts_untimed(model, None) is None else NUTS_LINE
+    possible = nuts_forecast(model, model.initial_point(), None, timed=False)
+    return PYMC_LINE if possible is None else NUTPIE
 
 
 def _share(choice: Choice) -> float:
@@ -163,7 +153,7 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
     own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
     factor = None if step.plan.elements is not None else step.plan.reference.factor
     covariance = None if factor is None else factor @ factor.T
-    best = nuts_at_best(model, n_rows, covariance)
+    best = nuts_at_best(model, point, covariance, n_rows)
     recommended, reason = recommend(name, n_rows, size, own, best)
     if recommended != name and best is not None:
         timed = nuts_forecast(model, point, covariance)

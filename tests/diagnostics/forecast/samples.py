@@ -1,4 +1,4 @@
-"""A record of an explanation whose every figure is told from the others."""
+"""An explanation whose figures all differ."""
 
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ from pymc_minibatch_mh.diagnostics.explanation import (
     Memory,
     NotSubsampled,
     NutsForecast,
-    NutsUntimed,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
@@ -34,6 +33,7 @@ FORECAST = Forecast(
     worst="beta[2]",
     ess_per_second=54_321.0,
     ess_per_second_in_blocks=612_345.0,
+    seconds=7.25,
     memory=Memory(data=3 * 2**30, tables=5 * 2**20, sums=7 * 2**10),
     preparation_seconds=6.5,
     held=("wide", "mean"),
@@ -46,7 +46,7 @@ NUTS_FORECAST = NutsForecast(
     gradients_per_effective_draw=30.0,
     ess_per_second=3.79,
 )
-NUTS_UNTIMED = NutsUntimed(condition_number=49.0, gradients_per_effective_draw=35.0)
+NUTS_UNTIMED = NutsForecast(condition_number=49.0, gradients_per_effective_draw=35.0)
 APPROXIMATE = Approximate(
     method="PenaltyMH",
     step=None,
@@ -69,7 +69,10 @@ EXPLANATION = Explanation(
             arrays=(DataArray("table", "float32", (4, 3), 48),),
         ),
     ),
-    others=(NotSubsampled("few", "it has 17 rows"),),
+    others=(
+        NotSubsampled("few", "it has 17 observations", in_full=True),
+        NotSubsampled("b", "a prior"),
+    ),
     coordinates=(
         InCoordinates("effect", "mu + tau × effect"),
         InCoordinates("skill", "", "is multiplied by 'size', which has a sign"),

@@ -4,39 +4,27 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dscalar
 
+from pymc_minibatch_mh import Rows
 from pymc_minibatch_mh.diagnostics import recommend as nuts
-from pymc_minibatch_mh.diagnostics.pilot import effective_draws, error_of_mean
+from pymc_minibatch_mh.diagnostics.pilot import effective_draws
 from pymc_minibatch_mh.diagnostics.recommend import (
     condition_number,
     nuts_forecast,
-    nuts_untimed,
     seconds_per_call,
 )
 
 
-def autoregression(phi, length, seed):
-    rng = np.random.default_rng(seed)
-    values = np.zeros(length)
-    for k in range(1, length):
-        values[k] = phi * values[k - 1] + rng.standard_normal()
-    return values
-
-
 def test_a_coordinate_that_never_moved_has_no_effective_draws():
-    draws = np.column_stack([np.random.default_rng(0).standard_normal(500), np.ones(500)])
+    draws = np.random.default_rng(0).standard_normal((4, 125, 2))
+    draws[:, :, 1] = 1.0
     free, stuck = effective_draws(draws)
     assert free > 300
     assert stuck == 0.0
 
 
-def test_dependent_values_have_a_larger_error():
-    # The variance of a mean of n values is that of the innovations over n (1 - φ)².
-    n = 20_000
-    for phi in (0.0, 0.9):
-        expected = 1.0 / ((1.0 - phi) * np.sqrt(n))
-        found = [error_of_mean(autoregression(phi, n, seed)) for seed in range(8)]
-        # Twenty batches tell the error to a sixth, and the mean of eight to a seventeenth.
-        assert np.mean(found) == pytest.approx(expected, rel=0.25)
+def test_chains_that_disagree_have_few_effective_draws():
+    draws = np.random.default_rng(0).standard_normal((4, 125, 1))
+    assert effective_draws(draws + np.arange(4.0)[:, None, None])[0] < 20
 
 
 def test_the_condition_number_knows_no_scales():
@@ -53,19 +41,24 @@ def test_a_model_without_a_gradient_has_no_forecast_of_nuts():
         pm.Potential("opaque", opaque(x))
     with pm.Model() as discrete:
         pm.Poisson("k", 3.0)
-    for one in (model, discrete):
+    rows = Rows(y=np.ones(2_000))
+    with pm.Model() as stored:
+        pm.Normal("y", pm.Flat("mu"), observed=rows.data("y"))
+    for one in (model, discrete, stored):
         assert nuts_forecast(one, one.initial_point(), None) is None
-        assert nuts_untimed(one, None) is None
+        assert nuts_forecast(one, one.initial_point(), None, timed=False) is None
 
 
 @pytest.mark.usefixtures("no_compilation")
 def test_gradients_of_nuts_are_counted_without_compiling_anything():
     with pm.Model() as model:
         pm.Normal("x", shape=2)
-    found = nuts_untimed(model, np.array([[1.0, 0.8], [0.8, 1.0]]))
+    covariance, start = np.array([[1.0, 0.8], [0.8, 1.0]]), {}
+    found = nuts_forecast(model, start, covariance, timed=False)
     assert found.condition_number == pytest.approx(9.0)
     assert found.gradients_per_effective_draw == pytest.approx(15.0)
-    assert nuts_untimed(model, None).gradients_per_effective_draw == pytest.approx(5.0)
+    unknown = nuts_forecast(model, start, None, timed=False)
+    assert unknown.gradients_per_effective_draw == pytest.approx(5.0)
 
 
 def test_a_gradient_is_compiled_and_timed():
