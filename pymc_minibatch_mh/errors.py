@@ -2,7 +2,7 @@
 
 
 class MinibatchError(ValueError):
-    """Base class of everything that this package refuses."""
+    """Base class of this package's errors."""
 
 
 class SettingError(MinibatchError):
@@ -10,23 +10,23 @@ class SettingError(MinibatchError):
 
 
 class UnsupportedModelError(MinibatchError):
-    """A model whose likelihood cannot be proven to be a sum over independent rows."""
+    """A model whose observations cannot be proven independent given the parameters."""
 
 
 class FactorizationError(MinibatchError):
-    """The parts of a model do not add up to the model's own log-density."""
+    """Parts of a model that do not add up to its log-density."""
 
 
 class ModeError(MinibatchError):
-    """The posterior mode that control variates expand around cannot be found."""
+    """A posterior without a mode for the control variates."""
 
 
 class BoundsError(MinibatchError):
-    """A model whose remainders cannot be bounded, as exact methods need."""
+    """A model without the bounds that exact methods need."""
 
 
 class BoundViolationError(MinibatchError):
-    """A row that exceeded its bound while a chain ran."""
+    """An observation that exceeded its bound while a chain ran."""
 
 
 class NotWorthwhileError(MinibatchError):
@@ -34,11 +34,11 @@ class NotWorthwhileError(MinibatchError):
 
 
 class StaleDataError(MinibatchError):
-    """The model's data changed after the step method was built."""
+    """Data that changed after the step was built."""
 
 
 class SourceError(MinibatchError):
-    """Stored rows that cannot be read, or are not those that were there."""
+    """Stored observations that cannot be read, or have changed."""
 
 
 def refuse(variable: str, cause: str, fix: str) -> UnsupportedModelError:

@@ -143,17 +143,17 @@ def _of_rows(setting: str, name: str, given: ArrayLike, n_rows: int, least: floa
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Ranges ``low_i <= ℓ_i(θ) - ℓ_i(θ̂) <= high_i`` for every θ, which were derived by hand.
+    """Custom ranges ``low_i <= ℓ_i(θ) - ℓ_i(θ̂) <= high_i`` for every θ.
 
-    They are of the log-likelihood of a row as the model has it, at temperature 1, relative to its
-    value at the centre θ̂, so that constants do not count. They are taken as they are: the trace is
-    exact if they hold, which nobody has verified. Every row that is read is checked.
+    They bound the log-likelihood of an observation in the model, at temperature 1, relative to its
+    value at the centre θ̂, so constants cancel. They are not verified: the trace is exact if they
+    hold. Every evaluated observation is checked.
 
     Parameters
     ----------
     low, high : array_like, shape (N,)
-        Ends of the range of every row, ``low <= 0 <= high``, rows of all subsampled terms one after
-        the other. Where only the width w of a range is known, -w and w are ends of it.
+        Ends of the range of every observation, ``low <= 0 <= high``, for all subsampled variables
+        in order. If you know only the width w of a range, give -w and w.
     """
 
     low: ArrayLike
@@ -178,20 +178,18 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Bounds ``β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ')`` that were derived by hand.
+    """Custom bounds ``β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ')``.
 
-    They are taken as they are: the trace is exact if they hold, which nobody has verified. Every
-    row that is read is checked.
+    They are not verified: the trace is exact if they hold. Every evaluated observation is checked.
 
     Parameters
     ----------
     c : array_like, shape (N,)
-        c_i >= 0 of every row, rows of all subsampled terms one after the other.
+        c_i >= 0 of every observation, for all subsampled variables in order.
     metric : callable or None
-        M(θ, θ'), a function of two ravelled positions of shape (d,) that numba can compile,
-        symmetric and non-negative. None stands for the M of automatic bounds: the distance in
-        posterior standard deviations at ``taylor_order=0``, and the larger powers of it that
-        belong to orders 1 and 2.
+        M(θ, θ'), a symmetric, non-negative function of two ravelled positions of shape (d,) that
+        numba can compile. None selects the M of derived bounds: the distance in posterior standard
+        deviations at ``taylor_order=0``, and its higher powers at orders 1 and 2.
     """
 
     c: ArrayLike

@@ -67,12 +67,12 @@ def draw_batch(rng, size, derivatives, posterior):
 
 @compiled()
 def rows_gradient(rows, position, out):
-    """Estimate the gradient of the log-likelihood from a batch; for a move of your own.
+    """Estimate the gradient of the log-likelihood from a batch, in a custom proposal.
 
     Parameters
     ----------
     rows : Batch
-        The batch that the move was handed.
+        The batch that the proposal received.
     position : ndarray, shape (d,)
     out : ndarray, shape (d,)
         Overwritten with β N/b Σ ∇ℓ_i, unconstrained scale; zero without rows. The value β N/b Σ ℓ_i

@@ -364,24 +364,24 @@ def factorize(
     model
         A PyMC model. It is not changed.
     vars
-        Value variables that are sampled, continuous ones. Other steps move the rest.
+        Continuous value variables to sample. Other steps update the rest.
     observed
         Names of the observed variables to subsample. By default every one with at least
         `min_rows` observations.
     weights
-        Weights of the rows' log-likelihoods: name -> array of shape (N,), or the
+        Weights of the observations' log-likelihoods: name -> array of shape (N,), or the
         array if one variable is subsampled.
     observation_dims
         Names of dims along which observations lie; by default they lie on the first axis.
     initial_point
-        Tells the shapes of the value variables. By default their own, or the model's point does.
+        Point with the shapes of the value variables; by default the model's.
     min_rows
-        Observed variables with fewer rows are part of the prior part.
+        Observed variables with fewer observations belong to the prior part.
 
     Raises
     ------
     UnsupportedModelError
-        If rows of a term cannot be proven to be independent given the parameters.
+        If observations cannot be proven independent given the parameters.
     SettingError
         If `observed`, `weights` or `observation_dims` do not fit the model.
 

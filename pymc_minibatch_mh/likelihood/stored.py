@@ -258,19 +258,19 @@ def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
 
 
 class Rows:
-    """Observations that lie in files, or in memory, and that a model refers to without a copy.
+    """Observations in files or in memory, to which a model refers without a copy.
 
-    A model is written as always, with ``rows.data("X")`` in the place of the array ``X``. The
-    steps of this package then read the rows in blocks where all of them are needed, and draw the
-    few rows that an update needs ahead of time. Everything else that would evaluate the model
-    with all rows, such as ``pm.NUTS``, is refused.
+    Write the model as usual, with ``rows.data("X")`` instead of the array ``X``. Steps of this
+    package read all rows in blocks, and fetch the few rows of coming updates ahead of time.
+    Everything else that would evaluate the model with all rows, such as ``pm.NUTS``, raises an
+    error.
 
     Parameters
     ----------
     **arrays
         Name -> array, its rows on the first axis: a NumPy array, ``np.memmap``, or any array that
-        NumPy sees without a copy, such as a column of pandas or Polars, or an array of xarray.
-        All have the same length N; none is copied.
+        NumPy views without a copy, such as a column of pandas or Polars, or an array of xarray.
+        All have the same length N.
 
     Raises
     ------
@@ -295,14 +295,14 @@ class Rows:
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
-        """Return the rows of a storage of your own: see :class:`~data.storage.Storage`."""
+        """Return the rows of a custom storage: see :class:`~data.storage.Storage`."""
         rows = object.__new__(cls)
         rows._hold(storage)
         return rows
 
     @classmethod
     def from_npy(cls, **paths: str | Path) -> Self:
-        """Return rows of files that ``np.save`` has written, which are mapped and not read.
+        """Return rows of files that ``np.save`` wrote; they are mapped into memory.
 
         Parameters
         ----------
@@ -328,9 +328,9 @@ class Rows:
     ) -> Self:
         """Return rows of arrays of Zarr, which the extra ``zarr`` installs.
 
-        Chunks are decoded as a whole and the last ones are kept, at most 256 MiB or twice the
-        largest. Rows are drawn one by one from all over the arrays: small chunks, of some 10,000
-        rows, are read fastest.
+        Chunks are decoded as a whole, and the last ones stay in memory, at most 256 MiB or twice
+        the largest. Updates draw rows from all over the arrays, so small chunks of about 10,000
+        rows are fastest.
 
         Parameters
         ----------
@@ -340,8 +340,8 @@ class Rows:
             Names of arrays of the group, or name -> path inside of the group; by default all
             arrays of the group.
         missing_are_fill
-            Zarr need not write chunks that hold nothing but the fill value. Whether that is what
-            missing chunks mean; otherwise they are refused, as they can be lost data.
+            Whether missing chunks hold only the fill value, because Zarr need not write those;
+            otherwise they raise an error, because data may be lost.
 
         Raises
         ------
@@ -363,19 +363,19 @@ class Rows:
     ) -> Self:
         """Return rows of Parquet files, which the extra ``arrow`` reads.
 
-        Row groups are decoded as a whole and the last ones are kept, at most 256 MiB or twice the
-        largest. Rows are drawn one by one from all over the files: small row groups, of some
-        10,000 rows, are read fastest.
+        Row groups are decoded as a whole, and the last ones stay in memory, at most 256 MiB or
+        twice the largest. Updates draw rows from all over the files, so small row groups of about
+        10,000 rows are fastest.
 
         Parameters
         ----------
         source : path, sequence of paths or pyarrow.dataset.Dataset
-            A file, several in order, a folder of which all files are read in the order of their
-            names, or a dataset.
+            A file, several in order, a folder (all its files in the order of their names), or a
+            dataset.
         columns
-            Name of an array -> the column that it is, or the columns that it has, in order, such
-            as ``{"X": ["x1", "x2"], "y": "y"}``. Columns of several types have the type that holds
-            them all. By default each column is an array of its own.
+            Name of an array -> its column or columns, in order, such as ``{"X": ["x1", "x2"],
+            "y": "y"}``. Columns of several types get the type that holds them all. By default each
+            column is one array.
 
         Raises
         ------
@@ -395,14 +395,14 @@ class Rows:
     def from_dask(cls, **arrays: Any) -> Self:
         """Return rows of arrays of Dask, which the extra ``dask`` installs.
 
-        They are computed by the scheduler that Dask has: a client of ``distributed``, where there
-        is one. Only the rows that are asked for travel.
+        Dask's scheduler computes them, a client of ``distributed`` if there is one. Only the
+        requested rows travel.
 
         Parameters
         ----------
         **arrays
-            Name -> array of known chunks, its rows on the first axis. Two reads of a row have to
-            give the same numbers.
+            Name -> array of known chunks, its rows on the first axis. A row has to have the same
+            numbers at each read.
 
         Raises
         ------
@@ -458,8 +458,7 @@ class Rows:
     def n_groups(self, name: str) -> int:
         """Return the number of groups that an array numbers from 0 on: its largest number + 1.
 
-        It is found in one pass over blocks of rows, and known afterwards as long as the rows are
-        the same.
+        One pass over blocks of rows finds it; it is then known as long as the rows are the same.
 
         Parameters
         ----------
@@ -471,8 +470,9 @@ class Rows:
         SettingError
             If there is no such array.
         SourceError
-            If a number is no integer of 0 or more, or is not below the number of rows, as
-            identifiers are; names the row, where it lies and the number. Or if rows cannot be read.
+            If a number is not an integer of 0 or more, or not below the number of rows, for example
+            an identifier; the message names the row, its place and the number. Or if rows cannot
+            be read.
 
         Examples
         --------

@@ -86,11 +86,11 @@ def propose_langevin(own, move, posterior, rng):
 
 @dataclass(frozen=True)
 class Langevin(Proposal):
-    """Moves θ' = θ + (h²/2) P g(θ) + h P^½ ξ along a gradient g of the log-density.
+    """Langevin proposals θ' = θ + (h²/2) P g(θ) + h P^½ ξ with a gradient g of the log-density.
 
-    Guarantee: that of the step it is used with. The gradient of the prior part is that of its
-    differences; the gradient of the log-likelihood is estimated from a batch, which is drawn
-    before a position is looked at and serves both directions, or is that of the control variates.
+    Guarantee: the step's. The prior's gradient is computed by differences. The likelihood's
+    gradient comes from the control variates, or is estimated from a batch that is drawn before the
+    position is known and serves both directions.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ class Langevin(Proposal):
         ``preconditioner="laplace"``, and in units of the unconstrained coordinates with
         "identity". Stochastic gradient Langevin dynamics writes α for h².
     batch_size
-        Rows of the batch; read twice in every update and counted in ``n_obs``. 0 takes the
-        gradient of the control variates of order 2, which reads no row.
+        Size of the batch, which every update evaluates twice (counted in ``n_obs``). 0 takes the
+        gradient of the control variates of order 2, which evaluates no observation.
     preconditioner
         "laplace" for P = L Lᵀ, about the posterior covariance; "identity" for P = I, which needs a
         `step_size`.
     adapt
-        Whether warm-up moves h to an acceptance of 0.574.
+        Whether warm-up adapts h to an acceptance of 0.574.
 
     Raises
     ------

@@ -236,21 +236,21 @@ def propose_from_mixture(numbers, move, posterior, rng):
 
 @dataclass(frozen=True)
 class Mixture(Proposal):
-    """A random walk and Laplace moves, their weights set in warm-up.
+    """Mixture of a random walk and Laplace proposals, with weights set in warm-up.
 
-    Guarantee: *exact* for any weights; the test it is combined with decides on the rest.
+    Guarantee: *exact* for any weights, if the step's test is.
 
     Parameters
     ----------
     rho
-        Autoregressive coefficients of the Laplace moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
+        Autoregressive coefficients of the Laplace proposals θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
     walk_weight
         Weight of the random walk θ' = θ + s L ξ before adaptation.
     scale
         Scale s of the walk before adaptation; by default 2.38/√d.
     scale_conditional
-        Whether moves of a hierarchy are made in numbers that are normal given its scales, where
-        that is of help: see :mod:`pymc_minibatch_mh.proposals.mixture`.
+        Whether effects of a hierarchy are proposed from a normal distribution given its scales, if
+        that helps: see :mod:`pymc_minibatch_mh.proposals.mixture`.
     """
 
     rho: tuple[float, ...] = LAPLACE_RHO
@@ -351,14 +351,14 @@ def efficiency(total: np.ndarray, size: int) -> np.ndarray:
 
 
 def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
-    """Return Laplace (preconditioned Crank–Nicolson) moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
+    """Laplace (preconditioned Crank–Nicolson) proposals θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
 
     Parameters
     ----------
     rho
-        One autoregressive coefficient in (-1, 1), or several with equal weights. A posterior with
-        tails heavier than its Gaussian approximation needs a random walk as well: see
-        :class:`Mixture`.
+        One autoregressive coefficient in (-1, 1), or several with equal weights. If the posterior
+        has heavier tails than its Gaussian approximation, use :class:`Mixture`, which adds a
+        random walk.
 
     Examples
     --------

@@ -242,37 +242,37 @@ def propose_own(own, move, posterior, rng):
 
 @dataclass(frozen=True, eq=False)
 class OwnMove(Proposal):
-    """A move of your own, written in Python and compiled by numba.
+    """Custom proposal, written in Python and compiled by numba.
 
-    Guarantee: that of the method it is used with, if the returned number is the log-ratio of the
-    move's densities. That rests on you: a wrong one biases the draws, and neither the step nor
-    :func:`audit` sees it. :meth:`check` does. A proposal that is not written as a whole, or is not
-    finite, is rejected and counted in ``invalid``, as is a log-ratio that is no number. A move
-    that raises, or changes `position` in place, ends sampling with a ``MinibatchError``.
+    Guarantee: the step's, if the returned number is the log-ratio of the proposal densities. A
+    wrong one biases the draws, and neither the step nor :func:`audit` notices; :meth:`check` does.
+    A proposal that is incomplete or not finite, or has a log-ratio that is not a number, is
+    rejected and counted in ``invalid``. A function that raises, or changes `position` in place,
+    ends sampling with a ``MinibatchError``.
 
     Parameters
     ----------
     move
         ``move(position, new, rng, state, metric, rows) -> float``. Writes a proposal θ' to `new`,
         float64 of shape (d,) like `position`, on the unconstrained scale, and returns
-        ``log q(θ|θ') - log q(θ'|θ)``, 0 for a symmetric move. `rng` is the chain's generator, the
-        only source of randomness; `state` is the chain's own copy of `state` below; `metric` has
+        ``log q(θ|θ') - log q(θ'|θ)``, 0 for a symmetric proposal. `rng` is the chain's generator,
+        the only source of randomness; `state` is the chain's copy of `state` below; `metric` has
         ``centre`` θ̂, ``factor`` L and ``whitener`` L⁻¹ with L Lᵀ about the posterior covariance;
-        `rows` is a batch for :func:`rows_gradient`, drawn before the position was looked at and
-        to be used for both directions.
+        `rows` is a batch for :func:`rows_gradient`, drawn before the position is known, for both
+        directions.
     state
-        Numbers that the move keeps in a chain, such as its scale. It may change them in warm-up
-        only through `adapt`: a move that remembers where it was is not one of a Markov chain.
+        Numbers that the proposal keeps in a chain, such as its scale. Only `adapt` may change them,
+        in warm-up: a proposal that depends on earlier positions makes no Markov chain.
     batch_size
-        Rows of the batch; 0 for none.
+        Size of the batch; 0 for none.
     adapt
-        ``adapt(state, acceptance)``, called after each window of warm-up with the share of moves
-        that were accepted; changes `state` in place. None leaves it as it is.
+        ``adapt(state, acceptance)``, called after each window of warm-up with the acceptance rate;
+        it changes `state` in place. None leaves `state` as it is.
 
     Raises
     ------
     SettingError
-        If numba cannot compile the move.
+        If numba cannot compile the function.
     """
 
     move: Callable[..., float]
@@ -333,20 +333,20 @@ class OwnMove(Proposal):
         return f"OwnMove({self.move.__name__!r})"
 
     def check(self, size: int = 3, *, scale: float = 1.0, random_seed: int | None = None) -> float:
-        """Check the log-ratio: updates with the move have to preserve a correlated Gaussian.
+        """Check the log-ratio: updates with the proposal have to preserve a correlated Gaussian.
 
-        Exact draws are moved by updates that use all rows, and compared with the Gaussian by the
-        means, variances and correlations of all coordinates. A right log-ratio fails in one check
-        of ten million, whatever the move; a wrong one fails if it shifts one of them by some 5%.
-        The move is used with its first `state`, on batches of at most 20 rows. It has to have a
-        density in `size` dimensions: no set of points with a mass of their own, and no manifold.
+        Full-data updates start from exact draws, and the means, variances and correlations of all
+        coordinates are compared with the Gaussian. A correct log-ratio fails in one check of ten
+        million; a wrong one fails if it shifts a moment by about 5%. The check uses the initial
+        `state` and batches of at most 20 observations. The proposal needs a density in `size`
+        dimensions, so it may not put mass on points or manifolds.
 
         Parameters
         ----------
         size
             Dimensions of the Gaussian.
         scale
-            About its standard deviations: those that the move and its state are made for.
+            Standard deviations for which the proposal and its state were made, about.
         random_seed
             Seed of the draws.
 
@@ -358,10 +358,10 @@ class OwnMove(Proposal):
         Raises
         ------
         SettingError
-            If the log-ratio is wrong, with the moment, its distance and a guess at the reason; or
-            if the move gets nowhere, so that nothing can be told.
+            If the log-ratio is wrong, with the moment, its distance and a likely reason; or if the
+            proposal moves too slowly for a check.
         MinibatchError
-            If the move raises, or changes its position.
+            If the function raises, or changes its position.
         """
         asked: Any = size
         if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:

@@ -72,23 +72,23 @@ def walk(numbers, move, posterior, rng):
 class RandomWalk(Proposal):
     """A random walk θ' = θ + s L ξ, ξ standard normal.
 
-    Guarantee: *exact*; the test it is combined with decides on the rest.
+    Guarantee: *exact*, if the step's test is.
 
     Parameters
     ----------
     scale
         Scale s before warm-up; by default 2.38/√d.
     covariance
-        L Lᵀ: "laplace" for the posterior's covariance around its centre, "identity", or an array
-        of shape (d, d) on the unconstrained scale.
+        L Lᵀ: "laplace" for the posterior covariance at the centre, "identity", or an array of
+        shape (d, d) on the unconstrained scale.
     adapt
-        Whether warm-up moves the scale to the acceptance that suits the test.
+        Whether warm-up adapts the scale to the acceptance that suits the test.
 
     Raises
     ------
     SettingError
-        If a setting is invalid; when a step is built, if the covariance has another size than the
-        position.
+        If a setting is invalid; when a step is built, if the covariance does not have the size of
+        the position.
 
     Examples
     --------

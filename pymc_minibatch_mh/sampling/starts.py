@@ -22,9 +22,9 @@ def overdispersed_initvals(
 ) -> list[dict[str, np.ndarray]]:
     """Draw a starting point for each chain from a widened Gaussian approximation.
 
-    PyMC starts all chains of a step that the user built at one point, which makes R-hat
-    optimistic. Starting points are drawn on the unconstrained scale, and given on the model's
-    own, as ``pm.sample(initvals=...)`` takes them for every transform.
+    PyMC starts all chains of a given step at one point, which makes R-hat optimistic. Points are
+    drawn on the unconstrained scale, and returned on the scale of the model's variables for
+    ``pm.sample(initvals=...)``.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def overdispersed_initvals(
     ------
     SettingError
         If an argument is invalid, or if a variable has values along the dims of pymc.dims:
-        PyMC takes no starting values of those.
+        PyMC takes no starting values for those.
 
     Examples
     --------

@@ -149,21 +149,22 @@ class AustereMethod(BatchMethod):
 class AustereMH(MinibatchStep):
     """Metropolis–Hastings decided by a sequential t-test on growing batches.
 
-    Guarantee: *approximate*. Controlled is the error of a t-test at one look (`epsilon`), not that
-    of the acceptance probability or of the posterior: see the page "Approximate methods". With
-    ``epsilon=0`` all rows decide, as in the usual Metropolis–Hastings, which is *exact*.
+    Guarantee: *approximate*. `epsilon` controls the error of a t-test at one look, not the error of
+    the acceptance probability or of the posterior: see the page "Approximate methods". With
+    ``epsilon=0`` the full data decide, as in Metropolis–Hastings, which is *exact*.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
-        Rows that each look adds.
+        Observations that each look adds.
     epsilon : float in [0, 0.5]
-        Tail probability below which a look decides. At 0 all rows decide, at 0.5 the first look.
+        Tail probability below which a look decides. At 0 the full data decide, at 0.5 the first
+        look.
     boundary : float in [0.5, 1]
-        α in the limits G_0 π^(0.5 - α) of the looks' statistics, with π the share of rows that were
-        read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 all looks have the level
+        α in the limits G_0 π^(0.5 - α) of the looks' statistics, with π the share of evaluated
+        observations and G_0 the normal quantile of 1 - `epsilon`. At 0.5 all looks have the level
         `epsilon`; above, early looks have a smaller one.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
@@ -171,8 +172,8 @@ class AustereMH(MinibatchStep):
     Raises
     ------
     SettingError
-        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
-        forecast to read all of them.
+        If a setting is invalid, or if more than one in 10,000 updates is forecast to evaluate all
+        stored observations.
 
     References
     ----------

@@ -390,38 +390,38 @@ class BarkerMethod(BatchMethod):
 
 
 class BarkerMinibatchMH(MinibatchStep):
-    """Metropolis–Hastings with Barker's test, decided by a batch of observations.
+    """Minibatch Metropolis–Hastings with Barker's acceptance rule.
 
-    Guarantee: *approximate*. The error of the acceptance probability is estimated for every update
-    (stat ``error_estimate``), and batches can be sized for it (`max_error`). The page "Approximate
+    Guarantee: *approximate*. The statistic ``error_estimate`` estimates the error of each
+    acceptance probability, and `max_error` limits it by larger batches. The page "Approximate
     methods" says which errors remain.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
-        Rows of the smallest batch.
+        Size of the smallest batch.
     sigma : float in (0.5, 1.7]
-        Standard deviation that the noise of a batch is topped up to. Rows go like 1/sigma²; the
-        correction's own error is 1.6e-5 at 1.2 and 5.4e-8 at 1.
+        Standard deviation of the log ratio after noise is added to that of the batch. The batch
+        size is proportional to 1/sigma²; the correction has an error of 1.6e-5 at 1.2, 5.4e-8 at 1.
     batch_rule : {"predict", "grow"}
-        Size a batch by the move alone, before a row is read, or, as published, read on until its
-        noise is below sigma, which biases decisions.
+        "predict" sizes a batch by the proposal before it is drawn. "grow", as published, enlarges
+        it until its noise is below sigma, which biases decisions.
     max_error : float, optional
         Largest predicted error of the acceptance probability.
     error_bound : {"edgeworth", "novak"}
         Estimate of the leading error terms, or the published bound.
     skew_correction : bool
-        Whether the acceptance probability is corrected for the batch's skewness, with "predict".
+        Whether to correct the acceptance probability for the batch's skewness; for "predict" only.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
-        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
-        forecast to read all of them.
+        If a setting is invalid, or if more than one in 10,000 updates is forecast to evaluate all
+        stored observations.
 
     References
     ----------

@@ -46,15 +46,15 @@ from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_w
 SHARED = """**settings
     Settings of all step methods: see :class:`SharedSettings`."""
 IN_BRIEF = """taylor_order, centre, covariance, coordinates
-    Control variates: order, centre and metric; coordinates that hierarchies are moved in.
+    Order, centre and metric of the control variates; reparametrisation of hierarchies.
 blocks, proposal, temperature
-    Effects one by one; proposal; K > 0, which divides the log-likelihood.
+    Group effects one at a time; proposal; K > 0, which divides the log-likelihood.
 observed, weights, observation_dims
-    Observed variables to subsample, weights of their rows, and dims along which rows lie.
+    Observed variables to subsample, weights of their observations, and dims of observations.
 prepared, updates_per_draw
     Preparation to reuse, and updates between two draws.
 full_pass_above, moves_without_rows, tune
-    Rows above which all rows decide, slice moves that need no row, and adaptation in warm-up.
+    Batch size above which the full data decide; slice moves of hyperparameters; adaptation.
 model, rng, initial_point, compile_kwargs, blocked
     As in PyMC's own step methods."""
 #: Ends the docstring of a step class.

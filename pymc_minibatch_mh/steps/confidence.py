@@ -252,17 +252,17 @@ class ConfidenceMethod(Method):
 class ConfidenceMH(MinibatchStep):
     """Metropolis–Hastings decided by concentration bounds on growing batches.
 
-    Guarantee: *approximate*. Controlled is the probability `delta` that a decision differs from the
-    full data's, at every pair of positions, given valid bounds; the bias of the posterior is not:
-    see the page "Approximate methods". The stat ``error_estimate`` is the part of `delta`
-    that an update has spent.
+    Guarantee: *approximate*. `delta` is the probability of a decision that differs from the
+    full-data decision, at every pair of positions, given valid bounds. It does not control the bias
+    of the posterior: see the page "Approximate methods". The statistic ``error_estimate`` is the
+    part of `delta` that an update has spent.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
-        Rows of the first look.
+        Observations of the first look.
     gamma : float above 1
         Factor by which batches grow from look to look.
     p : float above 1
@@ -270,18 +270,18 @@ class ConfidenceMH(MinibatchStep):
     delta : float in (0, 1)
         δ.
     range : {"bounds", "scan"}
-        Where the range of the rows' differences comes from: bounds that are derived for every row,
-        or, as Seita et al. (2017) compared, a scan of all rows before each first batch, which
-        ``n_obs`` and ``full_pass`` count.
+        Source of the range of the observations' differences: derived bounds, or a scan of all
+        observations before each first batch, as in Seita et al. (2017), which ``n_obs`` and
+        ``full_pass`` count.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If a row has no bound, with ``range="bounds"``.
+        If an observation has no bound, with ``range="bounds"``.
     BoundViolationError
-        While sampling, if a row exceeds its bound.
+        While sampling, if an observation exceeds its bound.
 
     References
     ----------

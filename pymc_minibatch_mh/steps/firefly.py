@@ -350,24 +350,24 @@ class FireflyMethod(Method):
 class FireflyMH(MinibatchStep):
     """Exact Metropolis–Hastings that evaluates the bright observations (Firefly Monte Carlo).
 
-    Guarantee: *exact given valid bounds*. Each row has a lower bound of its likelihood, and is
-    bright or dark; a move reads the bright rows, twice, and a share `q` of the dark ones. Which
-    rows are bright is part of the chain's state; the stat ``n_bright`` counts them. All rows decide
-    moves that leave the region of the bounds (stat ``full_pass``). See the page "Bounds and
-    exactness".
+    Guarantee: *exact given valid bounds*. Each observation has a lower bound of its likelihood, and
+    is bright or dark. An update evaluates the bright observations twice, and a share `q` of the
+    dark ones. The bright set is sampled with the parameters; the statistic ``n_bright`` is its
+    size. The full data decide proposals that leave the region of the bounds (statistic
+    ``full_pass``). See the page "Bounds and exactness".
 
     Parameters
     ----------
     vars : list of variables, optional
-        All variables of the model, as brightness depends on all of them.
+        All variables of the model, because brightness depends on all of them.
     q : float in (0, 1]
-        Probability with which an update proposes a dark row to become bright; best is about the
-        share of bright rows.
+        Probability that an update proposes to brighten a dark observation. The best value is about
+        the share of bright observations.
     bound : {"derived", "map", "untuned"}
-        Lower bounds: from the expansion at the mode and derived bounds, for all models; or the
-        published quadratic ones, for logistic, binomial and Student-t rows of known scale, which
-        touch each row at the mode ("map") or far from it ("untuned"). With "map" about as many
-        rows are bright as there are parameters, with "untuned" a share of them.
+        Lower bounds. "derived" takes the expansion at the mode and derived bounds, for all models.
+        The others are the published quadratic bounds for logistic, binomial and Student-t
+        likelihoods of known scale, which touch each likelihood at the mode ("map") or far from it
+        ("untuned"). With "map" about one observation per parameter is bright.
     bounds, on_violation
         As in :class:`TunaMH`, for ``bound="derived"``.
     **settings
@@ -376,9 +376,9 @@ class FireflyMH(MinibatchStep):
     Raises
     ------
     BoundsError
-        If a row has no such bound, or the model uses an operation without a rule.
+        If an observation has no such bound, or no rule bounds an operation of the model.
     BoundViolationError
-        While sampling, if a row exceeds its bound.
+        While sampling, if an observation exceeds its bound.
 
     References
     ----------

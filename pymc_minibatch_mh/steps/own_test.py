@@ -181,30 +181,32 @@ def own_test(numbers: Sequence[float]) -> OwnTest:
 
 
 class OwnTestMH(MinibatchStep):
-    """Metropolis–Hastings decided by a test of your own, on batches of observations.
+    """Minibatch Metropolis–Hastings with a custom acceptance test.
 
-    Guarantee: *approximate*. You name the error that your test controls; :func:`audit` measures
-    its effect. The page "Extending" has an example of both functions, which numba compiles.
+    Guarantee: *approximate*. You name the error that your test controls, and :func:`audit` measures
+    its effect. Numba compiles both functions; the page "Extending" has an example.
 
     Parameters
     ----------
     sample_size : function
-        ``sample_size(noise, n, total, numbers) -> int``: rows that the next look must have read.
-        V(1/b - 1/N), with V `noise` and N `total`, is the predicted variance of the log ratio from
-        b rows, the same for a move and its way back; `n` rows were read. Rows that every update
-        reads are in neither. `full_pass_above` rows or more stand for all.
+        ``sample_size(noise, n, total, numbers) -> int``: batch size at the next look, after `n`
+        observations. V(1/b - 1/N), with V `noise` and N `total`, is the predicted variance of the
+        log ratio from b observations, the same for the forward and the reverse proposal.
+        Observations that every update evaluates do not count. A size of `full_pass_above` or more
+        means the full data.
     decide_batch : function
         ``decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers)`` returns three
-        floats: 1 to accept, 0 to reject or -1 to read on; the acceptance probability; an error
-        estimate. `uniform` is one number in [0, 1) for all looks; of all rows the variance is 0.
+        floats: 1 to accept, 0 to reject or -1 for a larger batch; the acceptance probability; an
+        error estimate. `uniform` is one number in [0, 1) for all looks; the full data have
+        variance 0.
     controls : str
         The error that the test controls, in words.
     numbers : sequence of float
-        Settings that both functions are handed.
+        Settings that both functions receive.
     walk_target : float
-        Acceptance that a random walk aims at in warm-up.
+        Target acceptance of a random walk in warm-up.
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 

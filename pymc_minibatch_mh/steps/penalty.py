@@ -128,26 +128,26 @@ class PenaltyMethod(BatchMethod):
 
 
 class PenaltyMH(MinibatchStep):
-    """Metropolis–Hastings whose ratio is lowered by the noise of a batch of observations.
+    """Minibatch Metropolis–Hastings with a penalty for the noise of the batch.
 
-    Guarantee: *approximate*. The error of the acceptance probability is estimated for every update
-    (stat ``error_estimate``): noise that is not quite normal, and a variance that is estimated. The
-    page "Approximate methods" says which errors remain.
+    Guarantee: *approximate*. The statistic ``error_estimate`` estimates the error of each
+    acceptance probability, which comes from noise that is not quite normal and from its estimated
+    variance. The page "Approximate methods" says which errors remain.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
-        Rows of the smallest batch.
+        Size of the smallest batch.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
-        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
-        forecast to read all of them.
+        If a setting is invalid, or if more than one in 10,000 updates is forecast to evaluate all
+        stored observations.
 
     References
     ----------

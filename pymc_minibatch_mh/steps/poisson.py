@@ -213,36 +213,36 @@ def _ranges_of(setting: Any) -> Any:
 
 
 class PoissonMH(MinibatchStep):
-    """Exact Metropolis–Hastings that draws observations by how large their log-likelihoods are.
+    """Exact Metropolis–Hastings that draws observations by the size of their log-likelihoods.
 
-    Guarantee: *exact given valid bounds*, here on each row's log-likelihood itself, from below and
-    above, for every value of the parameters. They are derived where priors are bounded, such as
-    ``pm.Uniform``, or the likelihood is. Every update draws λ + L rows on average, L the sum of the
-    ranges' widths, and evaluates those that it keeps twice; all rows decide where λ + L is more
-    than `full_pass_above` (stat ``full_pass``). :class:`TunaMH` reads far fewer. See the page
-    "Bounds and exactness".
+    Guarantee: *exact given valid bounds* on each log-likelihood from below and above, for every
+    value of the parameters. They are derived if priors or likelihood are bounded, for example with
+    ``pm.Uniform``. Every update draws λ + L observations on average, with L the sum of the ranges'
+    widths, and evaluates those that it keeps twice. The full data decide if λ + L exceeds
+    `full_pass_above` (statistic ``full_pass``). :class:`TunaMH` evaluates far fewer observations.
+    See the page "Bounds and exactness".
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     lam : float or "auto"
-        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published, or
-        as much as reads a quarter of the rows, but at least L.
+        λ > 0: larger values evaluate more observations and accept more often. "auto" is L², as
+        published, or less if that needs more than a quarter of the data, but at least L.
     ranges : Ranges or function, optional
-        Ranges of your own instead of derived ones, or a function that returns them for the centre
+        Custom ranges instead of derived ones, or a function that returns them for the centre
         (variable's name -> array).
     on_violation : {"raise", "warn"}
-        Whether a row out of its range ends sampling, or marks the trace.
+        Whether an observation outside its range ends sampling, or marks the trace.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If a row has no range, as with normal priors.
+        If an observation has no range, for example with normal priors.
     BoundViolationError
-        While sampling, if a row is out of its range.
+        While sampling, if an observation is outside its range.
 
     References
     ----------

@@ -34,62 +34,59 @@ class SharedSettings(TypedDict, total=False):
     taylor_order : {"auto", 0, 1, 2}
         Order of the control variates.
     centre : {"auto", "start"}
-        Their centre: near the posterior's mode, or `initial_point`. With "start" no mode is
-        sought, which the posterior need not have, nothing is expanded (``taylor_order=0``), and no
-        moves start elsewhere than PyMC does.
+        Their centre: near the posterior's mode, or `initial_point`. "start" is for posteriors
+        without a mode: it uses no expansion (``taylor_order=0``), and chains start where PyMC
+        starts them.
     covariance : array of shape (d, d), optional
-        Metric of distances and moves with ``centre="start"``. By default it is the identity.
+        Metric of distances and proposals with ``centre="start"``; by default the identity.
     coordinates : {"auto", "model"}
-        "auto" moves hierarchies in coordinates in which rows are linear. "model" moves the model's
-        own. For ``mu + tau * z`` the former are α = mu + tau z; draws are mapped back, and stay
-        exact by the Jacobian determinant of the map. "auto" does nothing where other settings are
-        in terms of the model's variables: ``centre="start"``, bounds or ranges of your own, the
-        covariance of a walk, a proposal of your own.
+        "auto" reparametrises hierarchies so that the likelihood is linear in its parameters: for
+        ``mu + tau * z`` the chain samples α = mu + tau z. Draws are mapped back, and the Jacobian
+        determinant keeps them exact. "model" samples the model's variables. So does "auto" if
+        another setting is in their terms: ``centre="start"``, custom bounds or ranges, the
+        covariance of a walk, or a custom proposal.
     blocks : {"auto", True, False}
-        Whether every element of a group's effects is accepted by itself, and reads the rows of its
-        own group alone: see :mod:`pymc_minibatch_mh.kernels.elements`. "auto" does so from 200
-        effects on, where rows choose effects by an index of the data, the prior is a sum over them,
-        and the test draws rows by bounds that are derived from the model.
+        Whether group effects are accepted or rejected one at a time, each from the observations of
+        its own group. "auto" does so for 200 effects or more, if an index of the data chooses them,
+        the prior is a sum over them, and the step uses derived bounds. See
+        :mod:`pymc_minibatch_mh.kernels.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)
-        K > 0, which divides the log-likelihood. The trace is then one of the tempered posterior,
-        and says so in the stat ``temperature``. A schedule ``[(0, 100), (400, 1)]`` starts at
-        K = 100 and goes on at K = 1 from draw 400 of warm-up on, which it has to end in: draws are
-        kept at its last temperature only. Control variates hold the temperature, so that a schedule
-        goes with ``taylor_order=0`` alone, which "auto" then is. Source: Seita et al. (2017),
-        section 6.2, doi:10.48550/arXiv.1610.06848.
+        K > 0, which divides the log-likelihood, so the trace samples the tempered posterior
+        (statistic ``temperature``). A schedule ``[(0, 100), (400, 1)]`` starts at K = 100 and
+        continues at K = 1 from draw 400 of warm-up. It has to end in warm-up: draws are kept only
+        at its last temperature. A schedule needs ``taylor_order=0``, which "auto" then selects.
+        Source: Seita et al. (2017), section 6.2, doi:10.48550/arXiv.1610.06848.
     observed : list of str, optional
-        Observed variables to subsample; by default all with 1,000 rows or more.
+        Observed variables to subsample; by default all with 1,000 observations or more.
     weights : array of shape (N,) or dict, optional
-        Factors of the rows' log-likelihoods. A dictionary has one array for each name of an
-        observed variable. They are survey weights, importance weights, or how often a row
-        occurred, and scale the rows' bounds as well. For rows in :class:`Rows` they are
-        an array of the same, ``rows.data("w")``.
+        Factors of the observations' log-likelihoods: survey weights, importance weights or counts
+        of equal observations. A dictionary has one array for each name of an observed variable.
+        For data in :class:`Rows`, weights are an array of the same, ``rows.data("w")``.
     observation_dims : tuple of str
         Dims along which observations lie; by default the first axis.
     prepared : path or step, optional
-        File of ``step.save``, or a step on the first of these rows, to take over. A file
-        belongs to the same model and data. Of a step on fewer rows, in :class:`Rows`, the new rows
-        alone are read, unless they move the mode by more than half a posterior standard
-        deviation or are more than a quarter of all.
+        Preparation to reuse: a file of ``step.save`` for the same model and data, or a step on the
+        first of these observations, in :class:`Rows`. Then only new observations are evaluated,
+        unless they move the mode by more than half a posterior standard deviation or are more than
+        a quarter of all.
     updates_per_draw : int
-        Updates between two draws that are kept.
+        Updates between two kept draws.
     full_pass_above : float or "auto"
-        Rows above which all rows decide; by default half of them. From there on a pass in order is
-        as quick. With ``math.inf`` all rows decide only where the test itself asks for them, as the
-        tests were published.
+        Batch size above which the full data decide, because one pass in order is then as fast; by
+        default half of the observations. With ``math.inf`` they decide only if the test itself asks
+        for them, as published.
     moves_without_rows : int or "auto"
-        Slice moves after each update, along directions that change no row. Such are the
-        scale of group effects, or a location against the effects that it is added to. The moves
-        are exact, whatever the method, and models without such directions have none. "auto" takes
-        each direction once, up to 10 of them in turn. None is the default of :class:`OwnMove`,
-        which may keep to a set of positions, and all that :class:`FireflyMH` can make. Source:
-        Neal (2003), doi:10.1214/aos/1056562461.
+        Slice moves after each update along directions that do not change the likelihood, such as
+        the scale of group effects, or a mean against the effects that are added to it. They are
+        exact for every method. "auto" takes each direction once, or 10 of them in turn. The default
+        of :class:`OwnMove` is 0, because it may have to stay on a set of positions;
+        :class:`FireflyMH` allows only 0. Source: Neal (2003), doi:10.1214/aos/1056562461.
     tune : bool
         Whether to adapt in warm-up.
     model, rng, initial_point, compile_kwargs, blocked
-        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
+        As in PyMC's step methods. The search for the mode starts at `initial_point`.
     """
 
     taylor_order: int | str

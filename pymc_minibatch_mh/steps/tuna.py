@@ -472,37 +472,40 @@ def _method_of(
 class TunaMH(MinibatchStep):
     """Exact Metropolis–Hastings that evaluates a Poisson number of observations.
 
-    Guarantee: *exact given valid bounds*. Bounds of all rows are derived from the model, and every
-    row that is read is checked against its own. Moves that leave the region of the bounds, or would
-    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). See the
-    page "Bounds and exactness".
+    Guarantee: *exact given valid bounds*. Bounds of all observations are derived from the model,
+    and every evaluated observation is checked against its bound. The full data decide a proposal
+    that leaves the region of the bounds, or needs more than `full_pass_above` observations
+    (statistic ``full_pass``). See the page "Bounds and exactness".
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     chi : float or "auto"
-        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up.
+        χ >= 0: larger values evaluate more observations and accept more often. "auto" chooses χ
+        in warm-up.
     form : {"best", "paper"}
-        Intensities: the largest that bounds allow, or those published, which accept less often.
+        Poisson intensities: the largest that the bounds allow, or the published ones, which accept
+        less often.
     spectral_gap_ratio : float in (0, 1), optional
-        Instead of `chi`: share of the spectral gap of Metropolis–Hastings that is surely kept.
+        Guaranteed share of the spectral gap of Metropolis–Hastings; replaces `chi`.
     delayed_acceptance : bool
-        Whether the part of the ratio that needs no row decides first.
+        Whether the quadratic approximation is tested first, and observations are evaluated only if
+        it accepts.
     bounds : Bounds or function, optional
-        Bounds of your own, or a function that returns them for the centre of the expansion
+        Custom bounds, or a function that returns them for the centre of the expansion
         (variable's name -> array).
     on_violation : {"raise", "warn"}
-        Whether a row beyond its bound ends sampling, or marks the trace.
+        Whether an observation that exceeds its bound ends sampling, or marks the trace.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model uses an operation without a rule.
+        If an observation has no bound, or no rule bounds an operation of the model.
     BoundViolationError
-        While sampling, if a row exceeds its bound.
+        While sampling, if an observation exceeds its bound.
 
     References
     ----------
@@ -549,16 +552,16 @@ class _WithoutChi(MinibatchStep):
 
 
 class FactorizedMH(_WithoutChi):
-    """Exact Metropolis–Hastings in which every observation has a veto.
+    """Exact Metropolis–Hastings in which every drawn observation can reject.
 
-    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, which accepts more often. With
-    control variates this is the scalable Metropolis–Hastings of the reference (SMH), with
-    ``taylor_order=0`` the truncated factorised one (TFMH).
+    Guarantee: *exact given valid bounds*. :class:`TunaMH` accepts more often. With control variates
+    this is scalable Metropolis–Hastings (SMH) of the reference; with ``taylor_order=0`` it is
+    truncated factorised Metropolis–Hastings (TFMH).
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
@@ -567,9 +570,9 @@ class FactorizedMH(_WithoutChi):
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model uses an operation without a rule.
+        If an observation has no bound, or no rule bounds an operation of the model.
     BoundViolationError
-        While sampling, if a row exceeds its bound.
+        While sampling, if an observation exceeds its bound.
 
     References
     ----------
@@ -584,13 +587,13 @@ class FactorizedMH(_WithoutChi):
 class ScalableSubsamplingMH(_WithoutChi):
     """Exact Metropolis–Hastings with the fewest observations that the bounds allow (MH-SS).
 
-    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0: it
-    reads the fewest rows, and accepts a little less often than with a larger χ.
+    Guarantee: *exact given valid bounds*. This is :class:`TunaMH` with χ = 0: it evaluates the
+    fewest observations, and accepts slightly less often than with a larger χ.
 
     Parameters
     ----------
     vars : list of variables, optional
-        Variables to move; by default all continuous ones. Other steps move the rest.
+        Variables to update; by default all continuous ones. Other steps update the rest.
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
@@ -599,9 +602,9 @@ class ScalableSubsamplingMH(_WithoutChi):
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model uses an operation without a rule.
+        If an observation has no bound, or no rule bounds an operation of the model.
     BoundViolationError
-        While sampling, if a row exceeds its bound.
+        While sampling, if an observation exceeds its bound.
 
     References
     ----------
