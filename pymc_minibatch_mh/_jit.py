@@ -1,4 +1,4 @@
-"""The one numba decorator of the package and the options that it owns."""
+"""The package's numba decorator, its options and its cache."""
 
 import logging
 import sys

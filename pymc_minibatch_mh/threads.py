@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from threadpoolctl import ThreadpoolController
 
-#: Seconds between two looks of the main thread at the others, and for an interrupt.
+#: Seconds between two checks by the main thread for results and interrupts.
 LOOK = 0.1
 
 

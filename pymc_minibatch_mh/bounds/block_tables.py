@@ -117,7 +117,7 @@ class BlockTables:
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Return the bounds of terms with more rows, of which these are the first."""
+        """Return the bounds of longer terms that begin with these rows."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
@@ -159,7 +159,7 @@ class BlockTables:
         return np.cumsum(self.largest * lengths, axis=1)
 
     def kept_share(self, table: int) -> float:
-        """Return the share of the candidates that are kept."""
+        """Return the share of drawn candidates that survive thinning."""
         return float(self.headers[table, TOTAL] / self._candidates[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:

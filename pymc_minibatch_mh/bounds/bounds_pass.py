@@ -520,7 +520,7 @@ def _chunk(function: RowFunction) -> int:
 
 
 def rounded_up(c: Array) -> np.ndarray:
-    """Return numbers as float32, none smaller than before."""
+    """Return numbers as float32, rounded up."""
     with np.errstate(over="ignore"):
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

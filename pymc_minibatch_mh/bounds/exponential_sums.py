@@ -302,7 +302,7 @@ def pair_by_parts(
 def _own(
     function: RowFunction, parts: Parts, data: RowData, place: Geometry, region: Region
 ) -> Array:
-    """Return the bounds of a sum that is no softmax, shape (2, rows)."""
+    """Return the bounds of a sum that is not a softmax, shape (2, rows)."""
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
         found *= region.inverse_temperature

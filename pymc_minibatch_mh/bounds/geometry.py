@@ -251,7 +251,7 @@ def geometry(
     # Correlations are asked for where there are several arguments.
     directions |= len(function.arguments) > 1
     found = placed(data.function, data.rows, centre, factor, directions=directions)
-    # Products and their sum are off by rounding relative to the products, not to the sum.
+    # Rounding errors are relative to the products, not to their sum.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]
     centres = tuple(

@@ -36,7 +36,7 @@ from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.likelihood.inputs import array_of
 from pymc_minibatch_mh.progress import report
 
-#: Radius of the table of the m_i: no move is that short.
+#: Radius of the table of the m_i: every proposal is longer.
 OF_NO_MOVE = -1.0
 
 

@@ -98,7 +98,7 @@ class Chain:
 
     @property
     def position(self) -> np.ndarray:
-        """Its position, shape (d,): memory that compiled code writes to, never replaced."""
+        """Position, shape (d,): memory that compiled code writes in place."""
         return self._position
 
     @property

@@ -24,7 +24,7 @@ from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import whitened_directions
 from pymc_minibatch_mh.proposals.base import Proposal
 
-#: Pairs (draw, K): from which draw on which temperature holds; the first draw is 0.
+#: Pairs (draw, K): temperature K from that draw on; the first draw is 0.
 Schedule = tuple[tuple[int, float], ...]
 
 
@@ -137,7 +137,7 @@ class Program:
 
     @cached_property
     def slices(self) -> Slices:
-        """The coordinates that chains move without rows, between updates."""
+        """Directions of slice moves between updates, which leave the likelihood unchanged."""
         asked, suits = self.moves_without_rows, self.proposal.moves_without_rows
         asked_for = suits if asked is None else asked > 0
         if not (asked_for and self.method.moves_without_rows):

@@ -112,7 +112,7 @@ def _n_computed(composite: Composite) -> int:
     return sum(not isinstance(node.op, scalar.Switch) for node in composite.fgraph.apply_nodes)
 
 
-#: Operations in a row up to which branches are compared: graphs may be deeper than Python's stack.
+#: Depth up to which branches are compared, because graphs may exceed Python's stack.
 _DEEPEST = 100
 
 

@@ -134,7 +134,7 @@ class ArrayRows:
 
     @property
     def stamp(self) -> str:
-        """Identity of stored rows; empty where the trace holds the observed data."""
+        """Identity of stored rows; empty if the trace holds the observed data."""
         return ""
 
 

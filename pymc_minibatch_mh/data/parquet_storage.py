@@ -1,4 +1,4 @@
-"""Rows of Parquet files: the row groups that hold them are decoded, and the last ones kept."""
+"""Rows of Parquet files: their row groups are decoded, and the last ones cached."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -194,6 +194,6 @@ def is_close(one: float, other: float) -> bool:
 
 
 def sum_of(numbers: Sequence[float]) -> float:
-    """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
+    """Return a sum, or zero if only rounding errors are left, for example 0.1 + 0.2 - 0.3."""
     total = sum(numbers)
     return 0.0 if abs(total) <= _CANCELLED * sum(map(abs, numbers)) else total

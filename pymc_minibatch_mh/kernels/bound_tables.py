@@ -36,7 +36,7 @@ class BoundTables(NamedTuple):
     c: np.ndarray
     thresholds: np.ndarray
     aliases: np.ndarray
-    #: Address of a user's M (``METRIC``), for tables of the kind GIVEN.
+    #: Address of a custom metric M (``METRIC``), for tables of the kind GIVEN.
     metric: int
     #: Rows that every update reads and never draws, in order: totals and alias tables are those
     #: of all others, and batches are drawn from these. Tests without bounds may have them too.
@@ -52,7 +52,7 @@ class BoundTables(NamedTuple):
     each: int = 1
     #: Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
     supply: Supply = NO_SUPPLY
-    #: Whitened directions of rows, by which candidates are dropped before they are read.
+    #: Whitened directions of rows, which thin candidates before they are evaluated.
     copy: WhitenedCopy = NO_COPY
 
 

@@ -1,4 +1,4 @@
-"""Tests that read batches of rows, look by look, until they decide.
+"""Sequential tests on growing batches.
 
 How many rows the first look reads follows from the move alone. Heavy rows are read before it, all
 of them, and batches are drawn from the others, evenly and without replacement.

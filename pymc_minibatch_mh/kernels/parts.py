@@ -45,7 +45,7 @@ class Parts(NamedTuple):
     #: s_i, shape (N,), and z_if, with signs where all lie in one argument of the row: (N, F).
     border: np.ndarray
     weights: np.ndarray
-    #: 1: the signs of weights mean something.
+    #: 1 if the signs of weights matter.
     signed: int
     #: The element of each factor that a row reads, numbered through all factors; -1 for none.
     elements: np.ndarray

@@ -90,7 +90,7 @@ class Posterior(NamedTuple):
     reference: Reference
     #: Bounds of the remainders; none for tests without.
     tables: BoundTables
-    #: Rows from which on a look reads all of them instead.
+    #: Batch size above which a look evaluates the full data.
     most_drawn: float = np.inf
 
 

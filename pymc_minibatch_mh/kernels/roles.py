@@ -98,7 +98,7 @@ DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, IN
 (
     # Entries that updates add to.
     ACCEPT, ACCEPTED, N_OBS, N_LOOKS, FULL_PASS, INVALID, ERROR, UNDERESTIMATED,
-    # Entries that hold the value of the last update.
+    # Entries with the value of the last update.
     LOG_RATIO, LOG_RATIO_STD,
     # Largest |dU_i|/(c_i M) that was seen, above 1 of a violated bound, and the row that had it.
     BOUND_RATIO, BOUND_ROW,

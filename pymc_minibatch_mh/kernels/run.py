@@ -39,7 +39,7 @@ from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
 class KernelState(NamedTuple):
-    """All that the updates of one chain work with."""
+    """State of one chain's compiled updates."""
 
     posterior: Posterior
     #: Addresses of the records of the proposal and of the test, and of the functions for records of
@@ -67,14 +67,14 @@ ARGUMENTS = (types.int64, MATRIX, MATRIX)
 
 @compiled()
 def _propose(proposal, own, generator):
-    """Draw a proposal for the move of some kernel_state: see :func:`roles.propose`."""
+    """Draw the proposal of a kernel state: see :func:`roles.propose`."""
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return propose(record_at(proposal), own.move, own.posterior, rng)
 
 
 @compiled()
 def _decide(test, own, cheap, generator, counts):
-    """Decide on the move of some kernel_state: see :func:`roles.decide`."""
+    """Accept or reject the proposal of a kernel state: see :func:`roles.decide`."""
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return decide(record_at(test), own.move, cheap, own.posterior, rng, counts)
 

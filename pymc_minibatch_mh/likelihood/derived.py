@@ -187,7 +187,7 @@ _ROUNDED = {
     if rounded != exact
 }
 _KEYS = np.array(sorted(_ROUNDED))
-#: Relative rounding errors of a quotient of two numbers; digits that a product of them has.
+#: Relative rounding error of a quotient of two numbers, and digits of their product.
 _QUOTIENT, _MANY_DIGITS = 5e-16, 15
 
 

@@ -159,7 +159,7 @@ def without[T](values: Iterable[T], one: T) -> list[T]:
 
 
 def intersection[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
-    """Return the values that are in both, as often as in both."""
+    """Return the common values of two multisets."""
     return tuple((Counter(left) & Counter(right)).elements())
 
 

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.likelihood.batch import Likelihood
 from pymc_minibatch_mh.likelihood.stored import blocks_of, said_of
 from pymc_minibatch_mh.progress import counting
 
-#: Compiles nothing, and computes no values where a shape will do.
+#: Compile nothing, and compute no values if shapes suffice.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 

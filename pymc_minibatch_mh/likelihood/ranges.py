@@ -414,7 +414,7 @@ def _sum_or_none(parts: Sequence[Polynomial | None]) -> Polynomial | None:
 
 
 def _decided(condition: Variable) -> bool | None:
-    """Return the answer of a condition of constants alone, None of any other."""
+    """Return the value of a condition on constants, None for any other condition."""
     values = _value(condition)
     if values is None or values.all() != values.any():
         return None

@@ -61,7 +61,7 @@ class _OfStored(Op):
         return found
 
     def _applied(self, out: Variable) -> Apply:
-        # Clones, deep copies and pickles of a variable take its tag along.
+        # Clones, deep copies and pickles of a variable keep its tag.
         out.tag.held = self.held
         return Apply(self, [], [out])
 

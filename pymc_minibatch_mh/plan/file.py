@@ -388,7 +388,7 @@ def _contents(path: str | PathLike, package: str) -> tuple[dict[str, Any], dict[
             "prepare the step anew."
         ) from error
     except Exception as error:
-        # Bytes that are damaged, read as an archive, raise nearly anything.
+        # Reading a damaged archive may raise nearly any error.
         if isinstance(error, OSError) and error.errno not in _NOT_SAVED:
             raise
         what = "was not written by step.save(), or is damaged"

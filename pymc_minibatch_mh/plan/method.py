@@ -21,7 +21,7 @@ class Promise(StrEnum):
 
     #: The posterior, whatever else holds.
     EXACT = "exact"
-    #: The posterior, if no row ever changes by more than its bound.
+    #: The posterior, if no observation changes by more than its bound.
     EXACT_GIVEN_BOUNDS = "exact given valid bounds"
     #: Something near the posterior.
     APPROXIMATE = "approximate"

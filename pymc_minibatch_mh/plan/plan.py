@@ -179,7 +179,7 @@ class Sought(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A model prepared for a method, never changed.
+    """A model prepared for a method; frozen.
 
     `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
     `violation` is an objection of rows to the bounds, or empty. All of these are None where they

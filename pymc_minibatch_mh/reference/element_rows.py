@@ -46,7 +46,7 @@ class Read(NamedTuple):
     leaves: np.ndarray
 
     def some(self, rows: Any) -> "Read":
-        """Return what some of the rows read."""
+        """Return the linear predictors and effects of some rows."""
         return self._replace(
             border=self.border[:, rows],
             elements=self.elements[:, rows],
@@ -171,7 +171,7 @@ class ElementRows:
         value, fixed, slopes, within, lines, diagonal, shared = (
             sum(x) for x in zip(*parts, strict=True)
         )
-        # Those that rows choose go to the border.
+        # Effects that rows choose belong to the common parameters.
         n, matrix = int(self.starts[-1]), self._matrix(cells[1], shared)
         chosen = matrix[n:, n:].toarray() + np.diag(diagonal[n:])
         return ElementSums(

@@ -260,7 +260,7 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
 
 
 READING = "Evaluating all observations"
-#: Rows for which it is not worth to begin another chunk.
+#: Fewest rows that justify another chunk.
 LEAST = 32_768
 #: Some rows: consecutive ones, whose numbers are not made before they are used, or any.
 Chunk = slice | np.ndarray

@@ -34,7 +34,7 @@ from pymc_minibatch_mh.reference.target import Target
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
 #: which the search ends.
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
-#: Passes after which, and every so many, kinks are searched for in the prior of elements.
+#: Interval, in passes, between searches for kinks in the prior of group effects.
 SUSPICIOUS_PASSES = 10
 #: Passes in which intervals are fitted, every other one: an end that crosses a kink never rests.
 FITS = 16
@@ -516,7 +516,7 @@ class _Search:
     def _positive(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
     ) -> Arrow:
-        """Return a precision, with as little added to its diagonal as makes it positive.
+        """Return a precision, made positive definite by the least addition to its diagonal.
 
         That of elements grows by shares of their `size`.
         """

@@ -1,4 +1,4 @@
-"""Expanding search along a line: whether a log-density that rises ever falls, and where.
+"""Expanding line search for a point where a rising log-density falls again.
 
 All Newton steps are alike on an exponential tail, as of a category without events or of a share
 that is zero, and the prior bounds such a coordinate however far off. Hence only a log-density that

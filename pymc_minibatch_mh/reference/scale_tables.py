@@ -46,7 +46,7 @@ COMPARED, SEED = 400, 20_261_122
 
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
-    """Return the tables of a hierarchy; None where there is none, or where they do not help."""
+    """Return the tables of a hierarchy; None without a hierarchy, or if they do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
     if _near_an_end(target, reference):
