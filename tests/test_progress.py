@@ -31,13 +31,19 @@ def terminal(console_of):
     return console_of(force_terminal=True)
 
 
-@pytest.fixture
-def said(monkeypatch, terminal):
+def collected(monkeypatch):
     """Collect the texts of the line instead of drawing them."""
     texts = []
+    console = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr(progress, "get_console", lambda: console)
     monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
     monkeypatch.setattr(progress._Line, "_draw", lambda _, text: texts.append(text))
     return texts
+
+
+@pytest.fixture
+def said(monkeypatch):
+    return collected(monkeypatch)
 
 
 def appeared():
@@ -126,7 +132,8 @@ def added(x):
     return x + 1.0
 
 
-def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_them(said):
+def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_them(monkeypatch):
+    said = collected(monkeypatch)
     with showing("Explaining"):
         report("Newton", "1/60")
         njit(added)(1.0)
@@ -148,9 +155,10 @@ def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_t
 @pytest.mark.parametrize(
     ("taken", "left"),
     [(1.0, ""), (10.0, ", about 30 s left"), (100.0, ", about 5 min left")],
+    ids=["short", "seconds", "minutes"],
 )
-def test_long_work_says_how_much_time_is_left(said, monkeypatch, taken, left):
-    times = iter([0.0, taken])
+def test_long_work_says_how_much_time_is_left(monkeypatch, taken, left):
+    said, times = collected(monkeypatch), iter([0.0, taken])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     with showing("Explaining"), counting("Pilot", 4) as advance:
         advance()

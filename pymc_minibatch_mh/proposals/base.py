@@ -81,7 +81,7 @@ class Proposal(ABC):
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:
-        """Return the coordinates that proposals draw first, and the others given them; else none."""
+        """Return the coordinates that are proposed first, and the others given them; else none."""
         return ()
 
     def rows_read(self, n_rows: int) -> int:

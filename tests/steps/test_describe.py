@@ -129,6 +129,17 @@ def test_preparation_and_starts_are_told_of_once_for_all_chains(model_of, caplog
     assert starts == "Starting chains near the posterior mode."
 
 
+def test_a_start_of_equal_effects_is_told_of_once_for_all_chains(monkeypatch):
+    class Shared:
+        """In the place of a program, which chains share."""
+
+    told, program = [], Shared()
+    monkeypatch.setattr(report._log, "info", told.append)
+    for begun in ("waits", None, "waits"):
+        report.log_start(program, begun)
+    assert len(told) == 1
+
+
 def test_short_times_are_told_in_milliseconds():
     assert report.in_words(0.038) == "38 milliseconds"
     assert report.in_words(2.53) == "2.5 seconds"
