@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.special import expit
 
 import flights
+import quickstart
 
 ROWS = 325_724
 PRIOR_SD = 2.5
@@ -93,3 +96,43 @@ def test_stored_reference_is_of_this_regression(regression):
     np.testing.assert_allclose(np.array(reference["sd"]) / sd, 1, atol=0.05)
     assert min(reference["ess_bulk"]) >= 5_000
     assert reference["max_rhat"] < 1.01
+
+
+def speeds():
+    stored = json.loads(quickstart.SPEEDS_FILE.read_text())
+    return {one["name"]: quickstart.Speed(**one) for one in stored["speeds"]}
+
+
+def test_seconds_to_effective_draws_include_preparation_and_warm_up():
+    speed = quickstart.Speed("x", setup=2.0, warmup=3.0, sampling=10.0, ess=500.0)
+    assert speed.seconds == 2.0 + 3.0 + 20.0
+
+
+def test_pages_tell_the_stored_speeds():
+    found = speeds()
+    assert list(found) == ["TunaMH", "nutpie", "NUTS"]
+    root = Path(__file__).parents[2]
+    readme, home, page = (
+        " ".join((root / name).read_text().split())
+        for name in ("README.md", "docs/index.md", "docs/background/benchmarks.md")
+    )
+    words = re.search(r"`TunaMH` is (\d+) times as fast as nutpie, and (\d+) times as NUTS", readme)
+    ratios = [found[name].seconds / found["TunaMH"].seconds for name in ("nutpie", "NUTS")]
+    assert [int(word) for word in words.groups()] == pytest.approx(ratios, rel=0.05)
+    assert words[0] in home
+    for name, one in found.items():
+        row = re.search(rf"\| `?{name}.*? \| ([\d.]+) \| ([\d.]+) \| ([\d.,]+) \| ([\d.]+) \|", page)
+        told = [float(value.replace(",", "")) for value in row.groups()]
+        rate = one.ess / one.sampling
+        assert told == pytest.approx([one.setup, one.warmup, rate, one.seconds], rel=0.05)
+
+
+def test_the_figure_has_a_linear_axis_from_zero_with_seconds_and_ratios():
+    axes = plt.figure().subplots()
+    quickstart.draw_seconds(axes, list(speeds().values()))
+    assert axes.get_xscale() == "linear"
+    assert axes.get_xlim()[0] == 0.0
+    said = [text.get_text() for text in axes.texts]
+    assert re.fullmatch(r"[\d.]+ s", said[0])
+    assert all(re.fullmatch(r"[\d,.]+ s: \d+ times", text) for text in said[1:])
+    plt.close("all")
