@@ -38,7 +38,8 @@ MANY = (
     ("Random walk over time, as effects", "100,000 rows, random walk"),
     ("Areas on a map (CAR)", "100,000 rows of 324 areas"),
 )
-HEAD = ["model", "observations a draw", "`TunaMH`, s to 1,000 ESS", "NUTS, s to 1,000 ESS", "recipe"]
+TO_DRAWS = "s to 1,000 ESS"
+HEAD = ["model", "observations a draw", f"`TunaMH`, {TO_DRAWS}", f"NUTS, {TO_DRAWS}", "recipe"]
 
 
 def seconds(prepared: float, sampling: float, ess: float) -> float:
