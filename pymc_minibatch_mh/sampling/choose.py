@@ -60,9 +60,11 @@ class Choice:
         # Of a chain that never moved nothing is known but that it is slow.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
+        # What a call takes beside its draws is a tenth of a second or two.
+        time = f"about {duration(seconds)}" if seconds > 0.1 else "less than a second"
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
-            f"{EFFECTIVE:,} effective draws in about {duration(seconds)}"
+            f"{EFFECTIVE:,} effective draws in {time}"
         )
 
 
