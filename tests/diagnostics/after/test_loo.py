@@ -83,6 +83,17 @@ def test_rows_at_the_wrong_draws_are_noticed(model, trace, exact, monkeypatch):
     assert abs(mutant.elpd - exact.elpd) > FAR * mutant.subsampling_se
 
 
+def test_a_seed_chooses_the_observations():
+    model, trace = traces.regression(), traces.regression_trace()
+    one, again, other, usual, compared = (
+        loo_subsample(trace, 20, model=model, random_seed=seed).loo_subsample_observations.tolist()
+        for seed in (1, 1, 2, None, None)
+    )
+    assert one == again != other
+    # Models that are compared are judged by the same observations.
+    assert usual == compared
+
+
 def test_one_chain_and_a_discrete_variable():
     rng = np.random.default_rng(73)
     with pm.Model() as model:
