@@ -178,8 +178,8 @@ def posterior_predictive(
     DataTree
         Group ``posterior_predictive`` with dimensions ``chain``, ``draw`` and those of the
         variable, and group ``observed_data`` with the same observations as they were observed.
-        Both are labelled by the model's coordinates, or else by numbers, so that ArviZ's plots
-        take the tree as it is.
+        Both are labelled by the model's coordinates, or else by numbers. ArviZ's predictive checks,
+        such as :func:`arviz.plot_ppc_dist`, take the tree directly.
 
     Raises
     ------
@@ -192,7 +192,8 @@ def posterior_predictive(
     --------
     >>> with model:
     ...     tree = posterior_predictive(trace, observations=range(100))
-    >>> figure = az.plot_ppc_dist(tree)
+    >>> tree["posterior_predictive"]["late"].sizes["late_dim_0"]
+    100
     """
     model = model_of(model)
     generator = generator_of("random_seed", random_seed)
