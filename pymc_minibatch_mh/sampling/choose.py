@@ -162,6 +162,6 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
         recommended, reason = recommend(name, n_rows, size, own, timed)
     if recommended != name:
         raise NotWorthwhileError(
-            f"{step.target.factorization.terms[0].name!r}: {reason} Type {_line_for(model)} "
+            f"{step.target.factorization.terms[0].name!r}: {reason}. Type {_line_for(model)} "
             f"instead, or sample({name}()) to sample with it nevertheless."
         )

@@ -148,7 +148,7 @@ def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
 
     monkeypatch.setattr(choose, "forecast", slow)
     monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1e-9)
-    with pytest.raises(NotWorthwhileError, match="NUTS will be faster") as refusal:
+    with pytest.raises(NotWorthwhileError, match="times the ESS/s of TunaMH") as refusal:
         sample(logistic(), **RUN)
     assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
 
