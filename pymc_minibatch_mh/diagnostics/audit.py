@@ -21,16 +21,16 @@ from pymc_minibatch_mh.diagnostics.bias import (
     ValueDraws,
     accepted,
     bias_of,
-    counted,
     frozen_as_sampled,
     log_density_drift,
     measured,
     moved,
+    places_of,
     point_of,
     positions_of,
     value_draws,
 )
-from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
+from pymc_minibatch_mh.diagnostics.chosen_rows import counted, trace_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.plan.violations import largest_of_parts
@@ -457,22 +457,16 @@ def _number_of_pairs(
         seconds = time.perf_counter() - began
         if (given or MOST_PAIRS) * seconds < LONG:
             break
-    count, chosen = given or affordable_pairs(seconds, sampling), "as given"
-    if given is None:
-        chosen = "the usual number"
-    if given is None and count < MOST_PAIRS:
+    count, chosen = given or affordable_pairs(seconds, sampling), "the usual number"
+    if count < MOST_PAIRS:
         chosen = (
             f"chosen by time: {MOST_PAIRS} would take {report.in_words(MOST_PAIRS * seconds)}, and "
             f"sampling took {report.in_words(sampling)}"
         )
-    _log.info(
-        "audit: evaluating %s for each of %d pairs%s%s.",
-        report.rows_of(step.target),
-        count,
-        f", {chosen}" * (given is None),
-        f"; about {report.in_words(count * seconds)}" * (count * seconds > LONG),
-    )
-    return count, chosen
+    what = f"{report.rows_of(step.target)} for each of {count} pairs{f', {chosen}' * (not given)}"
+    left = f"; about {report.in_words(count * seconds)}" * (count * seconds > LONG)
+    _log.info("audit: evaluating %s%s.", what, left)
+    return count, "as given" if given else chosen
 
 
 def affordable_pairs(seconds: float, sampling: float) -> int:
@@ -504,10 +498,8 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
     positions, factorization, plan = positions_of(draws, step), step.target.factorization, step.plan
     assert plan.elements is not None
     assert plan.parts is not None
-    each = -(-pairs // len(positions))
-    places = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
     found = []
-    for number, draw in counted(list(product(range(len(positions)), places.tolist()))):
+    for number, draw in counted("Evaluating iterations", places_of(positions, pairs)):
         others = factorization.ravel_others(point_of(draws, number, draw))
         step.target.condition_on(point_of(draws, number, draw))
         here = np.ascontiguousarray(positions[number, draw], dtype=np.float64)

@@ -4,7 +4,7 @@ docs/after.md has the mathematics.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,10 +19,9 @@ from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws, stand_ins
+from pymc_minibatch_mh.diagnostics.chosen_rows import counted, posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.predictive import values_of
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.progress import counting
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 #: Draws of all value variables of a model by name, each of shape (chain, draw, ...).
@@ -82,7 +81,7 @@ def _transformed(draws: Mapping[str, np.ndarray], model: pm.Model) -> dict[str, 
     shape = next(iter(draws.values())).shape[:2]
     results = [
         function(*(np.asarray(draws[str(v.name)][place], v.type.dtype) for v in inputs))
-        for place in np.ndindex(shape)
+        for place in counted("Transforming draws", list(np.ndindex(shape)))
     ]
     for name, column in zip(moved, zip(*results, strict=True), strict=True):
         values[name] = np.reshape(column, (*shape, *np.shape(column[0])))
@@ -137,6 +136,13 @@ UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 BACK = "acceptance_back", "acceptance_back_mcse"
 
 
+def places_of(positions: np.ndarray, pairs: int) -> list[tuple[int, int]]:
+    """Chains and draws of at least so many pairs, at even distances in every chain."""
+    each = -(-pairs // len(positions))
+    draws = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
+    return list(product(range(len(positions)), draws.tolist()))
+
+
 def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -> xr.Dataset:
     """Propose from draws that lie evenly in all chains, and measure each move with all rows.
 
@@ -145,10 +151,8 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
     cannot be of this model.
     """
     positions = positions_of(draws, step)
-    each = -(-pairs // len(positions))
-    places = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
     found = []
-    for chain, draw in counted(list(product(range(len(positions)), places.tolist()))):
+    for chain, draw in counted("Evaluating pairs", places_of(positions, pairs)):
         point = point_of(draws, chain, draw)
         probe.given(step.target.factorization.ravel_others(point))
         step.target.condition_on(point)
@@ -161,14 +165,6 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
         {"dimension": step.target.factorization.coordinate_names},
     )
     return result.assign(errors_of(result))
-
-
-def counted(places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield places of a trace, and show the share of them that is done."""
-    with counting("Evaluating pairs", len(places)) as advance:
-        for place in places:
-            yield place
-            advance()
 
 
 def _measured_pair(

@@ -1,6 +1,6 @@
 """Functions of chosen observations of one observed variable, evaluated at draws of a trace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pymc_minibatch_mh.diagnostics.free_draws import as_in_model, centred, solve
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.likelihood.bambi import is_fitted
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of, fits
+from pymc_minibatch_mh.progress import counting
 
 
 def trace_of(data: Any) -> xr.DataTree:
@@ -89,13 +90,21 @@ class BatchFunction:
         """Evaluate rows at draws, each of shape (chain, draw, ...), draw by draw."""
         chains, count = next(iter(draws.values())).shape[:2]
         batch, out = self.batch(rows), None
-        for chain, draw in np.ndindex(chains, count):
+        for chain, draw in counted("Evaluating draws", list(np.ndindex(chains, count))):
             point = {name: values[chain, draw] for name, values in draws.items()}
             values = self(point, len(rows), batch)
             if out is None:
                 out = np.empty((chains, count, *values.shape), values.dtype)
             out[chain, draw] = values
         return np.empty((chains, count, len(rows))) if out is None else out
+
+
+def counted[T](label: str, parts: Sequence[T]) -> Iterator[T]:
+    """Yield parts of some work, and show the share of them that is done."""
+    with counting(label, len(parts)) as advance:
+        for part in parts:
+            yield part
+            advance()
 
 
 def stand_ins(model: pm.Model) -> dict[Variable, Variable]:

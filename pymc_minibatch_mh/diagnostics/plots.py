@@ -453,18 +453,14 @@ def _pooled(bars: xr.DataArray) -> xr.DataArray:
 
 def _range_of(number: int) -> str:
     """Numbers of observations in a bin, such as "4–7" or "16k–32k"."""
-    if number < 2:
-        return str(number)
-    low, high = (_short(2 ** (number - 1)), _short(2**number - 1))
-    return f"{low}–{high}"
+    ends = _short(2 ** (number - 1)), _short(2**number - 1)
+    return str(number) if number < 2 else "–".join(ends)
 
 
 def _short(count: int) -> str:
     """Return such as 512, 16k or 2M."""
-    for size, unit in ((10**6, "M"), (10**3, "k")):
-        if count >= size:
-            return f"{count / size:.3g}".split(".")[0] + unit
-    return str(count)
+    k, m = int(count) // 10**3, int(count) // 10**6
+    return f"{m}M" if m else f"{k}k" if k else str(count)
 
 
 def _slowest(data: xr.DataTree, labeller: Any) -> tuple[str, xr.DataArray, xr.DataArray]:

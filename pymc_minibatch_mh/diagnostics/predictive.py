@@ -22,6 +22,7 @@ from xarray.core import indexing
 
 from pymc_minibatch_mh.diagnostics.chosen_rows import (
     BatchFunction,
+    counted,
     observed_variable,
     posterior_draws,
     require_same_data,
@@ -37,6 +38,7 @@ from pymc_minibatch_mh.likelihood.exprs import called
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, generator_of, model_of
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from pymc_minibatch_mh.likelihood.terms import term_of
+from pymc_minibatch_mh.progress import showing
 
 #: Rows that a pass over all of them reads at a time.
 CHUNK = 65_536
@@ -68,7 +70,7 @@ class RowLogLikelihood:
     def at_point(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the log-likelihood of all rows at one point, shape (N,), in one pass."""
         out = np.empty(self.n_rows)
-        for first in range(0, self.n_rows, CHUNK):
+        for first in counted("Evaluating all observations", range(0, self.n_rows, CHUNK)):
             last = min(first + CHUNK, self.n_rows)
             batch = self._function.batch(slice(first, last))
             out[first:last] = self._function(point, last - first, batch)
@@ -87,6 +89,7 @@ def values_of(model: pm.Model, given: Mapping[Variable, Variable]) -> dict[Varia
     return values
 
 
+@showing("Reading the likelihood")
 def log_likelihood(
     data: xr.DataTree,
     observations: Sequence[int] | np.ndarray,
@@ -146,6 +149,7 @@ def log_likelihood(
 KNOWN = ("pytensor.tensor.random.", "pymc.distributions.")
 
 
+@showing("Reading the likelihood")
 def posterior_predictive(
     data: xr.DataTree,
     observations: Sequence[int] | np.ndarray,
@@ -348,6 +352,7 @@ class LazyLogLikelihood(BackendArray):
         return values.reshape(chain.shape + draw.shape + row.shape)
 
 
+@showing("Reading the likelihood")
 def loo_subsample(
     data: xr.DataTree,
     observations: int | np.ndarray = 400,

@@ -1,5 +1,7 @@
 """Leave-one-out cross-validation from some rows is near that of all, and equal to it with all."""
 
+from contextlib import contextmanager
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -7,6 +9,7 @@ import pytest
 
 from diagnostics.after import traces
 from pymc_minibatch_mh import loo_subsample
+from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.diagnostics.predictive import RowLogLikelihood
 from pymc_minibatch_mh.errors import MinibatchError, StaleDataError
 from statistical.budget import FAR
@@ -149,6 +152,18 @@ def test_a_row_that_is_impossible_at_the_mean_is_named():
     trace = traces.trace_of({"top": np.full((1, 8), 2.0)})
     with pytest.raises(MinibatchError, match=r"^'y' has no finite .* first in observation 2"):
         loo_subsample(trace, 2, model=model)
+
+
+def test_what_is_done_is_counted(model, trace, monkeypatch):
+    counted = []
+
+    @contextmanager
+    def counting(label, total):
+        yield lambda: counted.append((label, total))
+
+    monkeypatch.setattr(chosen_rows, "counting", counting)
+    loo_subsample(trace, 25, model=model)
+    assert counted == [("Evaluating all observations", 1), *[("Evaluating draws", 500)] * 500]
 
 
 def test_no_array_of_all_rows_and_draws_is_made(model, trace, monkeypatch):

@@ -18,7 +18,7 @@ from diagnostics.audit.rare import measured_bias, rare_rows
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
-from pymc_minibatch_mh.diagnostics import bias
+from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels.row_sums import largest_of
 from zoo import sample
@@ -80,7 +80,7 @@ def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, 
         yield lambda: done.append(label)
         totals.append((total, len(done)))
 
-    monkeypatch.setattr(bias, "counting", counting)
+    monkeypatch.setattr(chosen_rows, "counting", counting)
     with caplog.at_level(logging.INFO):
         audit(trace, step, 6, 22, model=model)
     assert totals == [(1, 1), (6, 6)]
