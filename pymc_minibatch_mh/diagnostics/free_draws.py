@@ -28,6 +28,8 @@ type Draws = Mapping[str, np.ndarray]
 IN_PYTHON = Mode(linker="py", optimizer=None)
 #: Rounding error that an affine function may show, in its largest slope.
 RELATIVE = 1e-9
+#: The dim of Bambi's observations.
+ROWS_OF_BAMBI = "__obs__"
 
 
 def as_in_model(draws: xr.DataArray, model: pm.Model) -> np.ndarray:
@@ -46,22 +48,35 @@ def solved(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[str, np
     known = dict(draws)
     for rv in model.free_RVs:
         for graph in model.deterministics if rv.name not in known else ():
-            if graph.name in posterior.data_vars and graph.type.ndim == rv.type.ndim:
-                z = _solution(model, rv, graph, as_in_model(posterior[graph.name], model), known)
+            if graph.name in posterior.data_vars and _has_axes_of(rv, graph, model):
+                z = _solution(model, rv, graph, posterior[graph.name], known)
                 if z is not None:
                     known[str(rv.name)] = z
                     break
     return {name: z for name, z in known.items() if name not in draws}
 
 
+def _has_axes_of(rv: Variable, graph: Variable, model: pm.Model) -> bool:
+    """Whether a deterministic can have the axes of a variable, as far as is known.
+
+    Dims tell effects of groups from deterministics of all rows, which may be large.
+    """
+    known = (model.named_vars_to_dims.get(str(v.name)) for v in (rv, graph))
+    dims = [tuple(names) for names in known if names]
+    return graph.type.ndim == rv.type.ndim and (len(dims) < 2 or dims[0] == dims[1])
+
+
 def _solution(
-    model: pm.Model, rv: Variable, graph: Variable, values: np.ndarray, draws: Draws
+    model: pm.Model, rv: Variable, graph: Variable, told: xr.DataArray, draws: Draws
 ) -> np.ndarray | None:
-    """Return z where a + b z has these values; None if the graph is of another kind."""
-    above, shape = set(ancestors([graph], blockers=model.free_RVs)), values.shape[2:]
+    """Return z where a + b z has the values `told`; None if the graph is of another kind."""
+    above = set(ancestors([graph], blockers=model.free_RVs))
     inputs = [v for v in model.free_RVs if v in above and v is not rv]
-    known = all(v.name in draws for v in inputs)
-    if not known or rv not in above or not fits(shape, rv.type.shape):
+    if rv not in above or any(v.name not in draws for v in inputs):
+        return None
+    values = as_in_model(told, model)
+    shape = values.shape[2:]
+    if not fits(shape, rv.type.shape):
         return None
     probe = np.random.default_rng(0).standard_normal(shape)
     try:
@@ -70,7 +85,7 @@ def _solution(
         for chain, of_chain in enumerate(values):
             a, a_and_b, at_probe = evaluate(*(draws[str(v.name)][chain] for v in inputs))
             b = a_and_b - a
-            if not np.allclose(at_probe, a + b * probe, atol=RELATIVE * np.abs(b).max(initial=0.0)):
+            if not np.allclose(at_probe, a + b * probe, RELATIVE, RELATIVE * np.abs(b).max()):
                 return None
             with np.errstate(divide="ignore", invalid="ignore"):
                 z[chain] = (of_chain - a) / b
@@ -109,7 +124,8 @@ def centred(model: pm.Model, data: xr.DataTree) -> dict[str, np.ndarray]:
             "bambi.Model as model=, built on the same data."
         )
     posterior = data["posterior"].to_dataset()
-    posterior = posterior[[v.name for v in model.free_RVs if v.name in posterior]]
+    # Coefficients may be deterministics; those of all rows are not needed, and may be large.
+    posterior = posterior.drop_dims(ROWS_OF_BAMBI, errors="ignore")
     twice = cleaned(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     moved = {
         name: values

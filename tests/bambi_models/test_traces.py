@@ -27,7 +27,7 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
 from pymc_minibatch_mh.diagnostics.explain import subsampled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import cleaned
+from pymc_minibatch_mh.likelihood.bambi import cleaned, response_parameters
 from pymc_minibatch_mh.sampling.bambi import as_fitted
 
 ROWS = 1_200
@@ -63,6 +63,7 @@ MODELS = {
     "centred effects": ("event ~ x + (0 + c|g)", "bernoulli", {"noncentered": False}),
     "groups of two": (bambi.Formula("real ~ x + (1|g)", "sigma ~ z + (1|h)"), "gaussian", {}),
     "categorical groups": ("kind ~ x + (1|g)", "categorical", {}),
+    "horseshoe": ("real ~ x + z", "gaussian", {"priors": {"x": bambi.Prior("Horseshoe")}}),
 }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def written(*arguments, **settings):
 
 def prior_draws(model):
     """Return draws of all variables, as a trace of the PyMC model, without sampling."""
-    behind, computed = model.backend.model, model.family.likelihood.params
+    behind, computed = model.backend.model, response_parameters(model)
     names = [v.name for v in behind.unobserved_RVs if v.name not in computed]
     with behind:
         drawn = pm.sample_prior_predictive(

@@ -39,6 +39,7 @@ TELLING = {
 }
 #: Those that do not, entry by entry.
 SILENT = {
+    "nearly a line": lambda mu, tau, z: 1e3 + z + 1e-4 * tau * z**2,
     "a curve": lambda mu, tau, z: tau * pt.exp(z),
     "sums": lambda mu, tau, z: tau * z.cumsum(),
     "other entries": lambda mu, tau, z: tau * z[::-1],
