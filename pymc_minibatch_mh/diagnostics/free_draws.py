@@ -18,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import backend_of, cleaned
+from pymc_minibatch_mh.likelihood.bambi import ROWS, backend_of, cleaned
 from pymc_minibatch_mh.likelihood.inputs import fits
 
 #: Draws by the names of variables, each of shape (chain, draw, ...).
@@ -28,8 +28,6 @@ type Draws = Mapping[str, np.ndarray]
 IN_PYTHON = Mode(linker="py", optimizer=None)
 #: Rounding error that an affine function may show, in its largest slope.
 RELATIVE = 1e-9
-#: The dim of Bambi's observations.
-ROWS_OF_BAMBI = "__obs__"
 
 
 def as_in_model(draws: xr.DataArray, model: pm.Model) -> np.ndarray:
@@ -125,7 +123,7 @@ def centred(model: pm.Model, data: xr.DataTree) -> dict[str, np.ndarray]:
         )
     posterior = data["posterior"].to_dataset()
     # Coefficients may be deterministics; those of all rows are not needed, and may be large.
-    posterior = posterior.drop_dims(ROWS_OF_BAMBI, errors="ignore")
+    posterior = posterior.drop_dims(ROWS, errors="ignore")
     twice = cleaned(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     moved = {
         name: values

@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeGuard
+from weakref import WeakSet
 
 import numpy as np
 import pymc as pm
@@ -14,6 +15,11 @@ import xarray as xr
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorConstant
+
+#: The dim of Bambi's observations.
+ROWS = "__obs__"
+#: Models whose data arrays were named, as far as they are Bambi's.
+_NAMED: WeakSet[pm.Model] = WeakSet()
 
 
 class BambiModel(Protocol):
@@ -37,7 +43,6 @@ def pymc_model_of(model: BambiModel) -> pm.Model:
     """The PyMC model of a Bambi model, which is built first where it is not."""
     if not model.built:
         model.build()
-    _name_data(model.backend)
     return model.backend.model
 
 
@@ -53,9 +58,9 @@ def backend_of(model: pm.Model) -> Any | None:
     """The Bambi backend that built a PyMC model, where it still is in this process.
 
     A PyMC model holds no reference to it, and users pass ``model.backend.model``. So the objects in
-    memory are searched, a fraction of a second, and only where a trace is Bambi's.
+    memory are searched, in a fraction of a second, for models alone that have Bambi's dim.
     """
-    if "bambi" not in sys.modules:
+    if ROWS not in model.coords or "bambi" not in sys.modules:
         return None
     kind = "bambi.backend.pymc", "PyMCModel"
     backends = (x for x in gc.get_objects() if (type(x).__module__, type(x).__name__) == kind)
@@ -80,8 +85,15 @@ def cleaned(backend: Any, data: xr.DataTree) -> xr.DataTree:
     return backend._clean_results(data.copy(), True, False)
 
 
-def _name_data(backend: Any) -> None:
-    """Name the unnamed data arrays of a model, for messages and :func:`explain`."""
+def name_data(model: pm.Model) -> None:
+    """Name the unnamed data arrays of a model by Bambi, once, for messages and :func:`explain`.
+
+    They are part of the key of a prepared step, so they do not depend on how the model is passed.
+    """
+    backend = backend_of(model) if model not in _NAMED else None
+    _NAMED.add(model)
+    if backend is None:
+        return
     names = list(_arrays(backend.distributional_components))
     for constant in ancestors(_parameters(backend)):
         if isinstance(constant, TensorConstant) and constant.name is None and constant.type.ndim:

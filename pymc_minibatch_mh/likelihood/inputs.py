@@ -15,7 +15,7 @@ from pytensor.graph.replace import clone_replace
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import Storage, StoredArray, StoredRows
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import is_bambi_model, pymc_model_of
+from pymc_minibatch_mh.likelihood.bambi import is_bambi_model, name_data, pymc_model_of
 from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values, is_readable
 from pymc_minibatch_mh.likelihood.stored import blocks_of, stored_array
 from pymc_minibatch_mh.progress import counting
@@ -35,12 +35,13 @@ def model_of(model: Any) -> pm.Model:
                 "model:'."
             )
     if is_bambi_model(model):
-        return pymc_model_of(model)
+        model = pymc_model_of(model)
     if not isinstance(model, pm.Model):
         raise SettingError(
             f"model={type(model).__name__} is not a PyMC model. Pass the pm.Model that holds the "
             "variables, or a bambi.Model."
         )
+    name_data(model)
     return model
 
 

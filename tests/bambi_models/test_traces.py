@@ -192,10 +192,18 @@ def test_nothing_is_said_of_deterministics_that_fit_leaves_out(caplog):
     assert "'p', 4,800 values" in caplog.text
 
 
+def test_a_prepared_step_does_not_ask_how_the_model_is_passed(tmp_path):
+    TunaMH(model=bambi_model("flat")).save(tmp_path / "step.npz")
+    model = bambi_model("flat")
+    model.build()
+    TunaMH(model=model.backend.model, prepared=tmp_path / "step.npz")
+
+
 def words_of(case):
     model = bambi_model(case)
     model.build()
-    (term,) = subsampled(factorize(model, model.backend.model.value_vars))
+    behind = model.backend.model
+    (term,) = subsampled(factorize(behind, behind.value_vars))
     return term.arguments
 
 
