@@ -248,7 +248,7 @@ def compare(rows: int, size: Size, seed: int, heavy: bool = False) -> tuple[dict
     draws = size.of(100, 500, 1_000)
     run = trials(ours, draws, tune=draws, **options)
     measured[OURS] = found(OURS, run, variances, draws)
-    return measured, explain(model, draws=size.of(100, 500, 500)).recommended
+    return measured, explain(model, draws=size.of(100, 500, 500), nuts=False).recommended
 
 
 def experiment(size: Size, seed: int) -> Report:

@@ -157,7 +157,8 @@ def test_moves_on_a_manifold_are_tried_from_the_start():
     walk = StiefelWalk(0.05)
     step = AustereMH(model=model, centre="start", batch_size=100, proposal=walk)
     assert tried_moves(step, 8, random_seed=11).log_ratio.size == 8
-    assert explain(step, draws=100, tune=50, random_seed=12).forecast.acceptance > 0.0
+    found = explain(step, draws=100, tune=50, nuts=False, random_seed=12)
+    assert found.forecast.acceptance > 0.0
 
 
 @pytest.mark.slow

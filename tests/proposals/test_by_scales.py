@@ -184,7 +184,7 @@ def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
 
 
 def test_scales_are_named(step):
-    found = explain(step, draws=100, tune=100, random_seed=1)
+    found = explain(step, draws=100, tune=100, nuts=False, random_seed=1)
     assert found.given_scales == ("tau",)
 
 

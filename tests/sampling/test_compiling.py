@@ -143,7 +143,7 @@ def test_what_follows_sampling_does_not_compile_in_threads(prepared, model_of):
         trace = sample(prepared("student"), 50, **RUN)
         sent = dumps(prepared("student"), model)
         audit(trace, loads(sent, model), pairs=20, random_seed=1)
-        explain(loads(sent, model), draws=100, tune=100, random_seed=1)
+        explain(loads(sent, model), draws=100, tune=100, nuts=False, random_seed=1)
         log_likelihood(trace, range(1_000), model=model)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from altered import with_tables
 from pymc_minibatch_mh import audit, explain, overdispersed_initvals
-from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
 from zoo import sample
@@ -109,9 +108,9 @@ def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, pr
     assert verdicts["bounds"] == verdicts["bias"] == "ok"
 
 
-def test_rows_are_forecast(prepared, monkeypatch):
-    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
-    found = explain(prepared("logistic", "FireflyMH"), draws=100, tune=50, random_seed=1)
+def test_rows_are_forecast(prepared):
+    step = prepared("logistic", "FireflyMH")
+    found = explain(step, draws=100, tune=50, nuts=False, random_seed=1)
     assert found.method == "FireflyMH"
     assert 450.0 < found.forecast.rows_per_update < 550.0
     assert found.certificate.certified
