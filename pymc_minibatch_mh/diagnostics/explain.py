@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
-from scipy.special import chdtrc
 
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.diagnostics.explanation import (
@@ -70,25 +69,21 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
 
     `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
     """
-    tables, size = step.tables, step.target.factorization.size
-    heavy, found, looseness = step.plan.n_rows - step.plan.n_drawn, [], float("nan")
+    tables, heavy, found = step.tables, step.plan.n_rows - step.plan.n_drawn, []
     if tables is not None:
-        looseness = tables.looseness
         headers = zip(tables.headers, tables.heads_of_drawn[:, TOTAL], strict=True)
         for (radius, kind, total), drawn in headers:
             if radius >= 0.0:
-                left = float(chdtrc(size, radius**2))
-                of_kind = KINDS[int(kind)]
-                found.append(BoundTable(float(radius), left, of_kind, float(total), float(drawn)))
+                found.append(
+                    BoundTable(float(radius), KINDS[int(kind)], float(total), float(drawn))
+                )
         if step.program.method.draws_by_bounds:
             heavy = tables.heavy.size
     return Certificate(
         guarantee=str(step.guarantee),
         certified=certified,
         reason=why_not_exact or _reason(step, certified),
-        order=step.target.taylor_order,
         tables=tuple(found),
-        looseness=looseness,
         n_heavy=heavy,
     )
 

@@ -134,9 +134,8 @@ class InCoordinates:
 class BoundTable:
     """Bounds c_i of all observations over one trust region."""
 
-    #: In posterior standard deviations, and the probability of a normal posterior beyond it.
+    #: In posterior standard deviations.
     radius: float
-    left_with_probability: float
     #: Which bound it is: see docs/background/derivation.md.
     kind: str
     #: Σ c_i over all observations, and over those that are drawn: all but the influential ones.
@@ -145,12 +144,8 @@ class BoundTable:
 
     def in_words(self) -> str:
         """Return the sum of the bounds, and where they hold."""
-        region = "everywhere"
-        if isfinite(self.radius):
-            region = (
-                f"within {self.radius:.2f} posterior sds of the centre; probability outside, of a "
-                f"normal posterior: {self.left_with_probability:.0e}"
-            )
+        near = f"within {self.radius:.2f} posterior sds of the centre"
+        region = near if isfinite(self.radius) else "everywhere"
         return f"C = Σ c_i = {figure(self.total)} {region}; {self.kind}"
 
 
@@ -164,13 +159,8 @@ class Certificate:
     #: or why not: the message of the BoundsError where there was one.
     certified: bool
     reason: str
-    #: Order of the control variates that the bounds belong to.
-    order: int
     tables: tuple[BoundTable, ...]
-    #: Σ c_i over that of enclosures of zero radius, at the smallest radius; NaN without bounds.
-    looseness: float
-    #: Observations that every update evaluates, instead of drawing them at nearly every one or
-    #: hardly ever.
+    #: Influential observations, which every update evaluates.
     n_heavy: int = 0
 
     def in_words(self) -> str:
@@ -189,10 +179,6 @@ class Certificate:
                 others = f"C = {figure(min(table.drawn for table in self.tables))} of all others"
             always = f"{self.n_heavy:,} are evaluated in every update; {others}"
             lines.append(("influential", always))
-        if self.tables:
-            lines.append(("remainder", f"of order {self.order}"))
-        if not isnan(self.looseness):
-            lines.append(("looseness", f"{self.looseness:.2f} times the bounds of zero radius"))
         return lines
 
 
@@ -205,17 +191,12 @@ class Memory:
     sums: int
     #: Whether the data are of Rows(...), which the step does not hold.
     stored: bool = False
-    #: Part of the tables that is a copy of the rows, by which candidates are dropped.
-    copy: int = 0
 
     def in_words(self) -> str:
         """Return the sizes."""
         whose = "of Rows(...), read in blocks" if self.stored else "the model's own"
-        copy = f" ({size_in_words(self.copy)} an 8-bit copy of the rows)" if self.copy else ""
-        return (
-            f"data {size_in_words(self.data)} ({whose}), tables "
-            f"{size_in_words(self.tables)}{copy}, sums {size_in_words(self.sums)}"
-        )
+        tables, sums = size_in_words(self.tables), size_in_words(self.sums)
+        return f"data {size_in_words(self.data)} ({whose}), tables {tables}, sums {sums}"
 
 
 @dataclass(frozen=True)
@@ -226,8 +207,8 @@ class Forecast:
     draws: int
     tune: int
     updates_per_draw: int
-    #: Mean number of observations that an update evaluates, and half of the width of its 95 %
-    #: interval, from the spread between pilots.
+    #: Mean number of observations that an update evaluates, and its error by Student's t, from the
+    #: spread between pilots.
     rows_per_update: float
     rows_error: float
     #: Share of the updates that were accepted, and the estimated error of the probability of
@@ -237,11 +218,8 @@ class Forecast:
     full_pass_share: float
     #: Within the step, its share of the step's own overhead included.
     microseconds_per_update: float
-    #: Bulk effective sample size of the worst coordinate, and the lowest and the highest of single
-    #: pilots, times their number.
+    #: Bulk effective sample size of the worst coordinate.
     ess: float
-    ess_low: float
-    ess_high: float
     worst: str
     #: Of one chain in pm.sample() after warm-up, and in sample(): 0 where other steps move
     #: variables as well, beside which that does not run.
@@ -256,8 +234,6 @@ class Forecast:
     #: Variables of other steps, which the pilots held where they were.
     held: tuple[str, ...]
     warning: str
-    #: Mean number of rows that an update draws, where their own ceilings drop some unread; else 0.
-    candidates_per_update: float = 0.0
 
     def rows_in_words(self, n_rows: int) -> str:
         """Return the observations of a draw, out of `n_rows`."""
@@ -281,8 +257,7 @@ class Forecast:
         if self.acceptance_error:
             acceptance += f"; estimated error of the probability: {figure(self.acceptance_error)}"
         rows = f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"
-        if self.candidates_per_update:
-            rows += f", left of {figure(self.candidates_per_update)} candidates"
+        effective = f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate"
         in_blocks = self.ess_per_second_in_blocks
         speed = f"{figure(self.ess_per_second)} by pm.sample()"
         if in_blocks:
@@ -294,11 +269,7 @@ class Forecast:
             ("acceptance rate", acceptance),
             ("full-data evaluations", f"{self.full_pass_share:.1%} of the updates"),
             ("time per update", f"{figure(self.microseconds_per_update)} µs"),
-            (
-                "effective draws",
-                f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate; single "
-                f"pilots say {self.ess_low:,.0f} to {self.ess_high:,.0f}",
-            ),
+            ("effective draws", effective),
             ("ESS/s", speed),
             ("1,000 effective draws", self.seconds_in_words()),
             ("memory", self.memory.in_words()),
@@ -368,49 +339,35 @@ class Explanation:
 
     Parameters
     ----------
-    method
-        Step method that the forecast is of; empty where the model is refused.
-    step
-        That step, ready for ``sample(found.step)`` or ``pm.sample(step=found.step)``: the one that
-        was given, or that was built. None where the model is refused.
-    recommended
-        The sampler to take.
-    reason
-        Why, with figures.
+    method, step
+        Step method of the forecast, and that step, ready for ``sample(found.step)``; empty and None
+        for an unsupported model.
+    recommended, reason
+        Sampler to take, and why, with figures.
     refused
         Why the model cannot be subsampled; empty where it can.
     n_rows, size
         Number N of subsampled observations, and d of dimensions.
-    terms
-        Terms of the likelihood that are subsampled.
-    others
-        Variables and potentials that are not, and why.
+    terms, others
+        Likelihood terms that are subsampled; variables and potentials that are not, and why.
     coordinates
-        Variables in whose place the chain has others, in which observations are linear, and
-        objections to that for others; empty where it runs in the model's own.
-    taylor_order
-        Order of the control variates; None where the model is refused.
-    order_reason
-        Why this order.
-    centre
-        Centre of the control variates; empty where the model is refused.
-    certificate
-        Whether draws are exact; None where the model is refused.
-    forecast
-        Of the step; None where the model is refused.
+        Variables that the chain samples through others, in which observations are linear, and
+        objections to that.
+    taylor_order, order_reason, centre
+        Order of the control variates, its reason, and the point around which they are built.
+    certificate, forecast
+        Exactness and figures of the step; None for an unsupported model.
     approximate
         An approximate step and its forecast, where more than half of the updates of the exact one
         evaluate all observations; else None.
     nuts
         Forecast of NUTS, without its speed for ``nuts=False``; None where NUTS cannot sample the
         model.
-    large_deterministics
-        Those that :func:`pymc.sample` would evaluate and store at every draw, better left out.
-    var_names
-        All else, for ``pm.sample(var_names=found.var_names)``.
+    large_deterministics, var_names
+        Deterministics that :func:`pymc.sample` would evaluate and store at every draw; all other
+        variables, for ``var_names=``.
     given_scales
-        Hyperparameters that the proposal draws first; all others are drawn conditionally on them.
-        Empty where one normal approximation draws all.
+        Hyperparameters that the proposal draws first, and all others conditionally on them.
     """
 
     method: str = ""

@@ -1,7 +1,7 @@
 """Short runs of a step's own loop, from which its efficiency is forecast."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,9 +24,10 @@ from pymc_minibatch_mh.steps.report import warning_of
 PILOTS, FEWEST_PILOTS, SECONDS_OF_PILOTS = 4, 2, 4.0
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6
-#: Further draws of each pilot in compiled blocks: the fewest, the most, and the seconds after which
-#: no other block begins. Each block doubles the draws, so that the clock rarely changes a figure.
-FEWEST_IN_BLOCKS, MOST_IN_BLOCKS, SECONDS_IN_BLOCKS = 128, 32_768, 0.15
+#: Further draws of each pilot in compiled blocks: the fewest, the most, and the seconds of all
+#: pilots after which no other block begins. Each block doubles the draws, so that the clock rarely
+#: changes a figure.
+FEWEST_IN_BLOCKS, MOST_IN_BLOCKS, SECONDS_IN_BLOCKS = 128, 32_768, 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class Pilot:
     names: list[str]
     #: Name of a sampler stat -> its values, shape (pilots, draws).
     stats: Mapping[str, np.ndarray]
-    #: Of each pilot, shape (further draws, N_COUNTS).
-    counts: list[np.ndarray]
+    #: Shape (pilots, further draws, N_COUNTS).
+    counts: np.ndarray
     #: Seconds of a draw, made in blocks after warm-up, and in warm-up.
     seconds_in_blocks: float
     seconds_in_warm_up: float
@@ -57,9 +58,7 @@ class _Run(NamedTuple):
     point: dict[str, np.ndarray]
     positions: np.ndarray
     stats: list[dict]
-    counts: np.ndarray
-    #: Seconds of a draw.
-    in_blocks: float
+    #: Seconds of a draw of warm-up.
     in_warm_up: float
 
 
@@ -116,6 +115,7 @@ def fly(
                 advance()
                 if len(runs) >= FEWEST_PILOTS and time.perf_counter() - began > SECONDS_OF_PILOTS:
                     break
+            counts, in_blocks = _in_blocks([run.step.chain for run in runs])
     finally:
         others[:] = before
     stats = {
@@ -128,10 +128,10 @@ def fly(
         np.array([run.positions[:, factorization.first :] for run in runs]),
         factorization.coordinate_names[factorization.first :],
         stats,
-        [run.counts for run in runs],
-        float(np.mean([run.in_blocks for run in runs])),
+        counts,
+        in_blocks,
         float(np.mean([run.in_warm_up for run in runs])),
-        _warning(runs),
+        _warning(runs, counts),
         last.point,
         all(run.step.chain.certified for run in runs),
     )
@@ -154,32 +154,36 @@ def _run(
         point, (of_draw,) = one.step(point)
         position[:] = step.target.factorization.ravel_values(point)
         stats.append(of_draw)
-    counts, in_blocks = _in_blocks(one.chain)
-    return _Run(one, point, positions, stats, counts, in_blocks, in_warm_up)
+    return _Run(one, point, positions, stats, in_warm_up)
 
 
-def _in_blocks(chain: Chain) -> tuple[np.ndarray, float]:
-    """Make draws of a copy of a chain in blocks; return their counts and the time of a draw."""
-    copied, counts, made = chain.copy(), [], 0
-    copied.advance(1)
+def _in_blocks(chains: list[Chain]) -> tuple[np.ndarray, float]:
+    """Make draws of copies of chains in blocks; return their counts and the time of a draw.
+
+    All make as many: a chain that ended by its own clock would end after its rare full passes.
+    """
+    copies, blocks, made = [chain.copy() for chain in chains], [], 0
+    for copied in copies:
+        copied.advance(1)
     began = time.perf_counter()
     while True:
-        counts.append(copied.advance(made or FEWEST_IN_BLOCKS).counts)
-        made, seconds = sum(map(len, counts)), time.perf_counter() - began
+        block = made or FEWEST_IN_BLOCKS
+        blocks.append([copied.advance(block).counts for copied in copies])
+        made, seconds = made + block, time.perf_counter() - began
         if seconds > SECONDS_IN_BLOCKS or made >= MOST_IN_BLOCKS:
-            return np.concatenate(counts), seconds / made
+            return np.concatenate(blocks, axis=1), seconds / (made * len(copies))
 
 
-def _warning(runs: list[_Run]) -> str:
+def _warning(runs: list[_Run], counts: np.ndarray) -> str:
     """Return what a pilot warned of, or what the updates of all of them together say."""
     given: list[SamplerWarning] = [w for run in runs for s in run.stats if (w := s["warning"])]
     if given:
         return given[0].message
-    step, counts = runs[-1].step, np.concatenate([run.counts for run in runs])
+    step, made = runs[-1].step, counts[..., 0].size
     state = step.chain.copy().state
-    state.n_updates += step.updates_per_draw * len(counts)
-    state.n_full += int(counts[:, entry.FULL_PASS].sum())
-    state.n_accepted += int(counts[:, entry.ACCEPTED].sum())
+    state.n_updates += step.updates_per_draw * made
+    state.n_full += int(counts[..., entry.FULL_PASS].sum())
+    state.n_accepted += int(counts[..., entry.ACCEPTED].sum())
     found = warning_of(type(step).__name__, state, step.program)
     return "" if found is None else found.message
 
@@ -188,12 +192,10 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
     """Return the figures of pilots of a step that took so many seconds to build, or NaN."""
     n_pilots, each, _ = pilot.draws.shape
     count, updates = n_pilots * each, step.updates_per_draw
-    counts = np.concatenate(pilot.counts)
-    rows = [float(r.mean()) / updates for r in counted(pilot, "n_obs")]
+    rows = counted(pilot, "n_obs").mean(axis=1) / updates
     held, seconds = step.left_to_others, seconds_per_draw(pilot)
     effective = effective_draws(pilot.draws)
     ess = float(effective.min())
-    alone = [n_pilots * float(effective_draws(one[None]).min()) for one in pilot.draws]
     of_draw = seconds + RECORDING if held else pilot.seconds_in_blocks
     warm_up = pilot.seconds_in_warm_up if tune else of_draw
     return Forecast(
@@ -203,12 +205,10 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         rows_per_update=float(np.mean(rows)),
         rows_error=error_between(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
-        acceptance_error=float(counts[:, entry.ERROR].mean()) / updates,
-        full_pass_share=float(np.concatenate(counted(pilot, "full_pass")).mean()) / updates,
+        acceptance_error=float(pilot.counts[..., entry.ERROR].mean()) / updates,
+        full_pass_share=float(counted(pilot, "full_pass").mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
         ess=ess,
-        ess_low=min(alone),
-        ess_high=max(alone),
         worst=pilot.names[int(effective.argmin())],
         ess_per_second=ess / (count * (seconds + RECORDING)),
         ess_per_second_in_blocks=0.0 if held else ess / (count * pilot.seconds_in_blocks),
@@ -217,15 +217,13 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         preparation_seconds=preparation_seconds,
         held=held,
         warning=pilot.warning,
-        candidates_per_update=float(counts[:, entry.N_CANDIDATES].mean()) / updates,
     )
 
 
-def counted(pilot: Pilot, name: str) -> list[np.ndarray]:
-    """Return the values of a stat for each pilot, of further draws as well."""
-    place = entry.STATS[name].entry
-    pairs = zip(pilot.stats[name], pilot.counts, strict=True)
-    return [np.append(kept, further[:, place]) for kept, further in pairs]
+def counted(pilot: Pilot, name: str) -> np.ndarray:
+    """Return the values of a stat, shape (pilots, draws), those of further draws as well."""
+    further = pilot.counts[..., entry.STATS[name].entry]
+    return np.concatenate([pilot.stats[name], further], axis=1)
 
 
 def seconds_per_draw(pilot: Pilot) -> float:
@@ -244,8 +242,8 @@ def effective_draws(draws: np.ndarray) -> np.ndarray:
     return np.where(moved, ess["x"].to_numpy(), 0.0)
 
 
-def error_between(means: Sequence[float]) -> float:
-    """Return half of the width of a 95 % interval for the mean of pilots, by Student's t."""
+def error_between(means: np.ndarray) -> float:
+    """Return half of the width of Student's 95 % interval for the mean of the means of pilots."""
     n = len(means)
     return float(stdtrit(n - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(n))
 
@@ -257,5 +255,4 @@ def memory(step: MinibatchStep) -> Memory:
     data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
     held = 0 if tables is None else tables.nbytes
     sums = sum(np.asarray(part).nbytes for part in step.plan.reference)
-    copy = step.plan.bytes_of_copy
-    return Memory(sum(data.values()), held, sums, not source.in_memory, copy)
+    return Memory(sum(data.values()), held, sums, not source.in_memory)

@@ -70,7 +70,7 @@ def test_a_draw_of_several_updates_evaluates_the_observations_of_all():
 
 
 def test_flags_and_unknown_figures_are_said():
-    certificate = replace(EXPLANATION.certificate, certified=False, looseness=float("nan"))
+    certificate = replace(EXPLANATION.certificate, certified=False)
     forecast = replace(EXPLANATION.forecast, preparation_seconds=float("nan"), acceptance_error=0.0)
     nuts = replace(EXPLANATION.nuts, condition_number=float("nan"))
     changed = replace(
