@@ -1,6 +1,6 @@
-"""The forecasts of `explain` beside what was measured, as printed in docs/before.md.
+"""The forecasts of `explain` beside measured figures, as printed in docs/before.md.
 
-    PYTHONPATH=tests:examples python tests/benchmarks/forecast.py steps|nuts
+    PYTHONPATH=tests:examples python tests/benchmarks/forecast.py steps|nuts|seconds
 
 Nothing here is a test: machines differ and are shared.
 """
@@ -9,6 +9,7 @@ import argparse
 import logging
 import statistics
 from functools import partial
+from time import perf_counter, process_time
 
 import arviz as az
 import numpy as np
@@ -51,7 +52,7 @@ def steps() -> None:
             step = mb.TunaMH()
             found, rows, speeds = [], [], []
             for turn in range(TURNS):
-                found.append(mb.explain(step, nuts=True, random_seed=turn))
+                found.append(mb.explain(step, random_seed=turn))
                 trace = sampled(step, draws=DRAWS, tune=TUNE, random_seed=3)
                 seconds = trace["posterior"].attrs["sampling_time"] * DRAWS / (DRAWS + TUNE)
                 rows.append(float(trace["sample_stats"]["n_obs"].mean()))
@@ -104,7 +105,73 @@ def nuts_on_normal(precision: np.ndarray) -> tuple[float, float]:
     return statistics.mean(steps_made), statistics.mean(ratios)
 
 
-FIGURES = {f.__name__: f for f in (steps, nuts)}
+def poisson_regions() -> pm.Model:
+    """Return counts of 200,000 rows with an offset, by 3 slopes and 40 regions."""
+    rng, n = np.random.default_rng(2), 200_000
+    x, region, exposure = (
+        rng.standard_normal((n, 3)),
+        rng.integers(0, 40, n),
+        rng.gamma(2.0, 1.0, n),
+    )
+    rate = np.exp(x @ [0.2, -0.1, 0.3] - 2.0 + 0.3 * rng.standard_normal(40)[region])
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau", 1.0)
+        effect = tau * pm.Normal("z", shape=40)
+        log_rate = mu + x @ pm.Normal("beta", shape=3) + effect[region]
+        pm.Poisson("y", exposure * pm.math.exp(log_rate), observed=rng.poisson(exposure * rate))
+    return model
+
+
+def weibull_censored() -> pm.Model:
+    """Return 500,000 times, a third of them censored."""
+    rng, n = np.random.default_rng(5), 500_000
+    z = rng.standard_normal(n)
+    time, end = rng.weibull(1.5, n) * np.exp(1.0 - 0.3 * z), rng.exponential(5.0, n)
+    upper = np.where(time <= end, np.inf, end)
+    with pm.Model() as model:
+        scale = pm.math.exp(pm.Normal("a", 0.0, 2.0) + pm.Normal("b") * z)
+        lifetime = pm.Weibull.dist(alpha=pm.HalfNormal("k", 2.0), beta=scale)
+        pm.Censored("t", lifetime, lower=None, upper=upper, observed=np.minimum(time, end))
+    return model
+
+
+#: Models whose seconds to 1,000 effective draws are measured.
+SECONDS = {
+    "flights, 27 coefficients": lambda: late_departures(late_flights(load_table())),
+    "Poisson with offset, 40 regions": poisson_regions,
+    "censored Weibull": weibull_censored,
+}
+
+
+def seconds() -> None:
+    """Seconds to 1,000 effective draws, forecast and by one chain of sample()."""
+    print("problem | explain, CPU s | rows ± | measured | seconds forecast | measured | ratio")
+    for name, build in SECONDS.items():
+        with build():
+            step = mb.TunaMH()
+            for turn in range(3):
+                began = perf_counter(), process_time()
+                found = mb.explain(step, random_seed=turn)
+                cpu = process_time() - began[1]
+                pilot = found.forecast
+                draws = int(1_000 * pilot.draws / pilot.ess)
+                began = perf_counter(), process_time()
+                quiet = {"progressbar": False, "random_seed": 9 + turn, "tune": 1_000, "chains": 1}
+                trace = mb.sample(step, draws, **quiet)
+                taken = perf_counter() - began[0]
+                least = min(float(v.min()) for v in az.ess(trace.posterior.ds).data_vars.values())
+                measured = taken * 1_000 / least
+                rows = float(trace["sample_stats"]["n_obs"].mean())
+                print(
+                    f"{name} | {cpu:.1f} | {pilot.rows_per_update:.3g} ± {pilot.rows_error:.2g} | "
+                    f"{rows:.3g} | {pilot.seconds:.2f} | {measured:.2f} | "
+                    f"{pilot.seconds / measured:.2f}",
+                    flush=True,
+                )
+        print(found, flush=True)
+
+
+FIGURES = {f.__name__: f for f in (steps, nuts, seconds)}
 
 
 def main() -> None:
