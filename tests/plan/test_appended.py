@@ -181,7 +181,7 @@ def test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew():
     x[N + 500], y[N + 500] = 1.7e308 * np.sign(on_first_rows().reference.centre), 0
     with told() as why, pytest.raises(MinibatchError), np.errstate(all="ignore"):
         TunaMH(model=model_of(Rows(X=x, y=y)), prepared=on_first_rows())
-    assert "as a new row has no likelihood at the centre of the old ones" in why[0]
+    assert "because a new row has no likelihood at the centre of the old ones" in why[0]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
             upto += 50
             longer = TunaMH(model=model_of(first(upto, y)), prepared=longer)
     assert upto > N + 100
-    assert "as the mode has moved by 0.5" in why[0]
+    assert "because the mode has moved by 0.5" in why[0]
 
 
 def test_many_new_rows_in_small_parts_have_all_found_anew(monkeypatch, caplog):
@@ -266,7 +266,7 @@ def test_many_new_rows_in_small_parts_have_all_found_anew(monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "pymc"):
         for count in (N // 2, 12_000, 13_000, 14_000):
             longer = TunaMH(model=model_of(first(count)), prepared=longer)
-    assert "as 4,000 of 14,000 rows are new" in caplog.text
+    assert "because 4,000 of 14,000 rows are new" in caplog.text
     assert "of 12,000 rows are new" not in caplog.text
     assert "of 13,000 rows are new" not in caplog.text
     assert longer.plan.sought is None

@@ -181,7 +181,7 @@ def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
         raise NotImplementedError("no support point")
 
     monkeypatch.setattr(starts, "make_initial_point_fns_per_chain", failing)
-    with pytest.raises(SettingError, match=r"'low': PyMC makes .* \(no support point\)"):
+    with pytest.raises(SettingError, match=r"'low': PyMC cannot make .* \(no support point\)"):
         starts_of(holder, {"low": 1.0}, 1, generator())
 
 
