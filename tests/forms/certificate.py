@@ -60,7 +60,7 @@ def reference(parts: Factorization, order: int) -> Reference:
 
 def shortened(message: str) -> str:
     """Return the cause of a refusal, without the variable and the ways on."""
-    message = re.sub(r"^'[^']*' (cannot be certified: )?", "", message)
+    message = re.sub(r"^'[^']*' (has no proved bound: )?", "", message)
     message = re.sub(
         r"(goes through )(?:Blockwise\{)?(\w+).*?(?=, wh(?:ich|ose))", r"\1\2", message
     )
