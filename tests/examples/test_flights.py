@@ -116,7 +116,8 @@ def test_pages_tell_the_stored_speeds():
         " ".join((root / name).read_text().split())
         for name in ("README.md", "docs/index.md", "docs/background/benchmarks.md")
     )
-    words = re.search(r"`TunaMH` is (\d+) times as fast as nutpie, and (\d+) times as NUTS", readme)
+    told = r"`TunaMH` is (\d+) times as fast as nutpie, and (\d+) times as fast as NUTS"
+    words = re.search(told, readme)
     ratios = [found[name].seconds / found["TunaMH"].seconds for name in ("nutpie", "NUTS")]
     assert [int(word) for word in words.groups()] == pytest.approx(ratios, rel=0.05)
     assert words[0] in home
