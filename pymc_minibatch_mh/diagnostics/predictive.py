@@ -330,6 +330,7 @@ class LazyLogLikelihood(BackendArray):
     def __init__(self, likelihood: RowLogLikelihood, draws: Mapping[str, np.ndarray]) -> None:
         self._likelihood = likelihood
         self._draws = draws
+        self._asked: list[bytes] = []
         chains, count = next(iter(draws.values())).shape[:2]
         self.shape = chains, count, likelihood.n_rows
         self.dtype = np.dtype(float)
@@ -344,12 +345,16 @@ class LazyLogLikelihood(BackendArray):
             np.arange(n)[k] if isinstance(k, slice) else np.asarray(k)
             for k, n in zip(key, self.shape, strict=True)
         )
-        chosen = {
-            name: values[np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))]
-            for name, values in self._draws.items()
-        }
-        values = self._likelihood.at_draws(chosen, np.atleast_1d(row))
-        return values.reshape(chain.shape + draw.shape + row.shape)
+        asked = [part.tobytes() for part in (chain, draw, row)]
+        # ArviZ reads the observations that it chose three times.
+        if asked != self._asked:
+            chosen = {
+                name: values[np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))]
+                for name, values in self._draws.items()
+            }
+            self._asked = asked
+            self._values = self._likelihood.at_draws(chosen, np.atleast_1d(row))
+        return self._values.reshape(chain.shape + draw.shape + row.shape)
 
 
 @showing("Reading the likelihood")
@@ -431,9 +436,8 @@ def loo_subsample(
             "from it cannot be averaged. Correct that observation, or use az.loo()."
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
-    # Kept in memory once it was indexed, as xarray does with files.
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
-    every = ("chain", "draw", dim), indexing.MemoryCachedArray(lazy)
+    every = ("chain", "draw", dim), lazy
     # ArviZ reads no more of the observations than their number.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(

@@ -70,7 +70,7 @@ def test_draws_that_are_shuffled_by_variable_are_told(method):
     message = str(wrong["message"].sel(check="drift").item())
     assert message.startswith("'intercept', 'slope': further updates would change the log-density")
     # Neither coordinate has moved away.
-    assert np.abs(wrong["drift"]).max() < 3.5
+    assert np.abs(wrong["moments"]["drift"]).max() < 3.5
 
 
 def test_iterations_from_shuffled_draws_are_told():
