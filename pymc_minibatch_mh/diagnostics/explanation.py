@@ -240,7 +240,7 @@ class Forecast:
         mean, error = (self.updates_per_draw * x for x in (self.rows_per_update, self.rows_error))
         share = self.full_pass_share
         often = f"; {share:.1%} of the updates evaluate all" if share >= 5e-4 else ""
-        return f"{figure(mean)} ± {error:.2g} of {n_rows:,}{often}"
+        return f"{figure(mean)} ± {float(f'{error:.2g}'):,g} of {n_rows:,}{often}"
 
     def seconds_in_words(self) -> str:
         """Return the time to 1,000 effective draws, and of preparation."""

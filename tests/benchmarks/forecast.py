@@ -1,6 +1,6 @@
 """The forecasts of `explain` beside measured figures, as printed in docs/before.md.
 
-    PYTHONPATH=tests:examples python tests/benchmarks/forecast.py steps|nuts|seconds
+    PYTHONPATH=tests:examples python tests/benchmarks/forecast.py nuts|seconds
 
 Nothing here is a test: machines differ and are shared.
 """
@@ -8,7 +8,6 @@ Nothing here is a test: machines differ and are shared.
 import argparse
 import logging
 import statistics
-from functools import partial
 from time import perf_counter, process_time
 
 import arviz as az
@@ -17,17 +16,10 @@ import pymc as pm
 import xarray as xr
 
 import pymc_minibatch_mh as mb
-from benchmarks.models import logistic
 from flights import late_flights, load_table
 from pymc_minibatch_mh.diagnostics.recommend import condition_number
 from quickstart import late_departures
 
-PROBLEMS = {
-    "logistic d=10, N=10^5": partial(logistic, 100_000, 10),
-    "logistic d=10, N=10^6": partial(logistic, 1_000_000, 10),
-    "flights, 27 coefficients": lambda: late_departures(late_flights(load_table())),
-}
-TUNE, DRAWS, TURNS = 2_000, 40_000, 5
 #: Draws of NUTS, and their seeds.
 NUTS_DRAWS, SEEDS = 4_000, (1, 2)
 
@@ -42,30 +34,6 @@ def sampled(step: object, **settings: int) -> xr.DataTree:
         compute_convergence_checks=False,
         **settings,
     )
-
-
-def steps() -> None:
-    """Forecasts of pilots beside runs of TunaMH, in turns; one chain, default settings."""
-    print("problem | rows forecast | measured | ESS/s forecast | measured | NUTS forecast")
-    for name, build in PROBLEMS.items():
-        with build():
-            step = mb.TunaMH()
-            found, rows, speeds = [], [], []
-            for turn in range(TURNS):
-                found.append(mb.explain(step, random_seed=turn))
-                trace = sampled(step, draws=DRAWS, tune=TUNE, random_seed=3)
-                seconds = trace["posterior"].attrs["sampling_time"] * DRAWS / (DRAWS + TUNE)
-                rows.append(float(trace["sample_stats"]["n_obs"].mean()))
-                speeds.append(float(az.ess(trace)["beta"].min()) / seconds)
-        pilot = found[0].forecast
-        forecasts = [e.forecast.ess_per_second for e in found]
-        nuts = statistics.median(e.nuts.ess_per_second for e in found)
-        print(
-            f"{name} | {pilot.rows_per_update:.2f} ± {pilot.rows_error:.2f} | {rows[0]:.2f} | "
-            f"{statistics.median(forecasts):,.0f} ({min(forecasts):,.0f} to "
-            f"{max(forecasts):,.0f}) | {statistics.median(speeds):,.0f} | {nuts:,.1f}",
-            flush=True,
-        )
 
 
 def nuts() -> None:
@@ -171,7 +139,7 @@ def seconds() -> None:
         print(found, flush=True)
 
 
-FIGURES = {f.__name__: f for f in (steps, nuts, seconds)}
+FIGURES = {f.__name__: f for f in (nuts, seconds)}
 
 
 def main() -> None:
