@@ -36,7 +36,7 @@ type Draws = dict[str, NDArray]
 
 
 def _logistic(rng: np.random.Generator, eta: NDArray) -> NDArray:
-    return (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(np.int8)
+    return (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(np.int32)
 
 
 def common() -> tuple[Build, tuple[NDArray, ...]]:
