@@ -55,8 +55,8 @@ def plot_audit(
         Result of :func:`audit`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``drift``, ``zero``,
-        ``tolerable``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``; False leaves
-        one out.
+        ``tolerable``, ``xticks``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``;
+        False leaves one out.
     stats
         ``most``: number of parameters, the worst first; default 20. ``tolerable``: bias at which
         lines are drawn, in standard deviations of the draws; default 0.1.
@@ -100,6 +100,7 @@ def plot_audit(
     for number, value in enumerate((-level, level)):
         line = _constant(panel, value)
         figure.draw("tolerable", shapes.vline, line, number, color="gray", linestyle="C1")
+    figure.multiples(panel, level)
     figure.parameters(panel, [str(name) for name in worst["coordinate"].to_numpy()], labeller)
     shown, known = worst.sizes["coordinate"], moments.sizes["coordinate"]
     what = " of the moments" if shown == known else f": {shown} worst of {known}"
@@ -345,6 +346,16 @@ class _Figure:
         unit = f", mean of {found.attrs['updates']} updates" if mean else ""
         share = "share of draws" if mean else "share of updates"
         self.labels("n_obs", "Observations per update", f"observations evaluated{unit}", share)
+
+    def multiples(self, data: xr.Dataset, limit: float) -> None:
+        """Mark zero and multiples of a limit on the x axis."""
+        (found,) = data.sel(plot_axis="x", drop=True).data_vars.values()
+        known = np.append(found.to_numpy(), (-limit, limit)) / limit
+        low, high = np.nanmin(known), np.nanmax(known)
+        apart = np.ceil(max(high, -low) / 3.0 - 1e-9)
+        marks = limit * apart * np.arange(np.ceil(low / apart), high / apart + 1e-9)
+        labels = [f"{mark + 0.0:.2g}" for mark in marks]
+        self.draw("xticks", shapes.set_xticks, data, values=marks, labels=labels)
 
     def parameters(self, data: xr.Dataset, names: Sequence[str], labeller: Any) -> None:
         """Name the parameters on the y axis."""

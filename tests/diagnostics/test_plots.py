@@ -89,6 +89,13 @@ def test_errors_and_biases_are_at_their_places():
     assert np.isnan(intervals[0][2]).any()
 
 
+def test_the_bias_is_marked_at_multiples_of_what_is_tolerable():
+    for count, marks in ((1, [-0.1, 0.0, 0.1]), (9, [0.0, 0.3, 0.6, 0.9])):
+        panel = plot_audit(an_audit([f"a[{k}]" for k in range(count)])).get_target("bias", {})
+        np.testing.assert_allclose(panel.get_xticks(), marks)
+        assert panel.get_xticklabels()[0].get_text() == f"{marks[0]:g}"
+
+
 def names_in(collection, panel="bias"):
     return [tick.get_text() for tick in collection.get_target(panel, {}).get_yticklabels()]
 
