@@ -27,6 +27,7 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.kernels import roles as entry_of
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.likelihood.terms import potentials_in_full
 from pymc_minibatch_mh.steps.base import model_behind
 from zoo import logistic, sample
 
@@ -272,6 +273,17 @@ def test_a_potential_of_many_observations_is_named_with_its_data(caplog):
     assert record.getMessage().startswith(f"TunaMH: 'beyond' is {said}")
 
 
+def test_potentials_are_told_from_priors_by_their_data():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2_000)
+        pm.Potential("prior", -(x**2).sum())
+        pm.Potential("few", x[0] * np.ones(10).sum())
+        pm.Potential("many", (x * np.linspace(0.0, 1.0, 2_000)).sum())
+    found = potentials_in_full(model)
+    assert found.keys() == {"many"}
+    assert found["many"].startswith("a potential of 2,000 data values (without names), ")
+
+
 def test_further_draws_end_by_the_clock(step_of, monkeypatch):
     """Whatever an update costs: nothing else knows of the prior part and of potentials."""
     step = step_of("logistic", "TunaMH")
@@ -313,8 +325,8 @@ def test_the_error_is_that_of_students_t():
     )
 
 
-def test_seconds_include_warm_up_and_follow_from_effective_draws(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_seconds_include_warm_up_and_follow_from_effective_draws(prepared):
+    step = prepared("logistic", "TunaMH")
     run = fly(step, model_behind(step), 400, 100, _generator(0))
     run = dataclasses.replace(run, seconds_in_blocks=3e-6, seconds_in_warm_up=5e-6)
     found = pilot.forecast(step, run, 100, 0.0)
@@ -324,8 +336,8 @@ def test_seconds_include_warm_up_and_follow_from_effective_draws(step_of):
     assert without.seconds == pytest.approx(1_000 * 3e-6 * (1.0 + 400 / found.ess))
 
 
-def test_pilots_differ_in_starts_and_seeds(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_pilots_differ_in_starts_and_seeds(prepared):
+    step = prepared("logistic", "TunaMH")
     run = fly(step, model_behind(step), 100, 0, _generator(0))
     assert run.draws.shape == (PILOTS, 100 // PILOTS, 3)
     assert len(np.unique(run.draws[:, 0, 0])) == PILOTS

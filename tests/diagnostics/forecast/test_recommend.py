@@ -36,6 +36,11 @@ def test_the_faster_sampler_is_recommended_with_figures(case, sampler, parts):
     assert all(part in reason for part in parts), reason
 
 
+def test_nuts_is_recommended_where_it_is_faster():
+    assert told(TALL, 500.0, 501.0)[0] == "pm.NUTS"
+    assert told(TALL, 501.0, 500.0)[0] == "TunaMH"
+
+
 def approximate(speed, full=0.0, acceptance=0.8):
     found = replace(APPROXIMATE.forecast, ess_per_second=speed, full_pass_share=full)
     return replace(APPROXIMATE, forecast=replace(found, acceptance=acceptance))
