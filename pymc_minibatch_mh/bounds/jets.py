@@ -102,8 +102,8 @@ class Jets:
 
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(
-            f"{self._data.function.name!r} uses {called(op)}, whose derivatives have no known "
-            f"bound. {WAY_ON}"
+            f"{self._data.function.name!r} goes through {called(op)}, whose derivatives have no "
+            f"known bound. {WAY_ON}"
         )
 
     def _of_data(self, expr: Expr) -> Jet:
