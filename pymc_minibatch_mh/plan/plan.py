@@ -471,6 +471,6 @@ def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> 
             "parameters with more rows each"
         )
     raise SettingError(
-        f"{names}: {cause}. Sampling would take longer than as many passes over the data. "
+        f"{names}: {cause}. Sampling would take as long as that many passes over the data. "
         f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
     )

@@ -79,7 +79,7 @@ def test_other_traces_are_refused_by_name(prepared, model_of):
     for wrong, given, message in (
         (step, other, "'effect', which is not a variable of this model"),
         (penalty, trace, "is a trace of TunaMH, not of this PenaltyMH"),
-        (step, 7, "int is no trace"),
+        (step, 7, "int is neither a trace"),
     ):
         with pytest.raises(SettingError, match=f"^resume=.*{message}"):
             sample(wrong, 10, resume=given, **QUIET)

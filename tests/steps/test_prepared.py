@@ -160,7 +160,7 @@ def test_a_file_holds_effects_that_move_each_by_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(sharing, "find_grouped", None)
     step = TunaMH(model=model, prepared=tmp_path / "step.npz", blocks=True)
     same_draws(*(sample(model, one, 50, 50, random_seed=93) for one in (new, step)))
-    with pytest.raises(SettingError, match="'y' depends on one at a time, but this one cannot"):
+    with pytest.raises(SettingError, match="effects in 'y' one at a time, but this one cannot"):
         PenaltyMH(model=model, prepared=tmp_path / "step.npz")
 
 
