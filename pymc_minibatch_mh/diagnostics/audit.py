@@ -1,4 +1,4 @@
-"""The sampler's own error, measured after sampling with all rows."""
+"""Audit: the sampler's own error, measured with all observations after sampling."""
 
 import logging
 import math
@@ -53,13 +53,13 @@ FALSE_ALARM = 1e-3
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
 #: sup of that term for a distribution function, in skewness/√b: φ(0)/6.
 EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
-#: Deviations of the batch's sum that one row may be worth.
+#: Largest observation, in standard deviations of a batch's sum, that is no cause to warn.
 PULL = 1.0
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
 LITTLE_NOISE = 0.1
-#: Rows of a batch that should carry half of its variance, for an estimate of that to be one.
+#: Observations of a batch that carry half of its variance: with fewer, its estimate is unreliable.
 FEWEST_TOP_ROWS = 10.0
-#: Shares of updates that read all rows, and that ended outside the support, worth a warning.
+#: Shares of updates with a full-data evaluation, and with an invalid proposal, worth a warning.
 FULL_PASSES, INVALID = 0.1, 0.1
 
 
@@ -317,8 +317,8 @@ def audit(
         do if the chains have not converged, or another model drew the trace. The log-density shows
         a wrong joint distribution.
     ``acceptance``
-        Whether the acceptance rate equals that of the trace: a chain that rejects everything passes
-        the drift check.
+        Whether proposals are accepted at the rate of the trace: a chain that rejects everything
+        passes the drift check.
     ``normality``
         Whether sums over batches are about normal: their skewness, and the share of the largest
         observations in the variance (approximate methods).
@@ -477,7 +477,7 @@ def affordable_pairs(seconds: float, sampling: float) -> int:
 def _pairs_of(
     step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain, rng: np.random.Generator
 ) -> tuple[xr.Dataset, int]:
-    """Return measured pairs, or iterations, and how many rows count as the largest ones."""
+    """Measured pairs, or iterations, and the number of observations that count as the largest."""
     if step.plan.elements is not None:
         return _iterated(step, draws, pairs, chain), 0
     probe = Probe(chain, rng)
@@ -485,15 +485,15 @@ def _pairs_of(
 
 
 def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) -> xr.Dataset:
-    """Make an iteration from draws that lie evenly in all chains, and read all rows for each.
+    """Iterations from draws at even distances, each with a full-data evaluation.
 
-    It moves every unknown by a test of its own, none of which stands for all. So it is measured as
-    a whole: how moments change, and how far each row changes between the ends of the iteration,
-    against the ceiling for any two ends.
+    An iteration makes a decision for every unknown, and no single decision stands for all of them.
+    So iterations are measured as a whole: the changes of moments, and the change of each
+    observation between both ends, relative to the bound for any two ends.
 
-    The entries of the dataset are pairs of a draw and that after an iteration, at least so many,
-    with places in the trace as ``chain`` and ``draw``. Tests are exact, so that no acceptance
-    probability is in error, and every iteration counts as one move that was made.
+    The dataset has at least `pairs` entries, with places in the trace as ``chain`` and ``draw``.
+    Tests are exact, so acceptance probabilities have no error and every iteration is one accepted
+    move.
     """
     positions, factorization, plan = positions_of(draws, step), step.target.factorization, step.plan
     assert plan.elements is not None
@@ -522,7 +522,7 @@ def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) 
 
 
 def _log_density(step: MinibatchStep, position: np.ndarray) -> float:
-    """Return the log-density of a position that the step's chain has, tempered as it is."""
+    """Log-density of a position, at the temperature of the step's chain."""
     target = step.target
     return target.log_prior(position) + target.inverse_temperature * target.log_likelihood(position)
 

@@ -52,7 +52,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
         if block.name not in names:
             raise SettingError(
                 f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
-                "that the step was built for, as model= or as the context."
+                "that the step was built for, as model= or by 'with model:'."
             )
     values = _transformed(posterior_draws(trace, model), model)
     for block in blocks:
@@ -60,7 +60,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
         if shape != block.shape:
             raise SettingError(
                 f"{block.name!r} has shape {shape} in the trace, but {block.shape} in the step, so "
-                "that they belong to different models. Give the step that sampled this trace."
+                "they belong to different models. Pass the step that drew this trace."
             )
     return values
 
@@ -218,7 +218,7 @@ def _require_possible(
         return
     raise SettingError(
         f"{names_of_terms(target.factorization)}: {where} has zero density in the step's model, so "
-        "that the trace is not of this model and data. Give the step that sampled this trace."
+        "another model or other data drew the trace. Pass the step that drew it."
     )
 
 

@@ -35,8 +35,7 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
             continue
         if not np.array_equal(kept[name].to_numpy(), array):
             raise StaleDataError(
-                f"{name!r} changed after this trace was drawn, whose draws belong to the data that "
-                "they were drawn with. Sample again, or set the data back."
+                f"{name!r} changed after this trace was drawn. Sample again, or restore the data."
             )
 
 

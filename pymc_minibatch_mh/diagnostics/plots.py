@@ -130,8 +130,8 @@ def plot_rows(
         As in ArviZ's plots; no label depends on `labeller`. Visuals are ``share``, ``xticks``,
         ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
-        ``updates_per_draw``: number of updates per draw, of which the mean is shown; default that
-        of the trace.
+        ``updates_per_draw``: number of updates per draw, of which the mean is shown; default the
+        attribute of the trace.
 
     Returns
     -------

@@ -45,9 +45,9 @@ CHUNK = 65_536
 
 
 class RowLogLikelihood:
-    """The log-likelihood of one observed variable, row by row.
+    """Log-likelihood of each observation of one observed variable.
 
-    UnsupportedModelError if its rows cannot be proven to be independent given the parameters;
+    UnsupportedModelError if observations cannot be proven to be independent given the parameters;
     SettingError if `var_name` names no observed variable.
     """
 
@@ -68,7 +68,7 @@ class RowLogLikelihood:
         return self._function.at_draws(draws, rows)
 
     def at_point(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the log-likelihood of all rows at one point, shape (N,), in one pass."""
+        """Log-likelihood of all observations at one point, shape (N,)."""
         out = np.empty(self.n_rows)
         for first in counted("Evaluating all observations", range(0, self.n_rows, CHUNK)):
             last = min(first + CHUNK, self.n_rows)
@@ -109,7 +109,7 @@ def log_likelihood(
     observations
         Numbers of observations, from 0, in any order.
     model
-        The model; by default that of the context.
+        The model; by default the model of the context.
     var_name
         Name of the observed variable; by default the only one.
 
@@ -171,7 +171,7 @@ def posterior_predictive(
     observations
         Numbers of observations, from 0, in any order.
     model
-        The model; by default that of the context.
+        The model; by default the model of the context.
     var_name
         Name of the observed variable; by default the only one.
     random_seed
@@ -384,12 +384,12 @@ def loo_subsample(
         Number of observations to choose at random, or their numbers. The estimate is biased for
         numbers that were not chosen at random.
     model
-        The model; by default that of the context.
+        The model; by default the model of the context.
     var_name
         Name of the observed variable; by default the only one.
     random_seed
-        Seed of the choice; by default that of ArviZ, so that models of the same data are compared
-        by the same observations.
+        Seed of the choice. By default ArviZ's own, so that models of the same data are compared by
+        the same observations.
     **settings
         Passed on to :func:`arviz.loo_subsample`: ``pointwise``, ``reff``, ...
 
@@ -432,8 +432,8 @@ def loo_subsample(
     if not np.isfinite(at_mean).all():
         raise MinibatchError(
             f"{likelihood.name!r} has no finite log-likelihood at the posterior mean, first in "
-            f"observation {int(np.flatnonzero(~np.isfinite(at_mean))[0])}, so that differences "
-            "from it cannot be averaged. Correct that observation, or use az.loo()."
+            f"observation {int(np.flatnonzero(~np.isfinite(at_mean))[0])}, so differences from "
+            "it have no mean. Correct that observation, or use az.loo()."
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
