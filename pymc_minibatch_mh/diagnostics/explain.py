@@ -145,11 +145,17 @@ def _name_at(place: int, factorization: Factorization) -> str:
     return next(words, _block_at(place, factorization).name)
 
 
+#: Beginning of the names of data arrays without one.
+UNNAMED = "a data array of"
+
+
 def _data(expr: Expr, function: RowFunction, entries: bool) -> str:
     """Return the source of a data expression."""
     if isinstance(expr, Data):
         entry = str(list(expr.entry)) if entries and expr.entry else ""
-        return function.columns[expr.column].name + entry
+        name = function.columns[expr.column].name
+        # Bambi names no design matrix: its columns are told apart by their numbers.
+        return ("data" if name.startswith(UNNAMED) else name) + entry
     if isinstance(expr, Constant):
         return f"{expr.value:g}"
     if isinstance(expr, Lookup):

@@ -3,6 +3,7 @@ import pickle
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.special import stdtrit
 
@@ -189,6 +190,15 @@ def test_what_is_not_subsampled_has_its_reason_and_names_are_no_tags(of_two_term
     assert "&lt;slope&gt;" in page
     assert "x &amp; y" in page
     assert "<slope>" not in page
+
+
+def test_columns_of_data_without_a_name_are_told_apart():
+    with pm.Model() as model:
+        design = pt.as_tensor(np.arange(2_000.0).reshape(1_000, 2))
+        mean = pt.dot(design, pt.stack([pm.Normal("a"), pm.Normal("b")]))
+        pm.Normal("y", mean, 1.0, observed=np.zeros(1_000))
+    (term,) = entry.subsampled(factorize(model, model.value_vars))
+    assert term.arguments == ("data[0] × a + data[1] × b",)
 
 
 def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
