@@ -64,7 +64,7 @@ def along_a_ridge(theta):
 
 
 def test_a_direction_without_curvature_is_named():
-    with pytest.raises(ModeError, match=r"^'b': the log-posterior is flat"):
+    with pytest.raises(ModeError, match=r"^'b': data and priors do not determine it"):
         searched(along_a_ridge, [1.0, 1.0])
 
 

@@ -129,7 +129,7 @@ def test_named_ones_are_kept_of_few_draws(tall, heard):
     thinned = tree[trace.THINNED]
     assert list(thinned.data_vars) == ["mu", "wide"]
     np.testing.assert_array_equal(thinned.draw, np.arange(0, 500, 6))
-    assert "'mu', 'wide': kept of 84 of 250 draws of each chain" in heard.text
+    assert "'mu', 'wide': kept for 84 of 250 draws of each chain" in heard.text
     slope = tree.posterior["slope"].sel(draw=thinned.draw)
     expected = slope.to_numpy()[..., None] * np.linspace(-1.0, 1.0, models.MANY)
     np.testing.assert_allclose(thinned["mu"], expected)
