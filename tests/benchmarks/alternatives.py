@@ -104,7 +104,9 @@ def exactly(build: Build, columns: tuple[NDArray, ...], draws: int, seed: int) -
 def laplace(build: Build, columns: tuple[NDArray, ...]) -> Any:
     """Return draws of a Laplace approximation."""
     model = model_of(build, columns)
-    return pmx.fit_laplace(model=model, draws=DRAWS, random_seed=SEED, progressbar=False)
+    # BFGS would return its own approximation of the inverse Hessian.
+    newton = {"optimize_method": "Newton-CG", "use_grad": True, "use_hessp": True}
+    return pmx.fit_laplace(model=model, **newton, draws=DRAWS, random_seed=SEED, progressbar=False)
 
 
 def pathfinder(build: Build, columns: tuple[NDArray, ...]) -> Any:
@@ -130,7 +132,12 @@ def advi(build: Build, columns: tuple[NDArray, ...]) -> Any:
     return fitted.sample(DRAWS, random_seed=SEED)
 
 
-METHODS = {"Laplace": laplace, "Pathfinder": pathfinder, "ADVI": advi}
+def tuna(build: Build, columns: tuple[NDArray, ...]) -> Any:
+    """Return draws of two chains of `TunaMH`."""
+    return exactly(build, columns, DRAWS, SEED)
+
+
+METHODS = {"TunaMH": tuna, "Laplace": laplace, "Pathfinder": pathfinder, "ADVI": advi}
 
 
 def unknowns(trace: Any, names: list[str]) -> Draws:
@@ -157,8 +164,8 @@ def errors(found: Draws, exact: Draws) -> dict[str, dict[str, float]]:
     return table
 
 
-def compared(name: str) -> dict[str, Any]:
-    """Return the figures of all methods on a model."""
+def compared(name: str, methods: list[str]) -> dict[str, Any]:
+    """Return the figures of methods on a model."""
     build, columns = MODELS[name]()
     names = [variable.name for variable in model_of(build, columns).free_RVs]
     # Functions that no other process has compiled are compiled here, and not in the time.
@@ -178,9 +185,8 @@ def compared(name: str) -> dict[str, Any]:
         }
         print(name, method, found[method]["cpu_seconds"], worst(found[method]), flush=True)
 
-    note("TunaMH", lambda: exactly(build, columns, DRAWS, SEED))
-    for method, approximate in METHODS.items():
-        note(method, lambda approximate=approximate: approximate(build, columns))
+    for method in methods:
+        note(method, lambda method=method: METHODS[method](build, columns))
     ess = az.ess(reference)
     least = min(float(ess[each].min()) for each in names)
     return {"reference_ess": least, "load": round(os.getloadavg()[0], 1), "methods": found}
@@ -204,16 +210,25 @@ def main() -> None:
     """Compare on the models that are named, or on all, and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="MODEL")
-    for name in parser.parse_args().names or MODELS:
+    parser.add_argument("--only", choices=METHODS, help="measure a method anew, beside the others")
+    given = parser.parse_args()
+    for name in given.names or MODELS:
         provenance.forget()
         provenance.note_data(model_of(*MODELS[name]()))
         began = time.perf_counter()
-        found = compared(name)
+        found = compared(name, [given.only] if given.only else [*METHODS])
         command = f"python -m benchmarks.alternatives {name}"
+        command += f" --only {given.only}" if given.only else ""
         run = provenance.record(command, SEED, time.perf_counter() - began)
         run["versions"]["pymc-extras"] = version("pymc-extras")
         # Other models may have been stored in the meantime.
         stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+        if given.only:
+            before = stored[name]
+            found["methods"] = before["methods"] | found["methods"]
+            run["command"] = f"{before['run']['command']}; {command}"
+            run["commit"] = f"{before['run']['commit']}; {run['commit']}"
+            run["seconds"] += before["run"]["seconds"]
         stored[name] = found | {"run": run}
         RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
