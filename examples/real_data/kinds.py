@@ -33,10 +33,10 @@ KINDS = (
 #: Kind of model, and the beginning of its line on the page on thousands of effects.
 MANY = (
     ("Crossed effects, thousands", "325,724 flights"),
-    ("Effects of 10,000 groups", "10⁶ rows, 10,000 groups"),
-    ("Correlated intercepts and slopes", "200,000 rows, 300 correlated"),
-    ("Random walk over time, as effects", "100,000 rows, random walk"),
-    ("Areas on a map (CAR)", "100,000 rows of 324 areas"),
+    ("Effects of 10,000 groups", "10⁶ observations, 10,000 groups"),
+    ("Correlated intercepts and slopes", "200,000 observations, 300 correlated"),
+    ("Random walk over time, as effects", "100,000 observations, random walk"),
+    ("Areas on a map (CAR)", "100,000 observations of 324 areas"),
 )
 TO_DRAWS = "s to 1,000 ESS"
 HEAD = ["model", "observations a draw", f"`TunaMH`, {TO_DRAWS}", f"NUTS, {TO_DRAWS}", "recipe"]
