@@ -24,6 +24,8 @@ TIMED = (
     "µs an update",
     "microseconds of one core",
 )
+#: Columns that pages put into the column before, in brackets, where both differ.
+EVALUATED = "evaluated", "all rows evaluated"
 #: Experiments whose figure the page of the paper shows at its head.
 LEADS = "seita_mixture", "korattikara_risk", "zhang_regression"
 
@@ -98,9 +100,22 @@ def cell(value: Cell) -> str:
 
 def measurements(each: Table) -> str:
     """Return a table of measurements, without what depends on the machine alone."""
-    shown = [k for k, name in enumerate(each.head) if not name.startswith(TIMED)]
-    rows = [[cell(row[k]) for k in shown] for row in each.rows]
-    return f"{each.caption}:\n\n{table([each.head[k] for k in shown], rows)}"
+    lines = [list(each.head), *([cell(value) for value in row] for row in each.rows)]
+    left_out = [k for k, name in enumerate(each.head) if name.startswith(TIMED)]
+    for k in {*range(1, len(each.head))} - {*left_out}:
+        if each.head[k] in EVALUATED:
+            left_out.append(k)
+            for line in lines:
+                line[k - 1] = together(line[k - 1], line[k])
+    head, *rows = ([line[k] for k in range(len(line)) if k not in left_out] for line in lines)
+    return f"{each.caption}:\n\n{table(head, rows)}"
+
+
+def together(first: str, second: str) -> str:
+    """Return a cell for two columns; the second is told where its mean differs."""
+    if first.partition(" ± ")[0] == second.partition(" ± ")[0]:
+        return first
+    return f"{first} ({second})"
 
 
 def dropdown(title: str, content: str) -> str:
