@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from papers.drawing import COLOURS, STYLE, save
-from papers.page import made, table
+from papers.page import table
 from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, TUNE
 
 HERE = Path(__file__).parent
@@ -31,9 +31,7 @@ CONVERGED = 100.0
 #: Sampler -> its name in the plot, and where its intervals lie beside an entry's line.
 SAMPLERS = {"tuna": ("TunaMH", -0.16), "nuts": ("NUTS", 0.16)}
 
-NOT_CONVERGED = f"""
-NUTS had not converged after {NUTS_DRAWS} + {NUTS_DRAWS} draws.
-"""
+NOT_CONVERGED = " NUTS had not converged."
 
 type Result = dict[str, Any]
 #: Entry -> mean, 5 %, 95 % and effective sample size.
@@ -111,6 +109,7 @@ def page(name: str) -> str:
     left_out = len(result["tuna"]) - sum(map(len, shown.values()))
     note = f", the first {ENTRIES} of each variable" if left_out else ""
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
+    run = result["run"]
     return f"""\
 # {title}
 
@@ -123,9 +122,9 @@ def page(name: str) -> str:
 
 ![Posterior of TunaMH and NUTS](../figures/gallery/{name}.svg)
 
-Posterior means and 90 % intervals{note}.
-{short}
-{made(result["run"])}
+Posterior means and 90 % intervals{note}.{short}
+
+`{run["command"]}`, {run["date"]}, data {run["data"]}.
 """
 
 
@@ -139,7 +138,7 @@ def overview() -> str:
         figures = [number(x) for x in (result["rows_per_update"], tuna, nuts)]
         figures[-1] += "" if least_ess(result["nuts"]) >= CONVERGED else "\\*"
         figures += [
-            f"{number(result[before])} + {number(result[sampling])}"
+            number(result[before] + result[sampling])
             for before, sampling in (("prepared", "seconds"), ("nuts_compilation", "nuts_seconds"))
         ]
         size = (f"{result['rows']:,}", str(result["unknowns"]))
@@ -152,19 +151,18 @@ def overview() -> str:
     return f"""\
 # Gallery
 
-Twelve models of real data, from packages on PyPI. Each page has the code, and the posterior by
-`TunaMH` and by NUTS.
+Each page has the code of a model, and its posterior by `TunaMH` and by NUTS. The data come from
+packages on PyPI.
 
 {table(head, rows)}
 ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling. The
-seconds are for preparation or compilation, and for warm-up and sampling.
+last two columns have all seconds: of preparation or compilation, warm-up and sampling.
 
-\\* NUTS had not converged after {NUTS_DRAWS} + {NUTS_DRAWS} draws, so its ESS/s is an upper bound.
-These runs were short by choice.
+\\* NUTS had not converged in this short run, so its ESS/s is an upper bound.
 
-Each model was sampled in {CHAINS} chains, one after the other, on a shared machine with two cores:
-{NUTS_DRAWS} draws of nutpie's NUTS after {NUTS_DRAWS} of warm-up, and {DRAWS:,} of `TunaMH`, whose
-code was compiled before, after {TUNE:,}:
+Two chains of each model ran in turn, on a shared machine of two cores. nutpie's NUTS made
+{NUTS_DRAWS} draws after {NUTS_DRAWS} of warm-up, and `TunaMH`, compiled before, {DRAWS:,} after
+{TUNE:,}:
 
 ```python
 from pymc_minibatch_mh import TunaMH, sample
@@ -173,8 +171,7 @@ trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
 ```
 
 In `examples/`, `python -m uv run --group gallery python -m real_data.run NAME` repeats a run
-({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's gallery
-and manual.
+({versions}). `tests/gallery/README.md` has 25 models of PyMC's gallery and manual.
 
 ```{{toctree}}
 :hidden:
