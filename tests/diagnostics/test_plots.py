@@ -9,7 +9,6 @@ import pytest
 import xarray as xr
 from arviz_base.labels import MapLabeller
 from arviz_plots import PlotCollection
-from bokeh.models import Span
 
 from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows, plot_summary, sample
 from pymc_minibatch_mh.errors import SettingError
@@ -227,7 +226,7 @@ def lines_across(collection):
     figure = collection.viz["figure"].item()
     if collection.backend == "plotly":
         return figure.layout.shapes
-    return list(figure.select({"type": Span}))
+    return [model for model in figure.references() if type(model).__name__ == "Span"]
 
 
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
