@@ -413,7 +413,7 @@ def _errors(pairs: xr.Dataset) -> xr.DataArray:
 
 
 def _worst(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:
-    """Choose at most so many coordinates, that with the largest possible bias or drift last."""
+    """Coordinates with the largest possible bias or drift, the worst last."""
     noise = MARGIN * moments["bias_mcse"] if name == "bias" else 0.0
     possible = (abs(moments[name]) + noise).max("moment").fillna(np.inf)
     return moments.isel(coordinate=np.argsort(possible.to_numpy(), kind="stable")[-most:])
