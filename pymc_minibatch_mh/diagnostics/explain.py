@@ -13,16 +13,16 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.checks import flag, integer
+from pymc_minibatch_mh.data.arrays import Column
 from pymc_minibatch_mh.diagnostics.explanation import (
     Approximate,
-    BoundTable,
     Certificate,
-    DataArray,
     Explanation,
     Forecast,
     InCoordinates,
     NotSubsampled,
     SubsampledTerm,
+    figure,
 )
 from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.recommend import (
@@ -70,13 +70,13 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
     `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
     """
     tables, heavy, found = step.tables, step.plan.n_rows - step.plan.n_drawn, []
+    drawn = float("nan")
     if tables is not None:
-        headers = zip(tables.headers, tables.heads_of_drawn[:, TOTAL], strict=True)
-        for (radius, kind, total), drawn in headers:
-            if radius >= 0.0:
-                found.append(
-                    BoundTable(float(radius), KINDS[int(kind)], float(total), float(drawn))
-                )
+        for radius, kind, total in tables.headers[tables.headers[:, 0] >= 0.0]:
+            near = f"within {radius:.2f} posterior sds of the centre"
+            region = near if np.isfinite(radius) else "everywhere"
+            found.append(f"C = Σ c_i = {figure(total)} {region}; {KINDS[int(kind)]}")
+        drawn = float(tables.heads_of_drawn[tables.headers[:, 0] >= 0.0, TOTAL].min())
         if step.program.method.draws_by_bounds:
             heavy = tables.heavy.size
     return Certificate(
@@ -84,6 +84,7 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
         certified=certified,
         reason=why_not_exact or _reason(step, certified),
         tables=tuple(found),
+        drawn=drawn,
         n_heavy=heavy,
     )
 
@@ -196,16 +197,14 @@ def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledT
         arguments = tuple(_form(form, function, parts) for form in function.arguments)
     except BoundsError as error:
         not_apart = str(error)
-    arrays = tuple(
-        DataArray(
-            column.name,
-            str(column.values.dtype),
-            column.row_shape,
-            column.values.dtype.itemsize * prod(column.row_shape),
-        )
-        for column, _ in term.batches
-    )
+    arrays = tuple(_array(column) for column, _ in term.batches)
     return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
+
+
+def _array(column: Column) -> str:
+    dtype, shape = column.values.dtype, column.row_shape
+    entries = str(list(shape)) if shape else ""
+    return f"{column.name}: {dtype}{entries}, {dtype.itemsize * prod(shape):,} bytes a row"
 
 
 def reparametrizations(parts: Factorization) -> tuple[InCoordinates, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from io import StringIO
 from itertools import groupby
-from math import isfinite, isnan
+from math import isnan
 from typing import NamedTuple
 
 from rich.console import Console
@@ -77,21 +77,6 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class DataArray:
-    """A data array that observations of a term are read from."""
-
-    name: str
-    dtype: str
-    row_shape: tuple[int, ...]
-    bytes_per_row: int
-
-    def in_words(self) -> str:
-        """Return its name, type and size."""
-        shape = str(list(self.row_shape)) if self.row_shape else ""
-        return f"reads {self.name}: {self.dtype}{shape}, {self.bytes_per_row:,} bytes a row"
-
-
-@dataclass(frozen=True)
 class SubsampledTerm:
     """A likelihood term whose observations are subsampled, by the name of the observed variable."""
 
@@ -101,13 +86,14 @@ class SubsampledTerm:
     #: can be taken apart; and why it cannot, or is not computed by these forms.
     arguments: tuple[str, ...]
     not_apart: str
-    arrays: tuple[DataArray, ...]
+    #: Data arrays that observations are read from, with types and sizes.
+    arrays: tuple[str, ...]
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the linear predictors of its observations, and their arrays."""
         depends = f"each depends on {'; '.join(self.arguments)}" if self.arguments else ""
         apart = f"not taken apart: {self.not_apart}" if self.not_apart else ""
-        words = [depends, apart, *(array.in_words() for array in self.arrays)]
+        words = [depends, apart, *(f"reads {array}" for array in self.arrays)]
         return [(self.name, f"{self.n_rows:,} observations"), *(("", word) for word in words)]
 
 
@@ -131,25 +117,6 @@ class InCoordinates:
 
 
 @dataclass(frozen=True)
-class BoundTable:
-    """Bounds c_i of all observations over one trust region."""
-
-    #: In posterior standard deviations.
-    radius: float
-    #: Which bound it is: see docs/background/derivation.md.
-    kind: str
-    #: Σ c_i over all observations, and over those that are drawn: all but the influential ones.
-    total: float
-    drawn: float
-
-    def in_words(self) -> str:
-        """Return the sum of the bounds, and where they hold."""
-        near = f"within {self.radius:.2f} posterior sds of the centre"
-        region = near if isfinite(self.radius) else "everywhere"
-        return f"C = Σ c_i = {figure(self.total)} {region}; {self.kind}"
-
-
-@dataclass(frozen=True)
 class Certificate:
     """Whether the draws are exact, and by which bounds."""
 
@@ -159,7 +126,10 @@ class Certificate:
     #: or why not: the message of the BoundsError where there was one.
     certified: bool
     reason: str
-    tables: tuple[BoundTable, ...]
+    #: Sums C of the bounds over all observations, and where and how they hold.
+    tables: tuple[str, ...]
+    #: C of the observations that are drawn, all but the influential ones; NaN without bounds.
+    drawn: float
     #: Influential observations, which every update evaluates.
     n_heavy: int = 0
 
@@ -172,11 +142,11 @@ class Certificate:
         """Return whether draws are exact, and by which bounds."""
         lines = [("guarantee", self.guarantee)]
         lines += [("proved bounds" if self.certified else "no proved bounds", self.reason)]
-        lines += [(f"table {k}", table.in_words()) for k, table in enumerate(self.tables, 1)]
+        lines += [(f"table {k}", table) for k, table in enumerate(self.tables, 1)]
         if self.n_heavy:
             others = "batches are drawn from all others"
             if self.tables:
-                others = f"C = {figure(min(table.drawn for table in self.tables))} of all others"
+                others = f"C = {figure(self.drawn)} of all others"
             always = f"{self.n_heavy:,} are evaluated in every update; {others}"
             lines.append(("influential", always))
         return lines
@@ -437,19 +407,13 @@ class Explanation:
         return Sheet(tuple(section("", lines)))
 
     def _of_model(self) -> list[Fact]:
-        verdict = [
-            ("recommended", self.recommended),
-            ("because", self.reason),
-            ("not subsampled", self.refused),
-            ("size", f"N = {self.n_rows:,} observations, d = {self.size:,} dimensions"),
-        ]
         moved = [
             (one.name, one.refused or f"sampled through {one.words}, and stored as itself")
             for one in self.coordinates
         ]
+        size = ("", f"N = {self.n_rows:,} observations, d = {self.size:,} dimensions")
         return [
-            *section("Explanation", verdict),
-            *section("Subsampled", [line for term in self.terms for line in term.lines()]),
+            *section("Subsampled", [line for term in self.terms for line in term.lines()] + [size]),
             *section("Not subsampled", [(other.name, other.reason) for other in self.others]),
             *section("Reparametrisation", moved),
         ]

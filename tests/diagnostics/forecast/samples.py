@@ -4,9 +4,7 @@ from dataclasses import replace
 
 from pymc_minibatch_mh.diagnostics.explanation import (
     Approximate,
-    BoundTable,
     Certificate,
-    DataArray,
     Explanation,
     Forecast,
     InCoordinates,
@@ -64,7 +62,7 @@ EXPLANATION = Explanation(
             n_rows=1_000_001,
             arguments=("X × beta (3 terms)", "sigma_log__"),
             not_apart="an operation has no rule",
-            arrays=(DataArray("table", "float32", (4, 3), 48),),
+            arrays=("table: float32[4, 3], 48 bytes a row",),
         ),
     ),
     others=(
@@ -82,7 +80,8 @@ EXPLANATION = Explanation(
         guarantee="exact given valid bounds",
         certified=True,
         reason="bounds were derived",
-        tables=(BoundTable(3.37, "sharp", 0.0308, 0.0207),),
+        tables=("C = Σ c_i = 0.0308 within 3.37 posterior sds of the centre; sharp",),
+        drawn=0.0207,
         n_heavy=412,
     ),
     forecast=FORECAST,
