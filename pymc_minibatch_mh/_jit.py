@@ -245,7 +245,7 @@ class _Cache(FunctionCache):
         found = super().load_overload(sig, target_context)
         if found is None and not _Cache.compiles:
             _Cache.compiles = True
-            _log.info("Compiling functions for this kind of model, once; about a minute.")
+            _log.info("Compiling functions for this kind of model, once; this can take a minute.")
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
