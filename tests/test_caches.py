@@ -84,7 +84,8 @@ def test_a_process_says_once_that_it_compiles(process, monkeypatch, caplog):
     with caplog.at_level("INFO", "pymc"):
         for typed in (types.float64, types.int64):
             compiled(process(), typed)
-    assert caplog.messages == ["Compiling functions for this kind of model, once; this can take a minute."]
+    said = "Compiling functions for this kind of model, once; this can take a minute."
+    assert caplog.messages == [said]
     caplog.clear()
     monkeypatch.setattr(_jit._Cache, "compiles", False)
     compiled(process(), types.int64)
