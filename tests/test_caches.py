@@ -79,13 +79,18 @@ def test_an_index_tells_of_no_records_but_those_of_the_package(process, monkeypa
     assert file.load((other, "hashes")) is None
 
 
-def test_a_process_says_once_that_it_compiles(process, monkeypatch, caplog):
+def test_it_is_said_once_for_a_model_that_functions_are_compiled(process, monkeypatch, caplog):
     monkeypatch.setattr(_jit._Cache, "compiles", False)
     with caplog.at_level("INFO", "pymc"):
         for typed in (types.float64, types.int64):
             compiled(process(), typed)
     said = "Compiling functions for this kind of model, once; this can take a minute."
     assert caplog.messages == [said]
+    # The next model may need others.
+    _jit.announce_anew()
+    with caplog.at_level("INFO", "pymc"):
+        compiled(process(), types.int32)
+    assert caplog.messages == [said, said]
     caplog.clear()
     monkeypatch.setattr(_jit._Cache, "compiles", False)
     compiled(process(), types.int64)
