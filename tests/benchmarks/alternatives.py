@@ -28,7 +28,7 @@ from pymc_minibatch_mh import TunaMH, sample
 
 RESULTS = Path(__file__).with_name("alternatives.json")
 N, SEED, DRAWS = 500_000, 1, 10_000
-BATCH, UPDATES, PATH_DRAWS = 500, 20_000, 250
+BATCH, UPDATES, PATH_DRAWS = 500, 100_000, 250
 
 #: A model as a function of columns: all of the data, or minibatches of them.
 type Build = Callable[..., None]
