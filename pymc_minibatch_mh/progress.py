@@ -66,10 +66,13 @@ def compiling(active: bool) -> None:
 def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
     """Show beside the current stage the share of `total` parts, and the time left if it is long.
 
-    Yields a function that counts one part.
+    Yields a function that counts one part. Passes inside of counted work are not counted: the line
+    keeps the share of the whole.
     """
     with showing(label) if _Line.current is None else nullcontext():
-        line, done, began = _Line.current, 0, time.monotonic()
+        line = _Line.current
+        line = None if line is None or line.counts else line
+        done, began = 0, time.monotonic()
 
         def advance() -> None:
             nonlocal done
@@ -78,7 +81,14 @@ def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
                 left = (time.monotonic() - began) * (total - done) / done
                 line.count(label, done / total, left)
 
-        yield advance
+        if line is None:
+            yield advance
+            return
+        line.counts = True
+        try:
+            yield advance
+        finally:
+            line.counts = False
 
 
 def time_left(seconds: float) -> str:
@@ -96,7 +106,7 @@ class _Line:
 
     def __init__(self, stage: str) -> None:
         self._stage = self._text = stage
-        self._compiles = False
+        self._compiles = self.counts = False
         self.parts: tuple[str, ...] = ()
         self.part = 1
         self._display = Progress(

@@ -180,6 +180,21 @@ def test_a_pass_says_how_far_it_is_beside_what_it_is_for(said):
     ]
 
 
+def test_passes_inside_of_counted_work_leave_its_share_in_the_line(said):
+    with showing("Audit"), counting("Evaluating pairs", 2) as pair:
+        for _ in range(2):
+            with counting("Reading all rows", 4) as row:
+                row()
+            pair()
+    with showing("Audit"), counting("Reading all rows", 4) as row:
+        row()
+    assert said == [
+        "Audit – evaluating pairs 50%",
+        "Audit – evaluating pairs 100%",
+        "Audit – reading all rows 25%",
+    ]
+
+
 def test_a_pass_on_its_own_has_a_line_of_its_own(said):
     assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
     assert said == [f"Evaluating all observations {share}%" for share in (25, 50, 75, 100)]
