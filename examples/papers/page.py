@@ -24,6 +24,8 @@ TIMED = (
     "µs an update",
     "microseconds of one core",
 )
+#: Columns with the lengths of runs, which are stored and left out as well.
+LENGTHS = "trials", "draws", "updates a trial"
 #: Columns that pages put into the column before, in brackets, where both differ.
 EVALUATED = "evaluated", "all rows evaluated"
 #: Experiments whose figure the page of the paper shows at its head.
@@ -99,9 +101,9 @@ def cell(value: Cell) -> str:
 
 
 def measurements(each: Table) -> str:
-    """Return a table of measurements, without what depends on the machine alone."""
+    """Return a table of measurements, without costs of the machine and lengths of runs."""
     lines = [list(each.head), *([cell(value) for value in row] for row in each.rows)]
-    left_out = [k for k, name in enumerate(each.head) if name.startswith(TIMED)]
+    left_out = [k for k, name in enumerate(each.head) if name.startswith(TIMED) or name in LENGTHS]
     for k in {*range(1, len(each.head))} - {*left_out}:
         if each.head[k] in EVALUATED:
             left_out.append(k)
