@@ -254,7 +254,7 @@ def test_a_start_at_the_location_is_left(step, caplog):
     assert scale_collapses(chain.plan, position)
     with caplog.at_level(logging.INFO):
         step.start(chain)
-    assert "at their location" in caplog.text
+    assert "all group effects equal their mean" in caplog.text
     assert not scale_collapses(chain.plan, chain.position)
 
 
