@@ -340,6 +340,15 @@ def test_seconds_of_a_machine_are_stored_and_not_shown():
     )
 
 
+def test_evaluated_rows_are_told_where_they_differ_and_lengths_of_runs_are_not():
+    head = ["test", "trials", "rows", "evaluated"]
+    rows = [["x", 2.0, (10.0, 1.0), 10.0], ["y", 2.0, (10.0, 1.0), 30.0]]
+    text = page.measurements(Table("Rows", head, rows))
+    assert text == (
+        "Rows:\n\n| test | rows (evaluated) |\n| --- | --- |\n| x | 10 ± 1 |\n| y | 10 ± 1 (30) |\n"
+    )
+
+
 def test_readings_that_do_not_count_are_not_counted():
     reading = Claim("figure", "half", 180.0, 200.0, 169.0, chosen=True)
     text = page.block("x", Report("", [reading], run=RUN))
