@@ -14,9 +14,9 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 694, "data": 2_050, "functions": 2_300, "likelihood": 8_185, "reparametrize": 1_320,
-    "kernels": 4_910, "proposals": 1_250, "compiled": 1_720, "reference": 4_550, "bounds": 2_695,
-    "plan": 1_960, "chain": 1_270, "steps": 4_155, "sampling": 1_855, "diagnostics": 3_485,
+    "(top)": 790, "data": 2_055, "functions": 2_300, "likelihood": 8_345, "reparametrize": 1_325,
+    "kernels": 4_920, "proposals": 1_255, "compiled": 1_720, "reference": 4_555, "bounds": 2_695,
+    "plan": 1_980, "chain": 1_290, "steps": 4_220, "sampling": 2_100, "diagnostics": 3_780,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
@@ -219,7 +219,7 @@ AGAINST = [
     ("kernels", "pymc.Model"),
     ("likelihood", "pymc_minibatch_mh.proposals.Mixture"),
     ("likelihood", "pymc_minibatch_mh.compiled.graphs.GraphRows"),
-    ("sampling", "pymc_minibatch_mh.diagnostics.audit.Verdict"),
+    ("diagnostics", "pymc_minibatch_mh.sampling.driver.sample"),
     ("data", "pymc_minibatch_mh.likelihood.exprs.Cell"),
     ("proposals", "scipy.special.expit"),
     ("proposals", "pymc_minibatch_mh.chain.chain.Chain"),

@@ -270,8 +270,7 @@ class MinibatchStep(BlockedStep):
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading, method.requirements)
         tell_of_large(model, point, name, response_parameters(shared["model"]))
-        report.tell_of_potentials(name, model)
-        report.tell_of_preparation(name, read.target)
+        report.tell_of_preparation(name, read.target, model)
         self._watched, factorization = read.watched, read.target.factorization
         asked, discrete = shared["taylor_order"], factorization.discrete_in_rows
         order = check.taylor_order_of(asked, discrete, shared["centre"], settings.schedule)

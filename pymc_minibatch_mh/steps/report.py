@@ -161,17 +161,16 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.1f} seconds" if seconds >= 1.0 else f"{1000.0 * seconds:.0f} milliseconds"
 
 
-def tell_of_preparation(name: str, target: Target) -> None:
-    """Log that a step is being prepared, and that traces leave out stored data."""
+def tell_of_preparation(name: str, target: Target, model: pm.Model) -> None:
+    """Log that a step is being prepared, and what traces leave out or statistics do not count.
+
+    That is stored data, and potentials that evaluate many data values in every update.
+    """
+    for potential, why in potentials_in_full(model).items():
+        _log.warning("%s: %r is %s.", name, potential, why)
     if not target.source.in_memory:
         _log_left_out(name, target)
     _log.info("%s: preparing %s.", name, rows_of(target))
-
-
-def tell_of_potentials(name: str, model: pm.Model) -> None:
-    """Warn of potentials that evaluate many data values in every update, which no stat counts."""
-    for potential, why in potentials_in_full(model).items():
-        _log.warning("%s: %r is %s.", name, potential, why)
 
 
 def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:

@@ -166,4 +166,5 @@ def test_full_passes_are_warned_of_once_a_chain(model, step, method):
     ((draw, warning),) = warnings
     assert draw == 499
     assert warning.level == "warn"
-    assert warning.message.startswith(f"{type(step).__name__}: 33% of the updates evaluate all observations")
+    words = "33% of the updates evaluate all observations"
+    assert warning.message.startswith(f"{type(step).__name__}: {words}")
