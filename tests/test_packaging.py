@@ -30,10 +30,11 @@ def commands_of(page: str) -> list[str]:
 
 
 def test_readme_gives_the_commands_for_a_clean_checkout():
-    install, quickstart = commands_of("README.md")
+    install, quickstart, tests = commands_of("README.md")
     assert install == "python -m pip install ."
     assert quickstart.startswith(INSTALL)
     assert (ROOT / quickstart.split()[-1]).is_file()
+    assert tests == commands_of("CONTRIBUTING.md")[0]
 
 
 def agree(said: str, printed: str) -> bool:
@@ -65,9 +66,9 @@ def test_the_blocks_of_the_readme_run_as_pasted(tmp_path):
         assert any(agree(line.strip(), other.strip()) for other in printed), line
 
 
-def test_ci_runs_the_test_command_of_contributing_to_the_letter():
+def test_ci_runs_the_test_command_of_the_readme_to_the_letter():
     lines = [line.strip() for line in read(".ci/run").splitlines()]
-    assert commands_of("CONTRIBUTING.md")[0] in lines
+    assert commands_of("README.md")[-1] in lines
 
 
 def test_ci_script_can_be_executed():

@@ -56,15 +56,15 @@ class Choice:
         """
         found, n_rows = self.forecast, self.step.plan.n_rows
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
-        rows = figure(found.rows_per_update * found.updates_per_draw)
+        rows = figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
         # Of a chain that never moved nothing is known but that it is slow.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
-        # What a call takes beside its draws is a tenth of a second or two.
-        time = f"about {duration(seconds)}" if seconds > 0.1 else "less than a second"
+        # Whatever its draws take, a call takes a tenth of a second or two.
+        seconds = max(seconds, 0.1)
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
-            f"{EFFECTIVE:,} effective draws in {time}"
+            f"{EFFECTIVE:,} effective draws in about {duration(seconds)}"
         )
 
 

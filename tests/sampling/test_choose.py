@@ -61,7 +61,7 @@ def test_a_model_is_sampled_as_by_its_step(of_tuna, said):
     np.testing.assert_array_equal(trace.posterior["beta"], by_step.posterior["beta"])
     line = trace.posterior.attrs["step_choice"]
     assert line.startswith("TunaMH (exact): ")
-    assert " of 5,000 observations a draw, 1,000 effective draws in " in line
+    assert " of 5,000 observations a draw, 1,000 effective draws in about " in line
     assert line in said.messages
     assert trace.posterior.attrs["step"] == "TunaMH"
     assert "step_choice" not in by_step.posterior.attrs
