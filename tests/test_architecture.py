@@ -14,9 +14,9 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 790, "data": 2_055, "functions": 2_300, "likelihood": 8_345, "reparametrize": 1_325,
+    "(top)": 790, "data": 2_055, "functions": 2_300, "likelihood": 8_350, "reparametrize": 1_325,
     "kernels": 4_920, "proposals": 1_255, "compiled": 1_720, "reference": 4_555, "bounds": 2_695,
-    "plan": 1_980, "chain": 1_290, "steps": 4_220, "sampling": 2_100, "diagnostics": 3_780,
+    "plan": 1_980, "chain": 1_290, "steps": 4_220, "sampling": 2_110, "diagnostics": 3_800,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;

@@ -58,7 +58,7 @@ def test_functions_are_compiled_anew_where_nothing_can_be_kept(site_packages):
     assert done.stderr.count("Set the environment variable NUMBA_CACHE_DIR") == 1
     message = done.stderr.splitlines()[-1]
     assert message.startswith("pymc_minibatch_mh.errors.MinibatchError: PyTensor cannot write to")
-    assert "Set the environment variable PYTENSOR_FLAGS='base_compiledir=FOLDER'" in message
+    assert "set the environment variable PYTENSOR_FLAGS='base_compiledir=FOLDER'" in message
 
 
 def test_the_folder_that_the_log_asks_for_is_used(site_packages, tmp_path):

@@ -26,6 +26,7 @@ from pymc_minibatch_mh.diagnostics.explanation import (
 )
 from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.recommend import (
+    covariance_for_nuts,
     nuts_forecast,
     recommend,
     recommend_instead,
@@ -422,9 +423,7 @@ def _of_step(
     pilot = asked.pilots(step, model)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
-    factor, apart = step.plan.reference.factor, step.plan.elements is not None
-    covariance = None if apart else factor @ factor.T
-    nuts = nuts_forecast(model, pilot.point, covariance, asked.nuts)
+    nuts = nuts_forecast(model, pilot.point, covariance_for_nuts(step), asked.nuts)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
     return Explanation(

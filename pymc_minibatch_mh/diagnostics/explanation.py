@@ -279,9 +279,7 @@ class NutsForecast:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the cost of NUTS."""
-        known = not isnan(self.condition_number)
-        number = f"κ = {figure(self.condition_number)}" if known else "κ unknown, taken to be 1"
-        count = f"{self.gradients_per_effective_draw:.1f} per effective draw, by 5 √κ with {number}"
+        count = f"{self.gradients_per_effective_draw:.1f} per effective draw, {self._rule()}"
         lines = [("1,000 effective draws", self.in_words()), ("gradients", count)]
         if self.timed:
             lines += [
@@ -289,6 +287,13 @@ class NutsForecast:
                 ("preparation", f"{self.compile_seconds:.1f} s of compilation"),
             ]
         return lines
+
+    def _rule(self) -> str:
+        if not isnan(self.condition_number):
+            return f"by 5 √κ with κ = {figure(self.condition_number)}"
+        if self.gradients_per_effective_draw > 5.0:
+            return "about the fewest that hierarchies have taken"
+        return "by 5 √κ with κ unknown, taken to be 1"
 
 
 @dataclass(frozen=True)

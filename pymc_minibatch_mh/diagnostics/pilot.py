@@ -95,7 +95,7 @@ def first_point(
 def fly(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilot:
-    """Run :data:`PILOTS` chains of copies of `step`, which is not changed; fewer if they are slow.
+    """Run up to four chains of copies of `step`, which is not changed; fewer if they are slow.
 
     They start at :func:`first_point`, each with `tune` draws of warm-up, and share `draws` equally.
     Variables of other steps stay there, and at the model's initial point if no row depends on them

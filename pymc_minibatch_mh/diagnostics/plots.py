@@ -193,9 +193,8 @@ def plot_bounds(
     """
     audited = "pairs" in trace_of(data).children
     dim, group = ("pair", "pairs") if audited else ("draw", "sample_stats")
-    found = _group(
-        data, group, "bound_ratio", "the result of audit(), or the trace of a step with bounds"
-    )
+    expected = "the result of audit(), or the trace of a step with bounds, such as TunaMH()"
+    found = _group(data, group, "bound_ratio", expected)
     ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if audited else "draw")
     ratios = ratios.where(ratios > 0.0)
     if not ratios.notnull().any():

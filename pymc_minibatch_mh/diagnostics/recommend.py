@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pymc as pm
@@ -14,10 +15,14 @@ from threadpoolctl import threadpool_limits
 from pymc_minibatch_mh.diagnostics.explanation import Approximate, Forecast, NutsForecast, figure
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK
 
 #: Gradients per effective draw of the worst coordinate, over √κ: see docs/before.md.
 GRADIENTS = 5.0
+#: The same with hundreds of effects, for which no κ is known: the fewest that were measured are
+#: 119, of docs/tutorials/radon.md with intercepts; with slopes they are 1,700.
+GRADIENTS_OF_EFFECTS = 100.0
 #: By how much that rule can be off.
 RULE_ERROR = 3.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
@@ -31,14 +36,14 @@ LEAST, MOST, ENOUGH_SECONDS = 3, 500, 0.5
 def nuts_forecast(
     model: pm.Model,
     point: Mapping[str, np.ndarray],
-    covariance: np.ndarray | None,
+    covariance: np.ndarray | Literal["effects"] | None,
     timed: bool = True,
 ) -> NutsForecast | None:
     """Return the forecast of NUTS on a model's continuous variables; None where it cannot run.
 
     The gradient is compiled as PyMC does, whose cache on disk serves :func:`pymc.sample` as well,
     and evaluated at `point`; unless it is `timed`, nothing is compiled. The posterior's covariance
-    is None where it is not known.
+    is None where it is not known, and "effects" where hundreds of effects are moved one by one.
     """
     variables = list(model.continuous_value_vars)
     try:
@@ -71,7 +76,10 @@ LEAST_PER_ROW = 1e-9
 
 
 def nuts_at_best(
-    model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None, n_rows: int
+    model: pm.Model,
+    point: Mapping[str, np.ndarray],
+    covariance: np.ndarray | Literal["effects"] | None,
+    n_rows: int,
 ) -> NutsForecast | None:
     """Return the forecast of NUTS with the fastest gradient of `n_rows` that there could be.
 
@@ -85,8 +93,17 @@ def nuts_at_best(
     return replace(untimed, gradient_microseconds=1e6 * seconds, ess_per_second=speed)
 
 
-def _by_rule(covariance: np.ndarray | None) -> tuple[float, float]:
-    """Return κ, NaN if it is not known, and gradients per effective draw, with κ = 1 for NaN."""
+def covariance_for_nuts(step: MinibatchStep) -> np.ndarray | Literal["effects"]:
+    """Return the posterior's covariance at the centre of a step, as forecasts of NUTS take it."""
+    if step.plan.elements is not None:
+        return "effects"
+    return step.plan.reference.factor @ step.plan.reference.factor.T
+
+
+def _by_rule(covariance: np.ndarray | Literal["effects"] | None) -> tuple[float, float]:
+    """Return κ, NaN if it is not known, and gradients per effective draw, with κ = 1 for None."""
+    if isinstance(covariance, str):
+        return float("nan"), GRADIENTS_OF_EFFECTS
     if covariance is None:
         return float("nan"), GRADIENTS
     number = condition_number(covariance)

@@ -118,14 +118,15 @@ def _checked_names(
 
 def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
     if model.observed_RVs:
+        names = ", ".join(repr(str(rv.name)) for rv in model.observed_RVs)
         return UnsupportedModelError(
-            f"No observed variable has {min_rows:,} rows, so subsampling gains nothing. Sample "
-            'with pm.NUTS(), or name the variables in observed=["..."].'
+            f"{names}: no observed variable has {min_rows:,} rows, so subsampling gains nothing. "
+            'Sample with pm.NUTS(), or name the variables in observed=["..."].'
         )
     if not model.potentials:
         return UnsupportedModelError(
-            "The model has no observed variable, so there is nothing to subsample. Declare the "
-            "likelihood with observed=."
+            "observed= is in no distribution of the model, so there is nothing to subsample. "
+            "Declare the likelihood with observed=."
         )
     return UnsupportedModelError(
         f"{model.potentials[0].name!r} is a potential, which is evaluated as a whole, and this "

@@ -460,7 +460,7 @@ def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> 
     if passes <= MOST_PASSES:
         return
     names = names_of_terms(plan.target.factorization)
-    counted, rows = f"{passes:,} of {MOVES:,} proposals", f"all {plan.n_rows:,} stored rows"
+    counted, rows = f"of {MOVES:,} proposals, {passes:,}", f"all {plan.n_rows:,} stored rows"
     cause = f"{counted} would evaluate {rows}"
     groups = ", such as fewer groups" if plan.target.n_elements else ""
     way_on = f"Use fewer parameters with more rows each{groups}"

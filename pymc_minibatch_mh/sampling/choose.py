@@ -16,7 +16,12 @@ from pymc_minibatch_mh.diagnostics.explanation import (
     figure,
 )
 from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
-from pymc_minibatch_mh.diagnostics.recommend import nuts_at_best, nuts_forecast, recommend
+from pymc_minibatch_mh.diagnostics.recommend import (
+    covariance_for_nuts,
+    nuts_at_best,
+    nuts_forecast,
+    recommend,
+)
 from pymc_minibatch_mh.errors import (
     BoundsError,
     ModeError,
@@ -153,8 +158,7 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
     step, name = choice.step, type(choice.step).__name__
     n_rows, size = step.plan.n_rows, step.target.factorization.size
     own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
-    factor = None if step.plan.elements is not None else step.plan.reference.factor
-    covariance = None if factor is None else factor @ factor.T
+    covariance = covariance_for_nuts(step)
     best = nuts_at_best(model, point, covariance, n_rows)
     recommended, reason = recommend(name, n_rows, size, own, best)
     if recommended != name and best is not None:

@@ -20,7 +20,7 @@ SECTIONS = list(dict.fromkeys(case.section for case in CASES))
 NAMED = r"('[^']+'(, '[^']+')*:?|\w+=.*|\w+\(.*\)|the (file|column) .+|file://.+)"
 DOING = (
     "Build|Choose|Compute|Correct|Declare|Drop|Enlarge|Fill|Give|Leave|Marginalise|Name|Pass|Put|"
-    "Raise|Return|Sample|Store|Use|Write"
+    "Raise|Return|Sample|Select|Store|Use|Write"
 )
 
 

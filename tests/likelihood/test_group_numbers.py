@@ -106,6 +106,8 @@ def test_counting_says_how_far_it_is(monkeypatch):
     said = []
 
     class Line:
+        counts = False
+
         def count(self, label, share, left):
             said.append(f"{label} {share:.0%}")
 

@@ -168,7 +168,7 @@ def test_moves_without_a_bound_and_large_ones_are_counted():
     # Both ends lie within the region with probability (1 - exp(-1.6**2 / 2))**2 = 0.52.
     for most_drawn, expected in ((np.inf, "4,737"), (0.0, "10,000")):
         passes = full_passes_by_bounds(prepared, most_drawn, np.random.default_rng(1))
-        message = f"{expected} of 10,000 proposals would evaluate all 20,003 stored rows"
+        message = f"of 10,000 proposals, {expected} would evaluate all 20,003 stored rows"
         with pytest.raises(SettingError, match=message):
             require_few(passes, prepared)
 

@@ -156,5 +156,5 @@ def test_few_rows_are_read_here():
 def test_an_index_that_is_out_of_range_is_named():
     g = ARRAYS["g"].copy()
     g[12_345] = G
-    with pytest.raises(Exception, match=f"chooses entry {G} in row 12345 .* Correct 'g'"):
+    with pytest.raises(Exception, match=f"uses entry {G} in row 12345 .* Correct 'g'"):
         TunaMH(model=model_of(Rows.of(Elsewhere(ARRAYS | {"g": g}))))

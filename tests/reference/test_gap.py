@@ -125,8 +125,8 @@ def test_bounds_that_touch_in_the_centre_do_so_in_every_row(name):
 @every(
     ("name", "reason"),
     [
-        ("student_fixed", "goes through log1p of the parameters"),
-        ("poisson_exposure", "goes through Switch of the parameters"),
+        ("student_fixed", "uses log1p of the parameters"),
+        ("poisson_exposure", "uses Switch of the parameters"),
         ("normal_scale", "of the parameters"),
     ],
 )

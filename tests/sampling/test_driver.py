@@ -252,7 +252,7 @@ def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, 
     with caplog.at_level(logging.INFO, logger="pymc"):
         found = audit(trace, step, pairs=20, random_seed=1, model=model)
     begin, *checks, end = (text for text in caplog.messages if text.startswith("audit:"))
-    assert begin == "audit: evaluating 5,000 rows of 'y' for each of 20 pairs."
+    assert begin == "audit: evaluating 5,000 observations of 'y' for each of 20 pairs."
     assert re.fullmatch(r"audit: took [\d.]+ (milli)?seconds\.", end)
     for name, verdict, message, said in zip(
         *(found[key].values for key in ("check", "verdict", "message")), checks, strict=True

@@ -59,6 +59,12 @@ def test_gradients_of_nuts_are_counted_without_compiling_anything():
     assert found.gradients_per_effective_draw == pytest.approx(15.0)
     unknown = nuts_forecast(model, start, None, timed=False)
     assert unknown.gradients_per_effective_draw == pytest.approx(5.0)
+    effects = nuts_forecast(model, start, "effects", timed=False)
+    assert effects.gradients_per_effective_draw == pytest.approx(100.0)
+    assert (
+        "gradients",
+        "100.0 per effective draw, about the fewest that hierarchies have taken",
+    ) in (effects.lines())
 
 
 def test_a_gradient_is_compiled_and_timed():
