@@ -2,8 +2,8 @@
 
     PYTHONPATH=.:tests python -m benchmarks.alternatives [MODEL ...]
 
-Laplace and Pathfinder are those of pymc-extras, which has to be installed; ADVI is PyMC's, on
-minibatches. The reference is a long run of `TunaMH`. Errors are in its standard deviations; tails
+Laplace and Pathfinder are those of pymc-extras, which has to be installed: no dependency group has
+it, because it holds PyMC back. ADVI is PyMC's, on minibatches. The reference is a long run of `TunaMH`. Errors are in its standard deviations; tails
 are posterior probabilities below the 2.5 % quantile of an approximation, and above its 97.5 % one.
 Results go to ``alternatives.json``, from which ``docs/howto/alternatives.md`` quotes them.
 """
@@ -13,6 +13,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pymc as pm
-import pymc_extras as pmx
 from numpy.typing import NDArray
 
 from papers import provenance
@@ -106,13 +106,16 @@ def laplace(build: Build, columns: tuple[NDArray, ...]) -> Any:
     model = model_of(build, columns)
     # BFGS would return its own approximation of the inverse Hessian.
     newton = {"optimize_method": "Newton-CG", "use_grad": True, "use_hessp": True}
-    return pmx.fit_laplace(model=model, **newton, draws=DRAWS, random_seed=SEED, progressbar=False)
+    extras = import_module("pymc_extras")
+    return extras.fit_laplace(
+        model=model, **newton, draws=DRAWS, random_seed=SEED, progressbar=False
+    )
 
 
 def pathfinder(build: Build, columns: tuple[NDArray, ...]) -> Any:
     """Return draws of multi-path Pathfinder."""
     model = model_of(build, columns)
-    return pmx.fit_pathfinder(
+    return import_module("pymc_extras").fit_pathfinder(
         model=model,
         num_draws_per_path=PATH_DRAWS,
         num_draws=4 * PATH_DRAWS,
