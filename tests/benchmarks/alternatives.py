@@ -3,8 +3,9 @@
     PYTHONPATH=.:tests python -m benchmarks.alternatives [MODEL ...]
 
 Laplace and Pathfinder are those of pymc-extras, which has to be installed: no dependency group has
-it, because it holds PyMC back. ADVI is PyMC's, on minibatches. The reference is a long run of `TunaMH`. Errors are in its standard deviations; tails
-are posterior probabilities below the 2.5 % quantile of an approximation, and above its 97.5 % one.
+it, because it holds PyMC back. ADVI is PyMC's, on minibatches. The reference is a long run of
+`TunaMH`. Errors are in its standard deviations; tails are posterior probabilities below the 2.5 %
+quantile of an approximation, and above its 97.5 % one.
 Results go to ``alternatives.json``, from which ``docs/howto/alternatives.md`` quotes them.
 """
 
