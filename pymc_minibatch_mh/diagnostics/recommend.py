@@ -12,7 +12,13 @@ import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.explanation import Approximate, Forecast, NutsForecast, figure
+from pymc_minibatch_mh.diagnostics.explanation import (
+    GRADIENTS_OF_EFFECTS,
+    Approximate,
+    Forecast,
+    NutsForecast,
+    figure,
+)
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -20,9 +26,6 @@ from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK
 
 #: Gradients per effective draw of the worst coordinate, over √κ: see docs/before.md.
 GRADIENTS = 5.0
-#: The same with hundreds of effects, for which no κ is known: the fewest that were measured are
-#: 119, of docs/tutorials/radon.md with intercepts; with slopes they are 1,700.
-GRADIENTS_OF_EFFECTS = 100.0
 #: By how much that rule can be off.
 RULE_ERROR = 3.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
