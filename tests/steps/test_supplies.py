@@ -447,7 +447,7 @@ def test_full_passes_that_are_forecast_are_refused(name):
         ON_BATCHES[name](model=model, taylor_order=0)
     step = ON_BATCHES[name](model=model, taylor_order=2)
     assert step.program.method.most_drawn(step.plan) == 4_096.0
-    with pytest.raises(SettingError, match=r"10,000 of .* exceed 60 rows.*full_pass_above="):
+    with pytest.raises(SettingError, match=r"10,000 would .* exceed 60 rows.*full_pass_above="):
         ON_BATCHES[name](model=model, full_pass_above=60)
 
 
