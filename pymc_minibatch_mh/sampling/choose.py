@@ -39,7 +39,7 @@ from pymc_minibatch_mh.steps.tuna import TunaMH
 _log = logging.getLogger("pymc")
 
 #: Draws of the pilot, and of its warm-up; its seed, so that it takes no number of the run's own.
-DRAWS, TUNE, SEED = 300, 300, 20_170_808
+DRAWS, TUNE, SEED = 400, 500, 20_170_808
 #: Share of the observations above which an exact update is compared with an approximate one.
 MANY = 0.1
 #: The line to type instead where NUTS cannot run.
