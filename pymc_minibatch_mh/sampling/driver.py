@@ -22,9 +22,9 @@ from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.bambi import BambiModel, is_bambi_model
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
-from pymc_minibatch_mh.sampling.bambi import as_fitted
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, End
 from pymc_minibatch_mh.sampling.choose import choose_step, step_of_run
+from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Draws, Recorded, datatree_of, recorded
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
@@ -124,8 +124,9 @@ def sample(
         As in :func:`pymc.sample`; by default each chain starts at a draw from the widened Gaussian
         approximation, as :func:`overdispersed_initvals` has it.
     var_names
-        As in :func:`pymc.sample`. Deterministics with one value per row are left out unless they
-        are named; they are then kept of a few draws, in the group ``posterior_thinned``.
+        As in :func:`pymc.sample`; not for a Bambi model. Deterministics with one value per row are
+        left out unless they are named; they are then kept of a few draws, in the group
+        ``posterior_thinned``.
     progressbar
         Whether to show how far chains are, with running means.
     quiet
@@ -176,14 +177,20 @@ def sample(
     {'chain': 2, 'draw': 1000, 'beta_dim_0': 3}
     """
     asked: Any = step_or_model
-    if isinstance(step_or_model, int):
-        asked, draws = None, step_or_model
+    if isinstance(step_or_model, int | np.integer):
+        asked, draws = None, int(step_or_model)
     settings = _run_settings(draws, tune, chains, cores)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     if checkpoint is not None and resume is not None:
         raise SettingError(
             "checkpoint= does not go with resume=: a run that continues from a folder is written "
             "there, but one that continues from a trace is not. Leave out one of them."
+        )
+    of_bambi = model if asked is None else asked
+    if is_bambi_model(of_bambi) and var_names is not None:
+        raise SettingError(
+            "var_names= does not go with a Bambi model, whose own code needs all variables to "
+            "clean the trace. Leave it out, and select from the trace afterwards."
         )
     shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
     given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
@@ -205,7 +212,6 @@ def sample(
         tell_of_end(type(step).__name__, workers, seconds, interrupted)
         if compute_convergence_checks:
             log_warnings(run_convergence_checks(tree, found))
-    of_bambi = model if asked is None else asked
     return as_fitted(of_bambi, tree) if is_bambi_model(of_bambi) else tree
 
 

@@ -28,7 +28,7 @@ from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
 from pymc_minibatch_mh.diagnostics.explain import subsampled
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.bambi import cleaned, response_parameters
-from pymc_minibatch_mh.sampling.bambi import as_fitted
+from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
 
 ROWS = 1_200
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
@@ -101,6 +101,12 @@ def test_what_fit_has_changed_is_undone(case):
         dims = model.backend.model.named_vars_to_dims.get(rv.name) or ()
         expected = drawn[rv.name].transpose("chain", "draw", *dims, ...)
         np.testing.assert_allclose(found[rv.name], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_chosen_variables_of_a_bambi_model_are_refused_before_sampling():
+    """Bambi's code would fail on a trace without some of them, after all draws are made."""
+    with pytest.raises(SettingError, match="var_names= does not go with a Bambi model"):
+        sample(bambi_model("flat"), 50, tune=50, var_names=["x"], progressbar=False)
 
 
 @pytest.mark.parametrize("case", [*MODELS][:6])

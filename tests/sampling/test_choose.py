@@ -67,7 +67,7 @@ def test_a_model_is_sampled_as_by_its_step(of_tuna, said):
     assert "step_choice" not in by_step.posterior.attrs
 
 
-@pytest.mark.parametrize("asked", [(), (60,), (None, 60)])
+@pytest.mark.parametrize("asked", [(), (60,), (np.int64(60),), (None, 60)])
 def test_the_model_of_the_context_is_taken(of_tuna, asked):
     with of_tuna:
         trace = sample(*asked, **RUN)
