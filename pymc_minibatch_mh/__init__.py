@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         posterior_predictive as posterior_predictive,
     )
     from pymc_minibatch_mh.errors import MinibatchError as MinibatchError
-    from pymc_minibatch_mh.kernels.batch import rows_gradient as rows_gradient
     from pymc_minibatch_mh.likelihood.factorization import factorize as factorize
     from pymc_minibatch_mh.likelihood.stored import Rows as Rows
     from pymc_minibatch_mh.proposals.base import Proposal as Proposal
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
     from pymc_minibatch_mh.proposals.mixture import Mixture as Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove as OwnMove
+    from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample as sample
     from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
@@ -79,7 +79,7 @@ _ON_FIRST_USE = {
     "plot_rows": "diagnostics.plots",
     "plot_summary": "diagnostics.plots",
     "posterior_predictive": "diagnostics.predictive",
-    "rows_gradient": "kernels.batch",
+    "rows_gradient": "proposals.user_functions",
     "sample": "sampling.driver",
 }
 

@@ -1,8 +1,9 @@
-"""A wheel in its own environment: ``python tests/installs.py [PYTHON] [RESOLUTION] [EXTRAS]``.
+"""A wheel in its environment: ``python tests/installs.py [PYTHON] [RESOLUTION] [EXTRAS] [TAG]``.
 
 The environment holds what the wheel asks for and nothing else. RESOLUTION is uv's: highest, or
 lowest-direct for the oldest versions that pyproject.toml allows. EXTRAS are some of ``arrow``,
-``dask``, ``netcdf`` and ``zarr``, with commas between, each of which is used once.
+``dask``, ``netcdf`` and ``zarr``, with commas between, each of which is used once. The wheel is
+built for this machine, or is the one in ``dist`` with a TAG, which ``.ci/wheels`` has built.
 """
 
 import os
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import numpy as np, pymc as pm, pymc_minibatch_mh
 from importlib.metadata import version
+from pathlib import Path
 
 rng = np.random.default_rng(1)
 x = rng.normal(size=5_000)
@@ -27,6 +29,8 @@ with pm.Model():
 mean = float(trace.posterior["slope"].mean())
 assert abs(mean - 2.0) < 0.1, mean
 assert pymc_minibatch_mh.__version__ == version("pymc-minibatch-mh")
+# The library is that of the wheel: nothing was compiled here.
+assert not Path(pymc_minibatch_mh.__file__).with_name("native").joinpath(".objects").exists()
 from pymc_minibatch_mh import Rows
 
 """
@@ -58,8 +62,8 @@ np.testing.assert_array_equal(found, x)
 LAST = "print(pymc_minibatch_mh.__file__)"
 
 
-def sampled_from_a_wheel(python: str, resolution: str, extras: str = "") -> str:
-    """Build the wheel, install it, sample with it, and return where the package lies."""
+def sampled_from_a_wheel(python: str, resolution: str, extras: str = "", tag: str = "") -> str:
+    """Build the wheel, or take one, install it, sample with it; return where the package lies."""
     names = [name for name in extras.split(",") if name]
     # `uv run` says where it is.
     uv = os.environ.get("UV") or shutil.which("uv") or "uv"
@@ -75,8 +79,9 @@ def sampled_from_a_wheel(python: str, resolution: str, extras: str = "") -> str:
                 raise RuntimeError(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
             return done.stdout
 
-        run(uv, "build", "--wheel", "--out-dir", str(place), str(ROOT))
-        (wheel,) = place.glob("*.whl")
+        if not tag:
+            run(uv, "build", "--wheel", "--out-dir", str(place), str(ROOT))
+        (wheel,) = (ROOT / "dist" if tag else place).glob(f"*{tag}.whl")
         run(uv, "venv", "--python", python, str(place / "venv"))
         folder_of_python = "Scripts" if os.name == "nt" else "bin"
         own = str(place / "venv" / folder_of_python / "python")
@@ -87,5 +92,5 @@ def sampled_from_a_wheel(python: str, resolution: str, extras: str = "") -> str:
 
 
 if __name__ == "__main__":
-    given = dict(enumerate(sys.argv))
-    print(sampled_from_a_wheel(given.get(1, "3.12"), given.get(2, "highest"), given.get(3, "")))
+    given = sys.argv[1:]
+    print(sampled_from_a_wheel(*given, *["3.12", "highest"][len(given) :]))

@@ -16,7 +16,7 @@ PLACES = {
     "waits": lambda file, name: file == "threading.py" and name not in LOCKED,
     "futures": lambda file, name: file in ("_base.py", "thread.py"),
     "ours": lambda file, name: file in ("prefetch.py", "threads.py"),
-    "llvm": lambda file, name: file in ("ffi.py", "handle.py"),
+    "llvm": lambda file, name: file in ("ffi.py", "user_functions.py"),
 }
 
 

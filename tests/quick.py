@@ -37,7 +37,7 @@ def selected(changed):
 
 
 def is_source(path):
-    return path.parts[0] == PACKAGE and path.suffix == ".py"
+    return path.parts[0] == PACKAGE and path.suffix in (".py", ".c", ".h")
 
 
 def is_test(path):

@@ -6,7 +6,6 @@ import inspect
 import json
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
-from pymc_minibatch_mh import _jit
 
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1]
@@ -178,13 +176,3 @@ def test_what_tests_and_examples_import_is_declared():
     groups = METADATA["dependency-groups"]
     asked = METADATA["project"]["dependencies"] + groups["dev"] + groups["bench"]
     assert imported_distributions(paths, own) <= declared(asked)
-
-
-def test_caches_of_other_sources_are_passed_over(tmp_path):
-    package = Path(shutil.copytree(Path(pymc_minibatch_mh.__file__).parent, tmp_path / PACKAGE))
-    assert _jit.sources(package) == _jit.sources()
-    # Compiled into the loop of all chains, which lies in another file.
-    file = package / "steps" / "tuna.py"
-    file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    assert _jit.sources(package) != _jit.sources()
-    assert _jit.sources() in _jit._VERSION

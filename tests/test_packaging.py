@@ -1,3 +1,4 @@
+import ast
 import inspect
 import os
 import re
@@ -13,7 +14,7 @@ import yaml
 import pymc_minibatch_mh
 from installs import EXTRAS, sampled_from_a_wheel
 from mutants.test_mutants import MUTANTS
-from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.native.statistics import STATS
 from shards import PARTS
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +124,23 @@ def test_the_lowest_versions_are_installed_with_and_without_extras():
     optional = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
     # Backends of plots are left to the tests.
     assert EXTRAS.keys() == optional.keys() - {"bokeh", "plotly"}
+
+
+def test_wheels_of_other_platforms_sample_where_they_can_be_installed():
+    build = ast.parse(read("hatch_build.py"))
+    (targets,) = (
+        ast.literal_eval(node.value)
+        for node in build.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "TARGETS"
+    )
+    tags = {tag for tag, _ in targets.values()}
+    tried = {way["tag"] for way in jobs()["sample"]["strategy"]["matrix"]["include"]}
+    assert tried < tags
+    # Numba has no wheels for these, or none of its last releases.
+    assert all(re.search("musl|macosx.*x86_64", tag) for tag in tags - tried)
+    assert jobs()["sample"]["needs"] == "wheels"
+    assert commands("wheels")[-1] == "bash .ci/wheels dist"
+    assert (ROOT / ".ci/wheels").stat().st_mode & 0o111
 
 
 def test_package_is_marked_as_typed():

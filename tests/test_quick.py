@@ -12,14 +12,15 @@ def chosen(*names):
 def test_a_room_is_tested_with_those_above_it():
     assert rooms_above({"sampling"}) == {"sampling", "__init__"}
     assert rooms_above({"chain"}) >= {"chain", "steps", "sampling", "diagnostics"}
-    assert not rooms_above({"chain"}) & {"kernels", "bounds", "likelihood"}
+    assert not rooms_above({"chain"}) & {"native", "bounds", "likelihood"}
 
 
 def test_what_changed_is_tested_and_what_cannot_see_it_is_not():
     found = chosen("pymc_minibatch_mh/chain/chain.py", "docs/use.md")
     assert found >= {"tests/chain", "tests/steps", "tests/sampling", "tests/test_architecture.py"}
-    assert not found & {"tests/kernels", "tests/likelihood", "tests/bounds", "tests/statistical"}
+    assert not found & {"tests/native", "tests/likelihood", "tests/bounds", "tests/statistical"}
     assert "tests/test_threads.py" in chosen("pymc_minibatch_mh/threads.py")
+    assert chosen("pymc_minibatch_mh/native/run.c") >= {"tests/native", "tests/bounds"}
 
 
 def test_tests_that_changed_are_run_once():

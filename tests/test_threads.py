@@ -13,9 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh import ScalableSubsamplingMH, threads
-from pymc_minibatch_mh.kernels import handle as first_class
-from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.proposals.user_functions import address_of
 from pymc_minibatch_mh.threads import (
     HeldBack,
     in_threads,
@@ -89,15 +88,14 @@ def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
 
 def test_an_interrupt_at_any_instruction_leaves_llvm_to_others():
     add = njit("int64(int64)")(lambda x: x + 1)
+    asked = add, add.nopython_signatures[0]
 
-    def forgotten():
-        first_class._ADDRESSES.pop(add, None)
-        return add
+    def find(_):
+        address_of(*asked)
 
     with ThreadPoolExecutor(1) as pool:
-        for _ in interrupted_at_each("llvm", "address_of", forgotten, address_of):
-            forgotten()
-            assert pool.submit(address_of, add).result(STUCK) == address_of(add)
+        for _ in interrupted_at_each("llvm", "address_of", lambda: None, find):
+            assert pool.submit(address_of, *asked).result(STUCK) == address_of(*asked)
 
 
 @pytest.mark.parametrize("place", ["locks", "ours"])

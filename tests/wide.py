@@ -1,25 +1,26 @@
 """Copies of whitened rows that are set by hand, and the shares that own ceilings have in them."""
 
 import numpy as np
-from numba import njit
 
-from pymc_minibatch_mh.kernels import whitened_copy as kernels
-from pymc_minibatch_mh.kernels.moves import SHARP, Move, products, size_of_move
-from pymc_minibatch_mh.kernels.whitened_copy import WhitenedCopy
-
-
-@njit
-def _shares(copy, move, order, raised, out):
-    vectors = np.empty((2, move.step.size), np.float32)
-    ends = kernels.ends_of_move(copy, move, order, raised, vectors)
-    for row in range(out.shape[1]):
-        out[0, row] = kernels.own_share(copy, ends, row)
-        out[1, row] = kernels._share_of_ends(copy, ends, row)
+from pymc_minibatch_mh.native import whitened_copy as kernels
+from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
+from pymc_minibatch_mh.native.moves import SHARP, Move, products, size_of_move
+from pymc_minibatch_mh.native.whitened_copy import WhitenedCopy
 
 
-@njit
-def _size(move, order, kind):
-    return size_of_move(products(move), order, kind)
+class Ends:
+    """A copy and a move as the library has them, for as long as this is held."""
+
+    def __init__(self, copy, move, order, raised):
+        self._copy, self._move, self._arena = (
+            LaidOut("mh_copy", copy),
+            LaidOut("mh_move", move),
+            Arena(),
+        )
+        self.copy, self.at = self._copy.at, ffi.new("mh_ends *")
+        size, library = move.step.size, load()
+        more = self.copy, self._move.at, order, size, raised, self.at, self._arena.at
+        assert library.mh_ends_of_move(*more) == library.MH_OK
 
 
 def move_of(here, there):
@@ -29,7 +30,7 @@ def move_of(here, there):
 
 def size(here, there, order, kind=SHARP):
     """Return M of a move."""
-    return _size(move_of(here, there), order, kind)
+    return size_of_move(products(move_of(here, there)), order, kind)
 
 
 def copy_of(whitened, shared=None):
@@ -48,10 +49,10 @@ def shares(copy, here, there, order, factor=1.0, *, per_size=None):
 
 def both_shares(copy, here, there, order, factor=1.0, *, per_size=None):
     """Return the same, and the shares by both ends alone."""
-    out = np.empty((2, copy.lines.shape[0]))
     per = size(here, there, order) if per_size is None else per_size
-    _shares(copy, move_of(here, there), order, factor / per, out)
-    return out
+    ends, library = Ends(copy, move_of(here, there), order, factor / per), load()
+    shares = library.mh_own_share, library.mh_share_of_ends
+    return np.array([[f(ends.copy, ends.at, k) for k in range(len(copy.lines))] for f in shares])
 
 
 def largest_remainder(x, order):

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.kernels.bound_tables import smallest_table
-from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 type Array = NDArray[np.float64]
@@ -131,8 +130,7 @@ def bounds(step: MinibatchStep, starts: Array, ends: Array, rows: list[int]) -> 
     tables = step.tables
     assert tables is not None
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        move = move_between(step.reference, start, end)
-        table, m = smallest_table(tables.arrays, move, step.reference)
+        table, m = table_of_move(tables.arrays, step.reference, start, end)
         if table >= 0:
             result[k] = tables.c[table, rows] * m
     return result

@@ -13,23 +13,21 @@ Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metr
 UAI, doi:10.48550/arXiv.1610.06848, section 6 and appendix C.2.1.
 """
 
-import math
+import ctypes
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from papers.designs import BATCH_SIZES, EPSILONS, Grid, distances_of
 from papers.sequential import SHIPPED_ALL_ROWS_FROM, error_and_use, looks_of
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.looks import look_until_decided, scan_rows
-from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.native.compiler import compile_file
+from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
-from pymc_minibatch_mh.steps.austere import decide_batch, sample_size
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 
@@ -92,6 +90,21 @@ def design_table(design: PerUpdate, n_rows: int) -> DesignTable:
     return table
 
 
+ffi.cdef(
+    """
+    typedef mh_status (*per_update_scan)(const mh_posterior *, const mh_move *, double *, double *,
+                                         double *, mh_arena *);
+    typedef struct per_update_test {
+        int64_t n_designs; const double *distances; const int64_t *batch_sizes;
+        const double *epsilons; double third_moment; double kappa; per_update_scan scan_rows;
+        mh_decide look; mh_sample_size sample_size; mh_decide_batch decide_batch;
+    } per_update_test;
+    """
+)
+_COMPILED = ctypes.CDLL(str(compile_file(Path(__file__).with_suffix(".c"))))
+_DECIDE = ctypes.cast(_COMPILED.per_update_decide, ctypes.c_void_p).value
+
+
 class PerUpdateTest(NamedTuple):
     """Settings of the method in a chain.
 
@@ -106,6 +119,11 @@ class PerUpdateTest(NamedTuple):
         The designs.
     """
 
+    LAYOUT, decide = "per_update_test", _DECIDE  # type: ignore[misc]
+    # Functions of the library that the test calls.
+    scan_rows, look = "mh_scan_rows", "mh_decide_by_batches"  # type: ignore[misc]
+    sample_size, decide_batch = "mh_austere_sample_size", "mh_austere_decide"  # type: ignore[misc]
+
     skewness: float
     third_moment: float
     kappa: float
@@ -113,60 +131,10 @@ class PerUpdateTest(NamedTuple):
     batch_sizes: np.ndarray
     epsilons: np.ndarray
 
-
-class ChosenTest(NamedTuple):
-    """The test of one update, and its uniform number, which was drawn before the scan."""
-
-    batch_size: int
-    third_moment: float
-    kappa: float
-    epsilon: float
-    boundary: float
-    limit: float
-    uniform: float
-
-
-@role_of(ChosenTest, "sample_size")
-@compiled(inlined=True)
-def plan_of_chosen(noise: Any, n: Any, total: Any, test: Any) -> Any:
-    """Return the rows of the next look, as :func:`austere.sample_size` does."""
-    return sample_size(noise, n, total, test)
-
-
-@role_of(ChosenTest, "decide_batch")
-@compiled(inlined=True)
-def judge_by_chosen(
-    log_ratio: Any, variance: Any, skewness: Any, n: Any, total: Any, uniform: Any, test: Any
-) -> Any:
-    """Decide by :func:`decide_batch`, with the uniform number that the test was chosen for."""
-    return decide_batch(log_ratio, variance, skewness, n, total, test.uniform, test)
-
-
-@role_of(PerUpdateTest, "decide")
-@compiled(inlined=True)
-def decide_after_scan(
-    test: Any, move: Any, cheap: Any, posterior: Any, rng: Any, counts: Any
-) -> Any:
-    """Scan all rows, choose a test for what they say, and run it on rows drawn anew.
-
-    The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
-    """
-    beta, uniform = posterior.reference.inverse_temperature, rng.random()
-    total = posterior.space.term_starts[-1]
-    mean, variance, _ = scan_rows(posterior, move)
-    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
-    gap = abs(cheap + beta * total * mean - threshold)
-    sd = beta * total * math.sqrt(variance / (total - 1.0))
-    # Where nothing can be said, the test of the farthest moves meets the same rows and rejects.
-    last = test.distances.size - 1
-    distance = gap / sd if sd > 0.0 else math.inf
-    k = np.searchsorted(test.distances, distance, side="right") - 1 if distance < math.inf else last
-    audited, own = (test.third_moment, test.kappa), (test.epsilons[k], 0.5, math.inf, uniform)
-    chosen = ChosenTest(test.batch_sizes[k], *audited, *own)
-    verdict, accept, n = look_until_decided(chosen, move, cheap, posterior, rng, counts)
-    counts[entry.N_OBS] += total
-    counts[entry.FULL_PASS] += n < total
-    return verdict, accept, n
+    @property
+    def n_designs(self) -> int:
+        """Number of the designs."""
+        return self.distances.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +175,10 @@ class PerUpdateMethod(BatchMethod):
         """Return the record with a design for every distance."""
         table = design_table(self.design, plan.n_rows)
         return self.settings._replace(**table._asdict())
+
+    def linked(self, record: Any) -> Any:
+        """Return the same: it looks at batches by itself."""
+        return record
 
 
 class PerUpdateAustereMH(MinibatchStep):

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.own_move import LinkedOwnMove, linked_move, require_proposed
+from pymc_minibatch_mh.proposals.user_functions import MOVE_SIGNATURE
 from pymc_minibatch_mh.proposals.walk import tuned
 
 #: How far products of columns may be from 0 and 1 before a position is off the manifold.
@@ -39,30 +40,13 @@ class StiefelNumbers(NamedTuple):
     scale: float
 
 
-class LinkedStiefel(NamedTuple):
-    """The same for compiled updates, with where the matrix lies in the position.
-
-    Parameters
-    ----------
-    scale
-        Standard deviation of the entries of S.
-    first
-        Place of its first entry.
-    length, width
-        Length and number of the orthonormal vectors.
-    along, across
-        Places from one entry of a vector to the next, and from one vector to the next.
-    """
-
-    scale: float
-    first: int
-    length: int
-    width: int
-    along: int
-    across: int
+#: Numbers that the compiled walk takes: standard deviation of the entries of S; place of the first
+#: entry of the matrix in the position; length and number of the orthonormal vectors; places from
+#: one entry of a vector to the next, and from one vector to the next.
+SCALE, FIRST, LENGTH, WIDTH, ALONG, ACROSS = range(6)
 
 
-@compiled(inlined=True)
+@njit(error_model="numpy")
 def _orthonormal(vectors: Any) -> bool:
     """Return whether vectors are orthonormal, up to the tolerance: columns, shape (length, width).
 
@@ -78,7 +62,7 @@ def _orthonormal(vectors: Any) -> bool:
     return True
 
 
-@compiled(inlined=True)
+@njit(error_model="numpy")
 def _polished(vectors: Any) -> Any:
     """Return vectors that are orthonormal up to rounding, from some that nearly are.
 
@@ -91,31 +75,40 @@ def _polished(vectors: Any) -> Any:
     return -0.5 * np.dot(vectors, products)
 
 
-@role_of(LinkedStiefel, "propose")
-@compiled(inlined=True)
-def propose_rotation(own: Any, move: Any, posterior: Any, rng: Any) -> tuple[float, int]:
-    """Rotate the matrix: see :func:`roles.propose`. A position off the manifold goes nowhere."""
-    for i in range(move.new.size):
-        move.new[i] = move.position[i]
-    vectors = np.empty((own.length, own.width))
-    for i in range(own.length):
-        for j in range(own.width):
-            vectors[i, j] = move.position[own.first + i * own.along + j * own.across]
+@njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")
+def rotate(position: Any, new: Any, rng: Any, state: Any, metric: Any, rows: Any) -> float:
+    """Rotate the matrix. A position off the manifold goes nowhere."""
+    first, length, width = int(state[FIRST]), int(state[LENGTH]), int(state[WIDTH])
+    along, across = int(state[ALONG]), int(state[ACROSS])
+    for i in range(new.size):
+        new[i] = position[i]
+    vectors = np.empty((length, width))
+    for i in range(length):
+        for j in range(width):
+            vectors[i, j] = position[first + i * along + j * across]
     if not _orthonormal(vectors):
-        return np.nan, 0
-    plus, minus = np.eye(own.length), np.eye(own.length)
-    for i in range(own.length):
+        return np.nan
+    plus, minus = np.eye(length), np.eye(length)
+    for i in range(length):
         for k in range(i):
-            half = 0.5 * own.scale * rng.standard_normal()
+            half = 0.5 * state[SCALE] * rng.standard_normal()
             plus[i, k] += half
             plus[k, i] -= half
             minus[i, k] -= half
             minus[k, i] += half
     turned = _polished(np.linalg.solve(minus, np.dot(plus, vectors)))
-    for i in range(own.length):
-        for j in range(own.width):
-            move.new[own.first + i * own.along + j * own.across] = turned[i, j]
-    return 0.0, 0
+    for i in range(length):
+        for j in range(width):
+            new[first + i * along + j * across] = turned[i, j]
+    return 0.0
+
+
+def linked(scale: float, first: int, shape: tuple[int, int], size: int) -> LinkedOwnMove:
+    """Return the walk of a matrix of a shape, which begins at `first` of `size` coordinates."""
+    rows, columns = shape
+    sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
+    state = np.array([scale, first, *sides], dtype=np.float64)
+    return linked_move(rotate, state, 0, size)
 
 
 @dataclass(frozen=True)
@@ -181,7 +174,7 @@ class StiefelWalk(Proposal):
             return record
         return StiefelNumbers(tuned(record.scale, window[0], total[0], walk_target))
 
-    def linked(self, record: StiefelNumbers, plan: Any) -> LinkedStiefel:
+    def linked(self, record: StiefelNumbers, plan: Any) -> LinkedOwnMove:
         """Return the scale with the place of the matrix.
 
         Raises
@@ -198,9 +191,11 @@ class StiefelWalk(Proposal):
                 "vars=[...] with the matrix, and let other steps move the rest."
             )
         (block,) = moved
-        rows, columns = block.shape
-        sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
-        return LinkedStiefel(record.scale, block.start, *sides)
+        return linked(record.scale, block.start, block.shape, factorization.size)
+
+    def require_proposed(self, record: LinkedOwnMove, status: int) -> None:
+        """Raise a MinibatchError if the walk has raised."""
+        require_proposed("StiefelWalk()", record, status)
 
     def scaling(self, record: StiefelNumbers) -> float:
         """Return the scale."""

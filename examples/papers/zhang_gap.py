@@ -19,11 +19,12 @@ import pymc as pm
 
 from papers.report import Claim, Curve, Look, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
-from papers.zhang_laws import batch_decision, gap, poisson_acceptance, stationary, walk
+from papers.zhang_laws import batch_decision, gap, poisson_acceptance, rate, stationary, walk
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMove, TunaMH
-from pymc_minibatch_mh.steps import austere, barker
-from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.steps.austere import austere_test
+from pymc_minibatch_mh.steps.barker import barker_test
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.tuna import chi_for_gap, poisson_test
 
 #: Rows, share of those that prefer the right, and the noise of all: √N times the sd of their sum.
 ROWS, SHARE, NOISE, BATCH, CHI = 2_000, 0.02, 10.0, 100, 1.0
@@ -33,11 +34,11 @@ TUNA, ALL = f"TunaMH, χ = {CHI:g}", "all rows"
 #: The χ of figure 1c, which the text does not have, and those sizes M that are sampled.
 CHIS, SAMPLED = (0.0, 0.1, 1.0, 10.0), (0.3, 3.0, 10.0)
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
-#: Settings of the approximate tests, as `sample_size` and `decide_batch` take them.
-TESTS: dict[str, tuple[Any, Any]] = {
-    "Austere, ε = .05": (austere, austere.austere_test(0.05, batch_size=BATCH)),
-    "Austere, ε = .01": (austere, austere.austere_test(0.01, batch_size=BATCH)),
-    "Barker": (barker, barker.barker_test(1.0, batch_size=BATCH, batch_rule="grow")),
+#: Settings of the approximate tests.
+TESTS: dict[str, Any] = {
+    "Austere, ε = .05": austere_test(0.05, batch_size=BATCH),
+    "Austere, ε = .01": austere_test(0.01, batch_size=BATCH),
+    "Barker": barker_test(1.0, batch_size=BATCH, batch_rule="grow"),
 }
 
 #: How often steps to the right and to the left are accepted.
@@ -89,12 +90,12 @@ def steps(model: pm.Model, **settings: Any) -> dict[str, MinibatchStep]:
 def rates(name: str) -> Sides:
     """Return how often a test accepts steps to the right and to the left."""
     if name == TUNA:
-        test = poisson.poisson_test("paper", CHI)
+        test = poisson_test("paper", CHI)
         right, left = (poisson_acceptance(s * CHANGES, COUNTS, test) for s in (1.0, -1.0))
         return right, left
     if name == ALL:
         return 1.0, 1.0
-    right, left = (batch_decision(s * CHANGES, COUNTS, *TESTS[name])[0] for s in (1.0, -1.0))
+    right, left = (batch_decision(s * CHANGES, COUNTS, TESTS[name])[0] for s in (1.0, -1.0))
     return right, left
 
 
@@ -232,10 +233,10 @@ def acceptance(size: Size, seed: int) -> tuple[list[Claim], Panel]:
     """Return what figure 1c has: acceptance against M, where all rows accept every move."""
     kinds: dict[str, tuple[Any, Callable[..., MinibatchStep]]] = {}
     for chi in CHIS:
-        test = poisson.poisson_test("paper", chi)
+        test = poisson_test("paper", chi)
         kinds[f"TunaMH, χ = {chi:g}"] = test, partial(TunaMH, chi=chi, form="paper")
     # Dashed, as it lies on the line of χ = 0.
-    kinds["FactorizedMH"] = poisson.poisson_test("factorized"), FactorizedMH
+    kinds["FactorizedMH"] = poisson_test("factorized"), FactorizedMH
     grid = np.geomspace(0.1, 30.0, size.of(5, 30, 40))
     curves, found, errors = [], {}, []
     for name, (test, step) in kinds.items():
@@ -278,11 +279,11 @@ def gaps(size: Size) -> tuple[Claim, Panel, Table]:
         full = gap(walk(sides, states))
         shares = []
         for ratio in RATIOS[: size.of(2, 5, 5)]:
-            chi = poisson.chi_for_gap(ratio)
-            test = poisson.poisson_test("paper", chi)
+            chi = chi_for_gap(ratio)
+            test = poisson_test("paper", chi)
             kept = [poisson_acceptance(s * changes, COUNTS, test) for s in (1.0, -1.0)]
             shares.append(gap(walk((kept[0], kept[1]), states)) / full)
-            lines.append([tilt, ratio, chi, shares[-1], poisson.rate(bound, test)])
+            lines.append([tilt, ratio, chi, shares[-1], rate(bound, test)])
         least.append(min(np.array(shares) - RATIOS[: len(shares)]))
         curves.append(curve(f"tilt {tilt:g} a step", RATIOS[: len(shares)], shares))
     curves.append(curve("the promise", RATIOS, RATIOS, "dashed"))

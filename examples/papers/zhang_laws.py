@@ -2,25 +2,41 @@
 
 Rows of the same change are alike, so that only how many of each kind are drawn matters: two
 Poisson counts for the exact tests, one hypergeometric count a look for the approximate ones. What
-is summed are the functions that the steps run, `rate`, `thin`, `sample_size` and
-`decide_batch`.
+is summed are the functions of the library that the steps run: ``mh_thin``, and those that the
+record of a test on batches names.
 """
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import hypergeom
 from scipy.stats import poisson as poisson_law
 
 from papers.runner import Array
-from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.native.library import LaidOut, dtype_of, function, load
+from pymc_minibatch_mh.steps.tuna import PoissonTest
 
 #: Values of the uniform number that a decision is summed over, and of a Poisson count.
 UNIFORMS, TAIL = 1_000, 1e-13
+#: Verdicts of a look.
+ACCEPT, READ_MORE = load().MH_ACCEPT, load().MH_READ_MORE
 
 
-def poisson_acceptance(changes: Array, counts: Array, test: Any, size: float = 1.0) -> float:
-    """Return how often a Poisson test accepts a move of distance `size`.
+def rate(size: float, test: PoissonTest) -> float:
+    """Return the expected number of rows that a Poisson test draws in a move of `size` C M."""
+    return size * (1.0 + test.chi * size)
+
+
+def thin(change: float, bound: float, size: float, test: PoissonTest) -> Array:
+    """Return the probability that a drawn row is kept, and what it adds to the log ratio then."""
+    found = np.empty(2)
+    function("mh_thin")(change, bound, size, test, found[:1], found[1:])
+    return found
+
+
+def poisson_acceptance(changes: Array, counts: Array, test: PoissonTest) -> float:
+    """Return how often a Poisson test accepts a move, with the bound of a row its |change|.
 
     Parameters
     ----------
@@ -30,15 +46,13 @@ def poisson_acceptance(changes: Array, counts: Array, test: Any, size: float = 1
         Number of rows of each kind.
     test
         Settings of the test.
-    size
-        M of the move, with c_i of a row the |change| of a step by 1.
     """
     bounds = np.abs(changes)
     total = float(counts @ bounds)
     products, weights = np.zeros(1), np.ones(1)
     for change, bound, count in zip(changes, bounds, counts, strict=True):
-        keep, added = poisson.thin(-change, bound, total, test)
-        mean = poisson.rate(total, test) * count * bound / total * keep
+        keep, added = thin(-change, bound, total, test)
+        mean = rate(total, test) * count * bound / total * keep
         seen = np.arange(poisson_law.isf(TAIL, mean) + 2.0)
         # -inf times a count of 0 is 0: no row has vetoed.
         terms = np.where(seen > 0.0, np.where(seen > 0.0, seen, 1.0) * added, 0.0)
@@ -47,22 +61,22 @@ def poisson_acceptance(changes: Array, counts: Array, test: Any, size: float = 1
     return float(weights @ np.exp(np.minimum(products, 0.0)))
 
 
-def batch_decision(changes: Array, counts: Array, module: Any, test: Any) -> tuple[float, float]:
+def batch_decision(changes: Array, counts: Array, test: Any) -> tuple[float, float]:
     """Return how often a test on growing batches accepts, and the rows that it reads.
 
     Parameters
     ----------
     changes, counts
         Changes and numbers of the two kinds of rows.
-    module, test
-        Where `sample_size` and `decide_batch` are, and their settings.
+    test
+        Settings of the test.
     """
-    total = int(counts.sum())
+    total, settings = int(counts.sum()), LaidOut(test.LAYOUT, test)
     uniforms = (np.arange(UNIFORMS) + 0.5) / UNIFORMS
     # Mass of every uniform number and count of the first kind that is still undecided.
     mass, seen, accepted, rows = np.full((UNIFORMS, 1), 1.0 / UNIFORMS), 0, 0.0, 0.0
     while mass.sum() > 0.0:
-        more = module.sample_size(0.0, seen, total, test) - seen
+        more = function(test.sample_size)(settings, 0.0, seen, total) - seen
         rows += more * mass.sum()
         drawn = np.zeros((UNIFORMS, mass.shape[1] + more))
         for already in np.flatnonzero(mass.sum(axis=0)):
@@ -72,34 +86,39 @@ def batch_decision(changes: Array, counts: Array, module: Any, test: Any) -> tup
         seen += more
         mass = drawn
         for first in np.flatnonzero(mass.sum(axis=0)):
-            below, above = _limits(changes, int(first), seen, total, module, test)
+            below, above = _limits(_estimate(changes, int(first), seen, total), test, settings)
             accepted += mass[uniforms < below, first].sum()
             mass[(uniforms < below) | (uniforms >= above), first] = 0.0
     return float(accepted), float(rows)
 
 
-def _limits(
-    changes: Array, first: int, seen: int, total: int, module: Any, test: Any
-) -> tuple[float, float]:
-    """Return the uniform number below which a look accepts, and from which on it rejects."""
+def _estimate(changes: Array, first: int, seen: int, total: int) -> NDArray[Any]:
+    """Return the look at so many rows, with no uniform number yet: one record of the library."""
     mean = (first * changes[0] + (seen - first) * changes[1]) / seen
     spread = first * (seen - first) * (changes[0] - changes[1]) ** 2 / seen / max(seen - 1, 1)
-    ratio = float(total * mean)
-    variance = float(total**2 * spread / seen * (1.0 - seen / total))
+    variance = total**2 * spread / seen * (1.0 - seen / total)
+    return np.array([(total * mean, variance, 0.0, seen, total, 0.0)], dtype_of("mh_look"))
 
-    def verdict(uniform: float) -> float:
-        return float(module.decide_batch(ratio, variance, 0.0, seen, total, uniform, test)[0])
 
-    def largest(wanted: tuple[float, ...]) -> float:
+def _limits(look: NDArray[Any], test: Any, settings: LaidOut) -> tuple[float, float]:
+    """Return the uniform number below which a look accepts, and from which on it rejects."""
+    decide, said = function(test.decide_batch), np.empty(1, dtype_of("mh_verdict"))
+
+    def largest(*wanted: int) -> float:
+        def decides(uniform: float) -> bool:
+            look["uniform"] = uniform
+            decide(settings, look, said)
+            return int(said["verdict"][0]) in wanted
+
         low, high = 0.0, 1.0
-        if verdict(0.5 / UNIFORMS) not in wanted:
+        if not decides(0.5 / UNIFORMS):
             return 0.0
         while high - low > 0.5 / UNIFORMS:
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if verdict(middle) in wanted else (low, middle)
+            low, high = (middle, high) if decides(middle) else (low, middle)
         return high
 
-    return largest((1.0,)), largest((1.0, -1.0))
+    return largest(ACCEPT), largest(ACCEPT, READ_MORE)
 
 
 def walk(sides: tuple[float, float], states: int) -> Array:

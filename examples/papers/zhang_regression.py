@@ -42,7 +42,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     explain,
 )
-from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 D, NU, CHI, LAG, ACCEPTANCE, PILOTS = 100, 4, 1e-6, 50, 0.25, 4

@@ -29,10 +29,14 @@ from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.whitened_copy import (
+from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
+from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import in_order, is_a, reachable
+from pymc_minibatch_mh.likelihood.simplify import is_impossible
+from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.whitened_copy import (
     NO_COPY,
     WhitenedCopy,
     empty_lines,
@@ -40,10 +44,6 @@ from pymc_minibatch_mh.kernels.whitened_copy import (
     pack_rows,
     width_of,
 )
-from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
-from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import in_order, is_a, reachable
-from pymc_minibatch_mh.likelihood.simplify import is_impossible
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 

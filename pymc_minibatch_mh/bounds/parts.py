@@ -1,4 +1,4 @@
-"""Look-ups by which compiled moves of elements bound rows: see :mod:`kernels.parts`.
+"""Look-ups by which compiled moves of elements bound rows: see parts.c.
 
 Third derivatives D_abc of a row are bounded over the box of its arguments that border and elements
 within their radii can reach. With n_a typical sizes of its arguments, g_a the largest
@@ -16,11 +16,11 @@ from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, explain_unbounded, ro
 from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
-from pymc_minibatch_mh.kernels.draw import build_alias
-from pymc_minibatch_mh.kernels.parts import Ends, Parts, ceilings_of, fill_running
 from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS
+from pymc_minibatch_mh.native.draw import build_alias
+from pymc_minibatch_mh.native.parts import Ends, Parts, ceilings_of, fill_running
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.element_rows import Read
 from pymc_minibatch_mh.reference.full_data import on_all_cores
@@ -54,9 +54,7 @@ class PartTables:
 
     def ceilings(self, ends: Ends) -> np.ndarray:
         """Return the ceiling of every row in a move."""
-        out = np.empty(self.parts.border.size)
-        ceilings_of(self.parts, ends, out)
-        return out
+        return ceilings_of(self.parts, ends)
 
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:

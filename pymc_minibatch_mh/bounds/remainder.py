@@ -7,7 +7,7 @@ second-order remainder satisfies β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ') for
     c̃_i = β λ^{3/2} max_{|s|=1} Σ_abc D_abc n_a n_b n_c s_a s_b s_c    with M of lengths,
 
 sums over ordered tuples, λ the largest eigenvalue of the correlations of the arguments. Orders 1
-and 0 have two indices and one. :mod:`pymc_minibatch_mh.kernels.moves` has M.
+and 0 have two indices and one. :mod:`pymc_minibatch_mh.native.moves` has M.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

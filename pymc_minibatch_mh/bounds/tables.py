@@ -11,26 +11,24 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
+from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import (
+from pymc_minibatch_mh.native.bound_tables import (
     KIND,
     NO_ROWS,
     TOTAL,
     BoundTables,
-    no_metric,
     no_tables,
 )
-from pymc_minibatch_mh.kernels.draw import build_alias
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import RANGE
-from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
-from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
+from pymc_minibatch_mh.native.draw import build_alias
+from pymc_minibatch_mh.native.library import ffi
+from pymc_minibatch_mh.native.moves import RANGE
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
 #: Bytes of bounds up to which a pickle holds them.
 SMALL = 2**20
@@ -76,22 +74,30 @@ def _received(state: dict[str, Any]) -> "Tables | None":
     return None if c is None else tables
 
 
+_VECTOR = types.CPointer(types.float64)
+_METRIC = types.float64(_VECTOR, _VECTOR, types.int64)
+
+
 def compiled_metric(metric: Callable[..., float]) -> Any:
-    """Return a metric as a first-class function (``METRIC``); SettingError if it has none.
+    """Return a metric as compiled loops call it (``mh_metric``); SettingError if numba cannot.
 
     Such a function cannot raise: numba would go on as if it had returned 0, and no row would be
     read. Where the user's function raises, this one is NaN, and all rows decide.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
+    @njit
     def guarded(position, new):  # type: ignore[no-untyped-def]
         try:
             return inner(position, new)
         except Exception:
             return np.nan
 
+    def with_vectors(position, new, size):  # type: ignore[no-untyped-def]
+        return guarded(carray(position, size), carray(new, size))
+
     try:
-        return njit(METRIC_SIGNATURE)(guarded)
+        return cfunc(_METRIC)(with_vectors)
     except NumbaError as error:
         raise SettingError(
             f"bounds=Bounds(c, metric) has a metric that numba cannot compile: {error}. Write it "
@@ -162,7 +168,7 @@ class Tables:
     @cached_property
     def undrawn(self) -> BoundTables:
         """The tables as tests read them that draw no rows by their bounds."""
-        metric = address_of(self.compiled_metric)
+        metric = self.compiled_metric
         arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
@@ -188,8 +194,14 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """The metric as a first-class function (``METRIC``)."""
-        return no_metric if self.metric is None else compiled_metric(self.metric)
+        """The metric as compiled loops call it (``mh_metric``), None without one."""
+        return None if self.metric is None else compiled_metric(self.metric)
+
+    def metric_between(self, position: np.ndarray, new: np.ndarray) -> float:
+        """Return the metric of a move."""
+        call = ffi.cast("mh_metric", self.compiled_metric.address)
+        ends = (ffi.from_buffer("double[]", end) for end in (position, new))
+        return call(*ends, position.size)
 
     @cached_property
     def _mapped(self) -> MappedArrays:

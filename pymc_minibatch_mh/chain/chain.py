@@ -11,12 +11,11 @@ import numpy as np
 from pymc_minibatch_mh.chain.prefetch import ChainState, Prefetcher, no_supplies
 from pymc_minibatch_mh.chain.program import Program, Stage, possible_slices, stage_of
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, MinibatchError, ModeError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.draw import generator_addresses
-from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
-from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, proposal_of
-from pymc_minibatch_mh.kernels.slices import sweep_without_rows
+from pymc_minibatch_mh.native.library import LaidOut, Status
+from pymc_minibatch_mh.native.moves import Move
+from pymc_minibatch_mh.native.run import run
+from pymc_minibatch_mh.native.slices import sweep_without_rows
+from pymc_minibatch_mh.native.statistics import COUNTS, numbers, summed
 from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan
 from pymc_minibatch_mh.plan.violations import violation_message, whitened_directions
 
@@ -43,7 +42,7 @@ MOVED = 1.0
 
 
 class Draws(NamedTuple):
-    """Positions, shape (draws, d), and counts of each draw's updates, shape (draws, N_COUNTS)."""
+    """Positions, shape (draws, d), and what each draw's updates count, COUNTS of shape (draws,)."""
 
     positions: np.ndarray
     counts: np.ndarray
@@ -59,15 +58,15 @@ class Chain:
         self.program = program
         self._rng = rng
         plan, proposal = program.plan, program.proposal
-        size, tallies = plan.reference.centre.size, (proposal.n_components, entry.N_TALLIES)
+        size, components = plan.reference.centre.size, proposal.n_components
         self._position = plan.reference.centre.copy()
         self._others = np.zeros(plan.target.source.others.size)
         self._state = ChainState(
             reference=plan.reference,
             proposal=proposal.record(size),
             test=program.method.record(plan),
-            window=np.zeros(tallies),
-            total=np.zeros(tallies),
+            window=np.zeros(components, proposal.tally),
+            total=np.zeros(components, proposal.tally),
             warm_up_sum=np.zeros(size),
             waits_at=np.full(size, np.nan),
             handed_out=np.full((2, size), np.nan),
@@ -76,7 +75,7 @@ class Chain:
             supplies=no_supplies(plan),
             elements=plan.elements,
         )
-        self._linked: LinkedRecord | None = None
+        self._linked: LaidOut | None = None
         self._pool: Prefetcher | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -189,22 +188,22 @@ class Chain:
         """
         if positions is None:
             positions = np.empty((draws, self.position.size))
-        counts = np.zeros((draws, entry.N_COUNTS))
+        counts = np.zeros(draws, COUNTS)
         updates, made = self.program.updates_per_draw, 0
+        proposed_by = updates * self.program.proposal.rows_read(self.plan.n_rows)
         while made < draws:
             until = min(draws, made + draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])
             self._run(updates, *block)
-            block.counts[:, entry.N_OBS] += updates * self.program.proposal.rows_read(
-                self.plan.n_rows
-            )
+            if proposed_by:
+                block.counts["n_obs"] += proposed_by
             accumulate_statistics(self, updates, *block)
             made = until
         return Draws(positions, counts)
 
     def repeat_draw(self) -> Draws:
         """Return the draw of a chain that waits, with nothing counted."""
-        return Draws(self.position[None].copy(), np.zeros((1, entry.N_COUNTS)))
+        return Draws(self.position[None].copy(), np.zeros(1, COUNTS))
 
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
         """Go through warm-up on draws of the posterior instead of the chain's own, and freeze.
@@ -241,19 +240,19 @@ class Chain:
             raise BoundViolationError(message)
         self._state.violation = message
 
-    def kernel_state(self) -> LinkedRecord:
-        """Return the records of this chain's compiled updates, laid out for them."""
+    def kernel_state(self) -> LaidOut:
+        """Return the record of this chain's updates, laid out for them."""
         if self._linked is None:
             state, size, program = self._state, self.position.size, self.program
-            # First, as it may compile a function whose address the posterior's context then has.
+            # First, as it may compile functions that the posterior's rows then have.
             proposal = program.proposal.linked(state.proposal, program.plan)
             pool = self._drawn_ahead()
             move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
-            self._linked = program.proposal.kernel_state(
+            self._linked = program.proposal.laid_out(
                 program.posterior(self.others, self.stage.temperature, pool),
                 proposal,
                 program.method.linked(state.test),
-                generator_addresses(self._rng),
+                self._rng,
                 move,
                 state.window,
                 np.zeros((2, size)),
@@ -271,10 +270,6 @@ class Chain:
             self._pool = Prefetcher(self.plan, self.others, self._state)
         return self._pool
 
-    def compile(self) -> None:
-        """Compile the loop of draws, unless numba's cache has it."""
-        self.kernel_state().entry(self.program.proposal.loop, *ARGUMENTS)
-
     def seed_prefetch(self, rng: np.random.Generator) -> None:
         """Choose the key that stored rows are drawn ahead by, before any is drawn."""
         if self._state.supply_key < 0 and self.plan.draws_ahead:
@@ -285,30 +280,39 @@ class Chain:
         if self._pool is not None:
             self._pool.set_current_move(position, new)
 
-    def require_served(self) -> None:
-        """Raise the error that came up while compiled code waited for rows, if there is one."""
-        if self._pool is not None:
-            self._pool.require_served()
+    def require_decided(self, kernel_state: LaidOut, status: int) -> None:
+        """Raise what ended updates of a record before they were decided, but for a violated bound.
 
-    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
-        self.seed_prefetch(self._rng)
-        kernel_state = self.kernel_state()
-        make_draws = kernel_state.entry(self.program.proposal.loop, *ARGUMENTS)
-        made = make_draws(kernel_state.address, updates, positions, counts)
-        self.require_served()
-        self.program.proposal.require_proposed(proposal_of(kernel_state))
-        if np.isnan(counts[made - 1, entry.ERROR]):
+        MemoryError; the error of a storage of observations, of a custom move, or a MinibatchError
+        where a custom test gave no verdict.
+        """
+        if status == Status.NO_MEMORY:
+            raise MemoryError("there is no memory for an update of a chain")
+        if status == Status.NO_ROWS:
+            assert self._pool is not None
+            raise self._pool.error()
+        if status == Status.TEST_FAILED:
             raise MinibatchError(
                 "the custom test raised an exception, or returned a verdict or a probability "
                 "that is not a number. Call it outside of numba, with the arguments in its "
                 "docstring, to find the cause, and return floats in all cases."
             )
-        ratios = counts[:made, entry.BOUND_RATIO]
+        proposal = kernel_state.record.proposal
+        self.program.proposal.require_proposed(proposal and proposal.record, status)
+
+    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+        self.seed_prefetch(self._rng)
+        kernel_state = self.kernel_state()
+        loop = self.program.proposal.loop
+        status, made = run(kernel_state, updates, positions, counts, loop)
+        if status not in (Status.OK, Status.BOUND_VIOLATED):
+            self.require_decided(kernel_state, status)
+        ratios = counts["bound_ratio"][:made]
         if (ratios[0] if made == 1 else ratios.max()) <= 1.0:
             return
         # Where a chain goes on all the same, the last draw that is to blame is shown.
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
-        row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
+        row, ratio = int(last["bound_row"]), float(last["bound_ratio"])
         here, there = kernel_state.record.worst_move
         of_range, target = self.plan.requirements.ranges, self.plan.target
         message = violation_message(target, row, here, there, ratio, of_range=of_range)
@@ -333,14 +337,15 @@ def accumulate_statistics(
     state.n_draws += len(positions)
     state.n_updates += len(positions) * updates
     # PyMC's loop makes one draw at a time, whose sum would take as long as the draw.
-    made = counts[0] if len(counts) == 1 else counts.sum(axis=0)
-    state.n_full += int(made[entry.FULL_PASS])
-    state.n_accepted += int(made[entry.ACCEPTED])
+    made = counts[0] if len(counts) == 1 else summed(counts)
+    state.n_full += int(made["full_pass"])
+    state.n_accepted += int(made["accepted"])
     if not state.adapting:
         return
     # One after the other, so that sums do not depend on how many draws are made at once.
-    for position, of_draw in zip(positions, counts, strict=True):
-        state.window_counts += of_draw
+    window = numbers(state.window_counts)
+    for position, of_draw in zip(positions, numbers(counts), strict=True):
+        window += of_draw
         state.warm_up_sum += position
     if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
@@ -355,30 +360,35 @@ def _forget(chain: Chain) -> None:
     """Begin anew at another temperature; the proposal keeps its adaptation."""
     state = chain.state
     for sums in (state.window, state.total, state.window_counts, state.total_counts):
-        sums[:] = 0.0
+        sums[...] = 0.0
     state.warm_up_sum[:] = 0.0
     state.warm_up_weight, state.settled = 0.0, False
     chain.change(test=chain.program.method.record(chain.plan))
+
+
+def _add(window: np.ndarray, total: np.ndarray) -> None:
+    """Add the records of a window to those of all windows before it, which have less weight."""
+    numbers(total)[...] = FORGET * numbers(total) + numbers(window)
 
 
 def _adapt(chain: Chain) -> None:
     state, program = chain.state, chain.program
     method, size = program.method, chain.position.size
     if state.settled:
-        state.total = FORGET * state.total + state.window
-    state.total_counts = FORGET * state.total_counts + state.window_counts
+        _add(state.window, state.total)
+    _add(state.window_counts, state.total_counts)
     proposal = program.proposal.adapted(
         state.proposal, state.window, state.total, method.walk_target, size
     )
     test = _adapted_test(chain)
     batches = WINDOW * program.updates_per_draw
-    missed = state.window_counts[entry.UNDERESTIMATED] / batches
+    missed = state.window_counts["underestimated"] / batches
     if missed > UNDERESTIMATED_SHARE:
         growth = NOISE_GROWTH if missed > FAR_SHARE else SMALL_GROWTH
         test = test._replace(kappa=growth * test.kappa)
     chain.change(proposal=proposal, test=test)
-    state.window[:] = 0.0
-    state.window_counts[:] = 0.0
+    state.window[...] = 0.0
+    state.window_counts[...] = 0.0
     state.warm_up_sum *= FORGET_POSITION
     state.warm_up_weight = FORGET_POSITION * (state.warm_up_weight + WINDOW)
 
@@ -439,8 +449,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
         return 0.0
     rng = np.random.default_rng(SEED)
     own = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
-    functions = address_of(target.prior), target.rows.context
-    sweep_without_rows(there, own, *functions, generator_addresses(rng))
+    sweep_without_rows(there, own, target.prior, target.rows.context, rng)
     reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
     away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
     return float(away - np.sqrt(n))

@@ -6,22 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.kernels.elements import (
-    MOVED,
-    TESTED,
-    ElementState,
-    Geometry,
-    Kinds,
-    move_along,
-    move_border,
-    move_elements,
-    move_scale,
-    room_for_moves,
-    run_elements,
-    test_rows,
-)
-from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
-from pymc_minibatch_mh.kernels.parts import Parts
+from pymc_minibatch_mh.native.elements import ElementChain, Geometry, Kinds
+from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut
+from pymc_minibatch_mh.native.moves import Move
+from pymc_minibatch_mh.native.parts import Parts
+from pymc_minibatch_mh.native.run import KernelState
+from pymc_minibatch_mh.native.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.native.statistics import KIND_TALLY, TALLY
 from pymc_minibatch_mh.plan.method import best_chi
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
@@ -52,7 +43,8 @@ class ElementMoves(Proposal):
     n_cells: int
     learns: bool
 
-    loop = staticmethod(run_elements)
+    loop = "mh_run_elements"
+    tally = KIND_TALLY
 
     @property
     def n_components(self) -> int:
@@ -82,32 +74,34 @@ class ElementMoves(Proposal):
         """Return the κ of the border."""
         return float(record.kappa[0])
 
-    def kernel_state(self, posterior: Any, record: Any, test: Any, *others: Any) -> LinkedRecord:
-        """Return all that the loop works with."""
+    def laid_out(
+        self,
+        posterior: Any,
+        record: Any,
+        test: Any,
+        rng: np.random.Generator,
+        move: Move,
+        tallies: np.ndarray,
+        worst_move: np.ndarray,
+        slices: Slices = NO_SLICES,
+    ) -> LaidOut:
+        """Return the chain that the loop takes (``mh_element_chain``)."""
         updates: Updates = record
-        own = updates.geometry
-        n_factors = updates.parts.first.size - 1
-        room = room_for_moves(own.border.size, own.places.size, own.chosen.size, n_factors)
-        generator, move, tallies, worst_move, slices = others
-        # Ceilings are raised by κ - 1, in the place of χ C M.
-        state = ElementState(
-            0, 0, 0, 0, 0, posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds,
-            generator, move, tallies, worst_move, slices, room,
+        chain = KernelState(
+            posterior, move, GeneratorRecord(rng), None, None, None, None, slices,
+            tallies.view(TALLY), worst_move, Arena(),
         )  # fmt: skip
-        found = LinkedRecord(state)
-        state = state._replace(
-            move_border=found.function(move_border, MOVED.return_type, *MOVED.args[1:]),
-            move_elements=found.function(move_elements, MOVED.return_type, *MOVED.args[1:]),
-            move_scale=found.function(move_scale, MOVED.return_type, *MOVED.args[1:]),
-            move_along=found.function(move_along, MOVED.return_type, *MOVED.args[1:]),
-            test_rows=found.function(test_rows, TESTED.return_type, *TESTED.args[1:]),
+        # Ceilings are raised by κ - 1, in the place of χ C M.
+        raised, kappa = test._replace(chi=1.0), updates.kinds.kappa
+        state = ElementChain(
+            chain, raised, updates.geometry, updates.parts, kappa, updates.functions
         )
-        return LinkedRecord(state, keeps=(LinkedRecord(updates.kinds), updates.functions))
+        return LaidOut("mh_element_chain", state)
 
     def linked(self, record: Kinds, plan: Any) -> Any:
         """Return the record of compiled updates, with geometry and bounds of a plan."""
         functions = plan.target.element_densities
-        addresses = np.array([address_of(one) for one in functions], dtype=np.int64)
+        addresses = np.array([one.address for one in functions], dtype=np.int64)
         return Updates(geometry_of(plan.elements, addresses), plan.parts.parts, record, functions)
 
 

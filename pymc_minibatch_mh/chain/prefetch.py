@@ -8,7 +8,6 @@ of each table two are in memory, so that a batch may begin in one and end in the
 drawn evenly are those of a single table. Behind all supplies lie the rows that every update reads.
 """
 
-import ctypes
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -16,9 +15,11 @@ from weakref import WeakMethod
 
 import numpy as np
 
-from pymc_minibatch_mh.kernels.draw import ALL, NO_SUPPLY, NUMBER, Supply
-from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
-from pymc_minibatch_mh.kernels.roles import N_COUNTS
+from pymc_minibatch_mh.errors import MinibatchError
+from pymc_minibatch_mh.native.draw import ALL, NO_SUPPLY, NUMBER, Supply
+from pymc_minibatch_mh.native.library import ffi
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.statistics import COUNTS, numbers
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.threads import HeldBack, result_of
@@ -28,9 +29,9 @@ from pymc_minibatch_mh.threads import HeldBack, result_of
 class ChainState:
     """The state of a chain, a value of numbers and arrays.
 
-    Tallies of the `window` of warm-up and of all before it have shape (components, N_TALLIES),
-    their counts (N_COUNTS,). `warm_up_sum`, shape (d,), is of positions, earlier ones with less
-    weight, and `warm_up_weight` of the weights. `settled`: it was seen near the posterior;
+    Tallies of the `window` of warm-up and of all before it have shape (components,), their counts,
+    COUNTS, (). `warm_up_sum`, shape (d,), is of positions, earlier ones with less weight, and
+    `warm_up_weight` of the weights. `settled`: it was seen near the posterior;
     `started`: its start was looked at; `unmoved`: why the centre was not moved, until that is told.
     Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
     keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
@@ -49,8 +50,8 @@ class ChainState:
     handed_out: np.ndarray
     adapting: bool
     violation: str
-    window_counts: np.ndarray = field(default_factory=lambda: np.zeros(N_COUNTS))
-    total_counts: np.ndarray = field(default_factory=lambda: np.zeros(N_COUNTS))
+    window_counts: np.ndarray = field(default_factory=lambda: np.zeros((), COUNTS))
+    total_counts: np.ndarray = field(default_factory=lambda: np.zeros((), COUNTS))
     warm_up_weight: float = 0.0
     started: bool = False
     settled: bool = False
@@ -87,8 +88,13 @@ class ChainState:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
         return type(one) is type(other) and all(map(_same, one, other))
-    inexact = isinstance(one, np.ndarray) and one.dtype.kind == "f"
-    return bool(np.array_equal(one, other, equal_nan=inexact))
+    if not isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if one.dtype != other.dtype:
+        return False
+    if one.dtype.names:
+        one, other = numbers(one), numbers(other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
 def _shape(part: Any) -> Any:
@@ -99,7 +105,8 @@ def _shape(part: Any) -> Any:
 
 #: Rows of one supply.
 ROOM = 4096
-_CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+#: What compiled code is told.
+NOT_ANSWERED, ANSWERED = range(2)
 
 
 def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
@@ -135,31 +142,34 @@ class Prefetcher:
         self._placed = rows.room_for(self.rows.size, others)
         if always.size:
             self._placed.write(slice(slots, self.rows.size), drawn_from.read_heavy())
-        self.space = RowSpace(np.array([0, self.rows.size]), self._placed.context)
+        self.space = self._placed.space(plan.target.taylor_order)
         self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
         # Not held by its callback, a pool and its thread end with the chain.
-        fetch_next = WeakMethod(self._refill)
-        self._called = _CALLED(lambda what: fetch_next()(what))  # type: ignore[misc]
-        address = ctypes.cast(self._called, ctypes.c_void_p).value
-        assert address is not None
-        answer, open_requests = np.zeros(1), np.zeros(1, dtype=np.int64)
-        more = answer, open_requests, ROOM, drawn_from.n_rows, self.rows
-        self.supply = Supply(state.supplies, address, *more)
+        fetch_next, note = WeakMethod(self._refill), WeakMethod(self._note)
+        self._called = ffi.callback(
+            "int64_t(int64_t)",
+            lambda what: fetch_next()(what),  # type: ignore[misc]
+            error=NOT_ANSWERED,
+            onerror=lambda _, error, __: note()(error),  # type: ignore[misc]
+        )
+        n_rows, places = drawn_from.n_rows, state.supplies
+        self.supply = Supply(places, self._called, np.zeros(1), ROOM, n_rows, self.rows)
         self._restore()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
         """Name the ends of the move that all rows are asked about."""
         self._move = position, new
 
-    def require_served(self) -> None:
-        """Raise the error that came up while compiled code waited, and forget it."""
-        if self.supply.open_requests[0]:
-            # Nothing but a signal's handler raises where Python has not begun yet.
-            error, self._error = self._error or KeyboardInterrupt(), None
-            self.supply.open_requests[0] = 0
-            raise error
+    def error(self) -> BaseException:
+        """Return the error that came up while compiled code waited, and forget it."""
+        error, self._error = self._error, None
+        return error or MinibatchError("Stored observations could not be fetched.")
+
+    def _note(self, error: BaseException) -> None:
+        """Keep an error that came up before Python began to fetch, as an interrupt can."""
+        self._error = error
 
     def _restore(self) -> None:
         """Draw again the rows that a chain which goes on has not used yet."""
@@ -167,7 +177,8 @@ class Prefetcher:
             if upto < end:
                 self._put(table, int(number) - 1)
 
-    def _refill(self, table: int) -> None:
+    def _refill(self, table: int) -> int:
+        """Do what compiled code asks for (``mh_refill``); return whether it was done."""
         # An exception cannot pass through compiled code.
         try:
             if table == ALL:
@@ -179,9 +190,10 @@ class Prefetcher:
                 self._fetch(ALL - table)
             else:
                 self._next(table)
-            self.supply.open_requests[0] = 0
         except BaseException as error:
             self._error = error
+            return NOT_ANSWERED
+        return ANSWERED
 
     def _fetch(self, count: int) -> None:
         """Put the rows whose numbers lie in the first slots there."""

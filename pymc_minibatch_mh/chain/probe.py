@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.kernels import row_sums as repeat
-from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.draw import generator_addresses
-from pymc_minibatch_mh.kernels.run import proposal_of
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.library import Status
+from pymc_minibatch_mh.native.run import FEWEST, ROWS, SQUARES, TOTAL, propose_once, repeat_test
 from pymc_minibatch_mh.reference.full_data import (
     BoundedMove,
     Spread,
@@ -80,15 +79,13 @@ class Probe:
         test = chain.program.method.probed(self._chain.state.test)
         self._chain.change(test=test)
         # Tests have a stream of their own, so that pairs do not depend on the rows that they read.
-        (self._rows_rng,) = rng.spawn(1)
-        self._moves_rng = rng
-        self._of_moves = generator_addresses(self._moves_rng)
-        self._of_rows = generator_addresses(self._rows_rng)
-        self._chain.seed_prefetch(self._rows_rng)
-        self._workings = self._chain.kernel_state()
-        self._posterior = self._workings.record.posterior
-        self._propose = self._workings.entry(repeat.propose_once, *repeat.PROPOSE_ARGUMENTS)
-        self._repeat = self._workings.entry(repeat.repeat_test, *repeat.REPEAT_ARGUMENTS)
+        (rows_rng,) = rng.spawn(1)
+        self._chain.seed_prefetch(rows_rng)
+        self._chain.rng = rng
+        self._moves = self._chain.kernel_state()
+        self._chain.rng = rows_rng
+        self._tests = self._chain.kernel_state()
+        self._posterior = self._tests.record.posterior
         self.n_rows = self._chain.plan.n_rows
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
         self._beta = float(self._posterior.reference.inverse_temperature)
@@ -100,27 +97,27 @@ class Probe:
     def propose(self, position: np.ndarray) -> ProposedMove:
         """Draw a move from a position."""
         new = np.empty_like(position)
-        cheap = self._propose(self._workings.address, self._of_moves, position, new)
-        self._chain.program.proposal.require_proposed(proposal_of(self._workings))
-        return ProposedMove(position, new, float(cheap))
+        status, cheap = propose_once(self._moves, position, new)
+        self._chain.require_decided(self._moves, status)
+        return ProposedMove(position, new, cheap)
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
         """Measure how often the step's own test accepts a move."""
         outcomes, repetitions = self._repeated(move, PILOT), PILOT
-        if not outcomes[repeat.VIOLATED]:
+        if outcomes is not None:
             # The pilot only sets their number: a mean that stops by its own draws is biased.
-            affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(outcomes[repeat.ROWS], 1.0)
+            affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(outcomes[ROWS], 1.0)
             repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
             outcomes = self._repeated(move, repetitions)
-        if outcomes[repeat.VIOLATED]:
+        if outcomes is None:
             return Acceptance(math.nan, math.nan, math.nan, math.nan)
-        mean = outcomes[repeat.TOTAL] / repetitions
-        variance = max(outcomes[repeat.SQUARES] / repetitions - mean**2, 0.0)
+        mean = outcomes[TOTAL] / repetitions
+        variance = max(outcomes[SQUARES] / repetitions - mean**2, 0.0)
         return Acceptance(
             mean,
             math.sqrt(variance / (repetitions - 1)),
-            outcomes[repeat.ROWS] / repetitions,
-            outcomes[repeat.FEWEST],
+            outcomes[ROWS] / repetitions,
+            outcomes[FEWEST],
         )
 
     def rows(self, move: ProposedMove) -> RowsOfMove:
@@ -144,8 +141,8 @@ class Probe:
         def part(one: tuple[slice, SpreadIn]) -> Spread:
             chunk, table = one[0], one[1].move.table
             rows = np.arange(chunk.start, chunk.stop)
-            c = posterior.tables.c[table, chunk] if table >= 0 else None
-            return one[1].of(posterior.evaluate, posterior.space, rows, c)
+            c = posterior.bounds.c[table, chunk] if table >= 0 else None
+            return one[1].of(posterior.rows, rows, c)
 
         return on_all_cores(part, asked)
 
@@ -170,20 +167,20 @@ class Probe:
     def _heavy(self) -> np.ndarray:
         """Numbers of the rows that every update reads."""
         drawn_from = self._chain.plan.drawn_from
-        return self._posterior.tables.heavy if drawn_from is None else drawn_from.heavy
+        return self._posterior.bounds.heavy if drawn_from is None else drawn_from.heavy
 
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
         """Return the table that serves a move and its M; -1 and NaN where none does."""
-        tables, reference = self._posterior.tables, self._posterior.reference
+        tables, reference = self._posterior.bounds, self._posterior.reference
         best, m = table_of_move(tables, reference, move.position, move.new)
         return (-1, math.nan) if best < 0 else (best, m)
 
-    def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray:
-        outcomes = np.zeros(repeat.N_OUTCOMES)
-        outcomes[repeat.FEWEST] = math.inf
-        by_verdict = int(not self._chain.program.method.returns_probability)
-        address = self._workings.address
+    def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
+        """Return the outcomes of repeated decisions, None where a bound is violated."""
+        by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
-        self._repeat(address, self._of_rows, *move, repetitions, by_verdict, outcomes)
-        self._chain.require_served()
+        status, outcomes = repeat_test(self._tests, move, repetitions, by_verdict)
+        if status == Status.BOUND_VIOLATED:
+            return None
+        self._chain.require_decided(self._tests, status)
         return outcomes

@@ -5,20 +5,19 @@ one, and is scaled to those before it (`Reference.relative`).
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from pymc_minibatch_mh.chain.prefetch import Prefetcher
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
-from pymc_minibatch_mh.kernels.roles import STATS, Feature, Statistic
-from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.native.bound_tables import no_tables
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.posterior import Posterior, Reference
+from pymc_minibatch_mh.native.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.native.statistics import STATS, Feature, Statistic
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import whitened_directions
@@ -124,12 +123,10 @@ class Program:
         return Program, tuple(getattr(self, own.name) for own in fields(self))
 
     @cached_property
-    def _compiled(self) -> tuple[Callable, Callable, RowSpace]:
-        """Prior and rows: their addresses are only valid while they are referenced."""
-        target, lower_bounds = self.plan.target, self.plan.lower_bounds
-        if lower_bounds is None:
-            return target.prior, target.evaluate, target.full_data.space
-        return target.prior, lower_bounds.evaluate, lower_bounds.space
+    def _compiled(self) -> tuple[Any, RowSpace]:
+        """Prior and rows, compiled."""
+        target = self.plan.target
+        return target.prior, (self.plan.lower_bounds or target).space
 
     def rebased(self, plan: Plan) -> Self:
         """Return the same method and proposal on a model prepared around another centre."""
@@ -165,9 +162,9 @@ class Program:
 
         The temperature is one of a schedule, or None; `pool` has the rows that were drawn ahead.
         """
-        prior, evaluate, space = self._compiled
-        plan, space = self.plan, space if pool is None else pool.space
-        context = space.context.copy()
+        prior, rows = self._compiled
+        plan, rows = self.plan, rows if pool is None else pool.space
+        context = rows.context.copy()
         context[plan.target.OTHERS_SLOT] = others.ctypes.data
         reference, tables = plan.reference, plan.tables
         if tables is None:
@@ -183,9 +180,8 @@ class Program:
         if plan.lower_bounds is not None:
             reference, arrays = plan.lower_bounds.reference, plan.lower_bounds.tables
         return Posterior(
-            address_of(prior),
-            address_of(evaluate),
-            RowSpace(space.term_starts, context),
+            prior,
+            rows._replace(context=context),
             tempered(reference, temperature),
             arrays,
             float(self.method.most_drawn(plan)),

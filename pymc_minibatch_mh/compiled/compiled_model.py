@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numba import njit
+from numba import carray, njit, types
 from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
@@ -34,17 +34,24 @@ from scipy.sparse.csgraph import connected_components
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import (
-    OTHERS_SLOT,
+    PRIOR_ADDRESSES,
     GraphRows,
     compiled_on_position,
     differentiable,
     numba_options,
     row_source,
 )
-from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of
+from pymc_minibatch_mh.compiled.scalars import (
+    INTEGERS,
+    LOG_PRIOR,
+    NUMBERS,
+    called_by_library,
+    compiled_log_density,
+    composite_of,
+)
+from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import Function, numpy_of
-from pymc_minibatch_mh.kernels.roles import ELEMENTS_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.differences import Slopes
@@ -72,7 +79,10 @@ from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import lower
 from pymc_minibatch_mh.likelihood.patterns import in_order
+from pymc_minibatch_mh.native.library import FunctionAt
 
+#: Type of the densities of elements: see ``mh.h``.
+ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
 #: Numbers in an array, and scalar operations in all, up to which a prior part is small.
 MOST_ENTRIES, MOST_OPERATIONS = 200, 600
 _REWRITES = RewriteDatabaseQuery(
@@ -113,21 +123,20 @@ class GraphPrior:
         self._split = factorization
         self._compile_kwargs = compile_kwargs
 
-    def compiled(self) -> Callable:
-        """Compile the log-density (``LOGP``)."""
+    def compiled(self) -> FunctionAt:
+        """Compile the log-density (``mh_log_prior``)."""
         return self._compiled
 
     @cached_property
-    def _compiled(self) -> Callable:
-        prior = self._split.prior
+    def _compiled(self) -> FunctionAt:
+        size, prior = self._split.size, self._split.prior
         graph = compiled_on_position(self._split, prior, self._compile_kwargs)
 
-        @njit(LOGP_SIGNATURE, nogil=True)
         def logp(theta, context):
-            (value,) = graph(theta, context)
+            (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
             return value.item()
 
-        return logp
+        return called_by_library(logp, LOG_PRIOR, "mh_log_prior")
 
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
@@ -155,8 +164,7 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the same from a compiled gradient, with its differences as the Hessian."""
-        context = np.zeros(OTHERS_SLOT + 1, dtype=np.int64)
-        context[OTHERS_SLOT] = others.ctypes.data
+        context = Column("other variables", others[None], 0).address
         value, *gradient = self.slopes(position, context)
         if not hessian:
             return float(value), np.array(gradient), np.empty((0, 0))
@@ -235,8 +243,8 @@ class ScalarPrior:
         self._first_order = _Numbers([self._root, *gradient])
         self._second_order = _Numbers([self._root, *gradient, *second.values()])
 
-    def compiled(self) -> Callable:
-        """Compile the log-density (``LOGP``)."""
+    def compiled(self) -> FunctionAt:
+        """Compile the log-density (``mh_log_prior``)."""
         return compiled_log_density(composite_of([self._root], self._size, []))
 
     def derivatives(
@@ -533,7 +541,7 @@ class CompiledModel:
         if isinstance(self.row_functions, BoundsError):
             return str(self.row_functions)
         try:
-            return FormRows(self.row_functions)
+            return FormRows(self.row_functions, self.factorization.size)
         except LoweringError as error:
             # An operation whose derivatives only PyTensor's own graph has.
             return str(error)
@@ -552,20 +560,20 @@ class CompiledModel:
         return self.element_prior.elements
 
     @cached_property
-    def element_densities(self) -> list[Callable]:
-        """The prior of each element of each factor, compiled (``ELEMENTS``)."""
+    def element_densities(self) -> list[FunctionAt]:
+        """The prior of each element of each factor, compiled (``mh_element_density``)."""
         return [self._of_elements(graph) for graph in self.element_prior.densities]
 
-    def _of_elements(self, density: Variable) -> Callable:
+    def _of_elements(self, density: Variable) -> FunctionAt:
+        size = self.factorization.size
         graph = compiled_on_position(self.factorization, density, self.compile_kwargs)
 
-        @njit(ELEMENTS_SIGNATURE, nogil=True)
         def densities(theta, context, out):
-            (value,) = graph(theta, context)
-            for k in range(out.size):
+            (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
+            for k in range(value.size):
                 out[k] = value[k]
 
-        return densities
+        return called_by_library(densities, ELEMENT_DENSITY, "mh_element_density")
 
     @cached_property
     def prior_slopes(self) -> Callable:

@@ -1,8 +1,8 @@
 """Rows that are functions of a few linear forms: laid out for the kernels, and compiled."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,10 +11,6 @@ from pytensor.scalar import basic as scalar
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import STORED
-from pymc_minibatch_mh.kernels import forms as slot
-from pymc_minibatch_mh.kernels.forms import PlacedForms, place_forms
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.rowwise import bend_rows, derive_rows, evaluate_rows
 from pymc_minibatch_mh.likelihood.differences import (
     derivatives,
     remainder_difference,
@@ -29,38 +25,21 @@ from pymc_minibatch_mh.likelihood.function import (
     with_rows,
     without_rows,
 )
+from pymc_minibatch_mh.native.forms import (
+    CHOICE,
+    PRODUCT,
+    RUN,
+    Leaf,
+    Piece,
+    PlacedForms,
+    RowSpace,
+    Term,
+    place_forms,
+)
+from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 
 #: Rows whose computed data are made at a time.
 CHUNK = 65_536
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """One number of each row: address of row 0, bytes from row to row, type, and in which array."""
-
-    address: int
-    stride: int
-    kind: int
-    array: Hashable
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Coefficients of one form: see the kinds in :mod:`pymc_minibatch_mh.kernels.forms`."""
-
-    #: RUN, PRODUCT or CHOICE.
-    kind: int
-    #: Factor of the product of the leaves.
-    factor: float
-    #: The leaves; the first of a choice chooses.
-    leaves: tuple[Leaf, ...]
-    #: First coordinate.
-    place: int
-    #: Number of coordinates of a run, and bytes between its numbers.
-    count: int = 1
-    entry_stride: int = 0
-    #: Step and number of the coordinates that are chosen from.
-    choice: tuple[int, int] = (0, 0)
 
 
 #: Data of a term that forms cannot compute themselves, computed once for all.
@@ -136,120 +115,80 @@ def _piece(term: Monomial, leaves: Leaves) -> Piece:
     place = term.place
     if isinstance(place, Gather):
         chosen = (leaves.of(place.index), *factors)
-        return Piece(slot.CHOICE, term.factor, chosen, place.first, choice=(place.step, place.size))
-    return Piece(slot.RUN if len(factors) == 1 else slot.PRODUCT, term.factor, factors, place)
+        step, choices = place.step, place.size
+        return Piece(CHOICE, term.factor, chosen, place.first, step=step, choices=choices)
+    return Piece(RUN if len(factors) == 1 else PRODUCT, term.factor, factors, place)
 
 
 def _joined(run: Piece, piece: Piece) -> Piece | None:
     """Return a run with one more number, if the number is the next one of it."""
-    if not run.kind == piece.kind == slot.RUN:
+    if not run.kind == piece.kind == RUN:
         return None
     (first,), (leaf,) = run.leaves, piece.leaves
     stride = run.entry_stride if run.count > 1 else leaf.address - first.address
-    follows = leaf == replace(first, address=first.address + run.count * stride)
-    if not follows or piece.place != run.place + run.count or piece.factor != run.factor:
+    follows = leaf == first._replace(address=first.address + run.count * stride)
+    if not follows or piece.first != run.first + run.count or piece.factor != run.factor:
         return None
-    return Piece(slot.RUN, run.factor, run.leaves, run.place, run.count + 1, stride)
+    return run._replace(count=run.count + 1, entry_stride=stride)
 
 
 class Layout:
-    """A term's forms and leaves as one part of the context.
+    """A term's forms and leaves as the library takes them.
 
     `taken` are the data expressions that the row function takes itself, in their order.
     """
 
     def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Expr]) -> None:
-        self._leaves: list[Leaf] = [leaves.of(expr) for expr in taken]
-        self._n_taken = len(self._leaves)
-        self._factors: list[float] = []
-        self._pieces: list[tuple[int, ...]] = []
+        self._pieces: list[Piece] = []
         self._places: list[int] = []
         self._ends: list[int] = []
         self._chosen: list[int] = []
         for a, form in enumerate(forms):
             self._add(a, pieces_of(form, leaves))
-        # Arrays that the context refers to by address have to be kept.
-        self._factors_there = np.array(self._factors)
+        #: The term, without row functions.
+        self.term = Term(
+            tuple(leaves.of(expr) for expr in taken),
+            tuple(self._pieces),
+            *(np.array(x, dtype=np.int64) for x in (self._places, self._ends, self._chosen)),
+        )
+        # Arrays that the term refers to by address have to be kept.
         self._kept = leaves.arrays
 
     def _add(self, argument: int, pieces: Sequence[Piece]) -> None:
         first = len(self._places)
-        fixed = [x for x in pieces if x.kind != slot.CHOICE]
-        places = sorted({x.place + k for x in fixed for k in range(x.count)})
+        fixed = [x for x in pieces if x.kind != CHOICE]
+        places = sorted({x.first + k for x in fixed for k in range(x.count)})
         self._places += places
         self._ends.append(len(self._places))
         column = {place: first + k for k, place in enumerate(places)}
         written: set[int] = set()
         for piece in _one_by_one(fixed):
-            own = range(piece.place, piece.place + piece.count)
-            self._append(piece, column[piece.place], adds=not written.isdisjoint(own))
+            own = range(piece.first, piece.first + piece.count)
+            adds = not written.isdisjoint(own)
+            self._pieces.append(piece._replace(column=column[piece.first], adds=adds))
             written.update(own)
         for piece in pieces:
-            if piece.kind == slot.CHOICE:
-                self._append(piece, len(self._chosen), adds=False)
+            if piece.kind == CHOICE:
+                self._pieces.append(piece._replace(column=len(self._chosen)))
                 self._chosen.append(argument)
-
-    def _append(self, piece: Piece, where: int, *, adds: bool) -> None:
-        record = {
-            slot.KIND: piece.kind,
-            slot.WHERE: where,
-            slot.COUNT: piece.count,
-            slot.ADDS: int(adds),
-            slot.FACTOR: len(self._factors),
-            slot.FIRST_LEAF: len(self._leaves),
-            slot.LEAVES_USED: len(piece.leaves),
-            slot.ENTRY_STRIDE: piece.entry_stride,
-            slot.FIRST_PLACE: piece.place,
-            slot.PLACE_STEP: piece.choice[0],
-            slot.PLACES: piece.choice[1],
-        }
-        self._factors.append(piece.factor)
-        self._leaves += piece.leaves
-        self._pieces.append(tuple(record[k] for k in range(slot.PIECE_SIZE)))
-
-    def context(self, start: int) -> list[int]:
-        """Return the part of the context that begins at `start`, without row functions."""
-        lists = {
-            slot.LEAVES: [
-                x for leaf in self._leaves for x in (leaf.address, leaf.stride, leaf.kind)
-            ],
-            slot.PIECES: [x for piece in self._pieces for x in piece],
-            slot.FIXED_PLACES: self._places,
-            slot.FIXED_ENDS: self._ends,
-            slot.CHOSEN_ARGUMENTS: self._chosen,
-        }
-        head = dict.fromkeys(range(slot.N_SLOTS), 0) | {
-            slot.N_ARGUMENTS: len(self._ends),
-            slot.N_LEAVES: self._n_taken,
-            slot.N_FIXED: len(self._places),
-            slot.N_CHOSEN: len(self._chosen),
-            slot.N_PIECES: len(self._pieces),
-            slot.READ_ROWS: address_of(slot.read_rows),
-            slot.FACTORS: self._factors_there.ctypes.data,
-        }
-        body: list[int] = []
-        for name, numbers in lists.items():
-            head[name] = start + slot.N_SLOTS + len(body)
-            body += numbers
-        return [head[k] for k in range(slot.N_SLOTS)] + body
 
 
 def _one_by_one(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Yield pieces, of runs that meet coordinates that came before each number by itself."""
     written: set[int] = set()
     for piece in pieces:
-        own = set(range(piece.place, piece.place + piece.count))
-        if written.isdisjoint(own) or piece.kind == slot.PRODUCT:
+        own = set(range(piece.first, piece.first + piece.count))
+        if written.isdisjoint(own) or piece.kind == PRODUCT:
             yield piece
         else:
             (leaf,) = piece.leaves
             for k in range(piece.count):
-                moved = replace(leaf, address=leaf.address + k * piece.entry_stride)
-                yield Piece(slot.PRODUCT, piece.factor, (moved,), piece.place + k)
+                moved = leaf._replace(address=leaf.address + k * piece.entry_stride)
+                yield Piece(PRODUCT, piece.factor, (moved,), piece.first + k)
         written |= own
 
 
-_layouts: WeakKeyDictionary[RowFunction, tuple[Layout, np.ndarray]] = WeakKeyDictionary()
+_layouts: WeakKeyDictionary[RowFunction, tuple[Layout, LaidOut]] = WeakKeyDictionary()
 
 
 def placed(
@@ -260,34 +199,36 @@ def placed(
     *,
     directions: bool,
 ) -> PlacedForms:
-    """Place the linear forms of some rows of a term: see :func:`kernels.forms.place_forms`.
+    """Place the linear forms of some rows of a term: see :func:`native.forms.place_forms`.
 
     `directions` says whether the whitened forms are wanted.
     """
     if function not in _layouts:
         layout = Layout(function.arguments, Leaves(function), ())
-        _layouts[function] = layout, np.array(layout.context(0), dtype=np.int64)
-    _, context = _layouts[function]
+        _layouts[function] = layout, LaidOut("mh_term", layout.term)
+    _, term = _layouts[function]
     m = len(function.arguments)
     values, sizes, norms = (np.empty((rows.size, m)) for _ in range(3))
     whitened = np.empty((rows.size if directions else 0, m, centre.size))
     room = PlacedForms(values, sizes, norms, whitened)
-    place_forms(context, 0, rows, centre, factor, room)
+    place_forms(term, rows, centre, factor, room)
     return room
 
 
 class FormRows:
     """Row functions of all terms, compiled as they are asked for, wherever the rows lie.
 
-    Raises a LoweringError if a function has an operation without second derivatives.
+    The position has `size` coordinates. Raises a LoweringError if a function has an operation
+    without second derivatives.
     """
 
-    def __init__(self, functions: Sequence[RowFunction]) -> None:
+    def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
+        self.size = size
         #: Data expressions that each function takes.
         self.leaves = [leaves_of([function.root]) for function in functions]
         self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
-        self._compiled: dict[tuple[int, int], list[Callable]] = {}
+        self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
 
     def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":
         """Return the rows where they lie in this process."""
@@ -295,21 +236,37 @@ class FormRows:
             return StoredFormRows(self, source)
         return PlacedFormRows(self, source)
 
-    def differences(self, taylor_order: int) -> list[Callable]:
-        """Compile differences of remainders and their rounding errors (``ROWWISE``)."""
+    def differences(self, taylor_order: int) -> list[FunctionAt]:
+        """Compile differences of remainders and their rounding errors (``mh_row_function``)."""
 
         def expressions(k: int) -> Sequence[Expr]:
             return remainder_difference(self.functions[k], taylor_order)
 
-        return self._roles((slot.DIFFERENCE, taylor_order), 3, expressions)
+        return self._roles(("difference", taylor_order), 3, expressions)
 
-    def slopes(self) -> list[Callable]:
-        """Compile value, gradient and Hessian in the arguments (``ROWWISE``)."""
-        return self._roles((slot.SLOPES, 2), 1, lambda k: self._slopes[k])
+    def slopes(self) -> list[FunctionAt]:
+        """Compile value, gradient and Hessian in the arguments (``mh_row_function``)."""
+        return self._roles(("slopes", 2), 1, lambda k: self._slopes[k])
 
-    def thirds(self) -> list[Callable]:
+    def thirds(self) -> list[FunctionAt]:
         """Compile third derivatives in the arguments; raise a LoweringError if there are none."""
-        return self._roles((slot.THIRD, 3), 1, lambda k: derivatives(self.functions[k], (3,)))
+        return self._roles(("thirds", 3), 1, lambda k: derivatives(self.functions[k], (3,)))
+
+    def functions_of(
+        self, order: int | None, derivatives: bool, skewness: bool
+    ) -> list[dict[str, Any]]:
+        """Compile what is asked for: the functions of each term, by their fields in a ``Term``."""
+        roles: dict[str, list[FunctionAt]] = {}
+        if order is not None:
+            roles["difference"] = self.differences(order)
+        if derivatives:
+            roles["slopes"] = self.slopes()
+        if skewness:
+            roles["thirds"] = self.thirds()
+        return [
+            {role: functions[k] for role, functions in roles.items()}
+            for k in range(len(self.functions))
+        ]
 
     @cached_property
     def has_bend(self) -> bool:
@@ -323,8 +280,8 @@ class FormRows:
         return True
 
     def _roles(
-        self, role: tuple[int, int], times: int, expressions: Callable[[int], Sequence[Expr]]
-    ) -> list[Callable]:
+        self, role: tuple[str, int], times: int, expressions: Callable[[int], Sequence[Expr]]
+    ) -> list[FunctionAt]:
         if role not in self._compiled:
             widths = [times * len(function.arguments) for function in self.functions]
             self._compiled[role] = [
@@ -335,33 +292,17 @@ class FormRows:
 
 
 class _Rows:
-    """Rows by their linear forms: the functions that their kernels call, by slots of a context."""
+    """Rows by their linear forms."""
 
-    context: np.ndarray
     cheap_hessian = True
 
     def __init__(self, rows: FormRows) -> None:
         self._rows = rows
-        # Addresses are only valid while the functions behind them are referenced.
-        self._called: dict[int, Sequence[Callable]] = {}
-        self._starts: list[int] = []
 
-    def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders (``EVALUATE``)."""
-        self._call(slot.DIFFERENCE, self._rows.differences(taylor_order))
-        return evaluate_rows
-
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
-        self._call(slot.SLOPES, self._rows.slopes())
-        return derive_rows
-
-    def skewness(self) -> Callable | None:
-        """Compile averages of third derivatives (``SKEWNESS``); None where there are none."""
-        if not self._rows.has_bend:
-            return None
-        self._call(slot.THIRD, self._rows.thirds())
-        return bend_rows
+    @property
+    def has_skewness(self) -> bool:
+        """Whether there are averages of third derivatives."""
+        return self._rows.has_bend
 
     def undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Name a row of a term without finite derivatives, and the operation that has none."""
@@ -370,14 +311,9 @@ class _Rows:
         through = "" if operation is None else f", through {operation}"
         return f"in row {row} of {function.name!r}{through}"
 
-    def _call(self, role: int, functions: Sequence[Callable]) -> None:
-        self._called[role] = functions
-        for start, function in zip(self._starts, functions, strict=bool(self._starts)):
-            self.context[start + role] = address_of(function)
-
 
 class PlacedFormRows(_Rows):
-    """Rows by their linear forms, with all that the kernels need to reach them in memory.
+    """Rows by their linear forms, with all that compiled code needs to reach them in memory.
 
     The row functions are those of `rows`, or `functions` with the data of these rows.
     """
@@ -394,13 +330,27 @@ class PlacedFormRows(_Rows):
                 rows.functions, self._leaves, rows.leaves, strict=True
             )
         ]
-        numbers: list[int] = []
-        first = len(source.others_address) + len(self._layouts)
-        for layout in self._layouts:
-            self._starts.append(first + len(numbers))
-            numbers += layout.context(self._starts[-1])
-        #: Addresses and forms: see :mod:`pymc_minibatch_mh.kernels.forms`.
-        self.context = np.array([*source.others_address, *self._starts, *numbers], dtype=np.int64)
+        #: Where the other variables lie.
+        self.context = np.array(source.others_address, dtype=np.int64)
+        self._terms: dict[tuple[int | None, bool, bool], LaidOut] = {}
+
+    def space(
+        self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
+    ) -> RowSpace:
+        """Return where the rows lie, with compiled functions of them.
+
+        These are differences of the remainders of an `order`, derivatives up to the second, and
+        averages of third derivatives, where they are asked for.
+        """
+        asked = order, derivatives, skewness
+        if asked not in self._terms:
+            functions = self._rows.functions_of(order, derivatives, skewness)
+            terms = [
+                layout.term._replace(**own)
+                for layout, own in zip(self._layouts, functions, strict=True)
+            ]
+            self._terms[asked] = LaidOut("mh_term", terms)
+        return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
         """Put rows into some places, and compute their derived data anew."""
@@ -421,15 +371,20 @@ class StoredFormRows(_Rows):
 
     def __reduce__(self) -> tuple:
         """Keep the functions: another process compiles them for rows that it has read."""
-        return _of_no_rows, ([without_rows(function) for function in self._rows.functions],)
+        functions = [without_rows(function) for function in self._rows.functions]
+        return _of_no_rows, (functions, self._rows.size)
+
+    def space(
+        self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
+    ) -> RowSpace:
+        """Compile functions as :meth:`PlacedFormRows.space`; return a space without rows."""
+        self._rows.functions_of(order, derivatives, skewness)
+        return RowSpace(self._rows.size, self._source.term_starts, self.context, None)
 
     def on(self, read: ArrayRows) -> PlacedFormRows:
-        """Return the rows that were read, with every role that was compiled."""
+        """Return the rows that were read."""
         functions = [with_rows(function, read) for function in self._rows.functions]
-        placed = PlacedFormRows(self._rows, read, functions)
-        for role, called in self._called.items():
-            placed._call(role, called)
-        return placed
+        return PlacedFormRows(self._rows, read, functions)
 
     def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
         """Return room for rows that are written to it, beside values outside of the position."""
@@ -440,5 +395,5 @@ class StoredFormRows(_Rows):
         return self.on(ArrayRows(room, [count], others=others))
 
 
-def _of_no_rows(functions: Sequence[RowFunction]) -> StoredFormRows:
-    return StoredFormRows(FormRows(functions), ArrayRows((), [0]))
+def _of_no_rows(functions: Sequence[RowFunction], size: int) -> StoredFormRows:
+    return StoredFormRows(FormRows(functions, size), ArrayRows((), [0]))

@@ -1,8 +1,7 @@
-"""Graphs compiled to first-class numba functions, and rows as graphs of all parameters.
+"""Graphs compiled to functions that the library calls, and rows as graphs of all parameters.
 
-Everything model-specific ends up behind fixed signatures, so that the kernels that call them are
-compiled once per installation. PyTensor keeps the compiled graphs in its own cache; the wrappers
-around them are a few lines and compile in each process.
+PyTensor keeps the compiled graphs in its own cache; the wrappers around them, which take pointers,
+are a few lines and compile in each process.
 """
 
 import re
@@ -17,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numba import from_dtype, njit
+from llvmlite import ir
+from numba import carray, from_dtype, types
+from numba.extending import intrinsic
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.gradient import NullTypeGradError, grad, pushforward
@@ -31,14 +32,39 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.compiled.scalars import as_written
+from pymc_minibatch_mh.compiled.scalars import (
+    INTEGERS,
+    NUMBERS,
+    as_written,
+    called_by_library,
+)
 from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
-from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.data.storage import StoredRows
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
-from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, EVALUATE_SIGNATURE
 from pymc_minibatch_mh.likelihood.batch import Likelihood
 from pymc_minibatch_mh.likelihood.factorization import Factorization
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import FunctionAt
+
+#: Types of graphs of rows: see ``mh.h``.
+GRAPH_DIFFERENCES = types.void(
+    NUMBERS, NUMBERS, NUMBERS, INTEGERS, INTEGERS, INTEGERS, NUMBERS, NUMBERS
+)
+GRAPH_DERIVATIVES = types.void(NUMBERS, INTEGERS, INTEGERS, INTEGERS, types.int64, NUMBERS, NUMBERS)
+
+
+@intrinsic
+def load(typing_context, address, dtype):  # numba fixes the names and forbids annotations here
+    """Read one scalar of type `dtype` at `address` (int64)."""
+    scalar = dtype.dtype
+    signature = scalar(types.int64, dtype)
+
+    def generate(context, builder, _signature, arguments):
+        stored = context.get_data_type(scalar)
+        pointer = builder.inttoptr(arguments[0], ir.PointerType(stored))
+        return context.unpack_value(builder, scalar, pointer)
+
+    return signature, generate
 
 
 class ReadRows(Op):
@@ -102,6 +128,8 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
 
 #: Where the context holds the address of the values that all rows share.
 OTHERS_SLOT = 0
+#: How many entries of the context a graph of the prior part reads: that address and two strides.
+PRIOR_ADDRESSES = 3
 #: How PyTensor's warning begins when it falls back to Python inside a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
 
@@ -199,6 +227,8 @@ class GraphRows:
 
     #: Whether a Hessian takes one pass, and not one for each coordinate.
     cheap_hessian = False
+    #: Whether there are averages of third derivatives.
+    has_skewness = False
 
     def __init__(
         self,
@@ -214,40 +244,45 @@ class GraphRows:
         self._context = pt.vector("context", dtype="int64")
         self._others = read_others(factorization, self._context)
         self._logps = [self._on_rows(k, term) for k, term in enumerate(factorization.terms)]
-        self._compiled: dict[object, Callable] = {}
+        self._compiled: dict[object, FunctionAt] = {}
         self.context = source.context
 
     def at(self, source: ArrayRows) -> "GraphRows":
         """Return the rows where they lie in this process."""
         placed = copy(self)
-        placed.context = source.context
+        placed._source, placed.context = source, source.context
         return placed
 
-    def skewness(self) -> None:
-        """Have no third derivatives."""
+    def space(
+        self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
+    ) -> RowSpace:
+        """Return where the rows lie, with compiled functions of them that are asked for.
 
-    def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders of a batch (``EVALUATE``).
-
-        The log-likelihoods are differenced before the expansion is taken off: both are of the
-        size of a step, while each of them alone is not.
+        These are differences of the remainders of an `order`, and derivatives up to the second. Of
+        differences the log-likelihoods are taken before the expansion is: both are of the size of
+        a step, while each of them alone is not.
         """
-        return self._once(taylor_order, lambda: self._evaluate(taylor_order))
-
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
-        return self._once("derivatives", self._row_derivatives)
+        assert not skewness
+        size, starts = self._split.size, self._source.term_starts
+        space = RowSpace(size, starts, self.context)
+        if order is not None:
+            differences = self._once(order, lambda: self._differences(order))
+            space = space._replace(differences=differences)
+        if derivatives:
+            derived = self._once("derivatives", self._row_derivatives)
+            space = space._replace(derivatives=derived)
+        return space
 
     def undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Name a row of a term without finite derivatives."""
         return f"in row {row} of {self._split.terms[term].name!r}"
 
-    def _once(self, role: object, compiled: Callable[[], Callable]) -> Callable:
+    def _once(self, role: object, compiled: Callable[[], FunctionAt]) -> FunctionAt:
         if role not in self._compiled:
             self._compiled[role] = compiled()
         return self._compiled[role]
 
-    def _evaluate(self, taylor_order: int) -> Callable:
+    def _differences(self, taylor_order: int) -> FunctionAt:
         size = self._split.size
         theta, new, centre = (
             pt.vector(n, dtype="float64", shape=(size,)) for n in ("position", "new", "centre")
@@ -271,14 +306,19 @@ class GraphRows:
             [pt.concatenate(differences), pt.concatenate(scales)],
         )
 
-        @njit(EVALUATE_SIGNATURE, nogil=True, no_cpython_wrapper=True)
-        def evaluate(theta, new, centre, rows, ends, context, differences, scales):
-            changed, size_of = graph(theta, new, centre, rows, ends, context)
+        n_terms, n_addresses = len(self._logps), self.context.size
+
+        def of_rows(theta, new, centre, rows, ends, context, differences, scales):
+            last = carray(ends, n_terms)
+            changed, size_of = graph(
+                carray(theta, size), carray(new, size), carray(centre, size),
+                carray(rows, last[n_terms - 1]), last, carray(context, n_addresses),
+            )  # fmt: skip
             for i in range(changed.size):
                 differences[i] = changed[i]
                 scales[i] = size_of[i]
 
-        return evaluate
+        return called_by_library(of_rows, GRAPH_DIFFERENCES, "mh_graph_differences")
 
     @cached_property
     def derivatives(self) -> tuple[list[Variable], Variable]:
@@ -296,24 +336,29 @@ class GraphRows:
         packed = pt.concatenate([value[None], gradient, product])
         return [theta, direction, self._rows, self._ends, self._context], packed
 
-    def _row_derivatives(self) -> Callable:
+    def _row_derivatives(self) -> FunctionAt:
         inputs, packed = self.derivatives
         graph = self._function(inputs, [packed])
+        size, n_terms, n_addresses = self._split.size, len(self._logps), self.context.size
 
-        @njit(DERIVATIVES_SIGNATURE, nogil=True, no_cpython_wrapper=True)
-        def derivatives(theta, rows, ends, context, sums, hessian):
-            direction = np.zeros(theta.size)
-            for k in range(max(1, hessian.shape[0])):
-                if hessian.size:
+        def derivatives(theta, rows, ends, context, wants_hessian, sums, hessian):
+            direction, last = np.zeros(size), carray(ends, n_terms)
+            for k in range(size if wants_hessian else 1):
+                if wants_hessian:
                     direction[:] = 0.0
                     direction[k] = 1.0
-                (packed,) = graph(theta, direction, rows, ends, context)
+                (found,) = graph(
+                    carray(theta, size), direction, carray(rows, last[n_terms - 1]), last,
+                    carray(context, n_addresses),
+                )  # fmt: skip
                 if k == 0:
-                    sums += packed[: 1 + theta.size]
-                if hessian.size:
-                    hessian[k] += packed[1 + theta.size :]
+                    for j in range(1 + size):
+                        sums[j] += found[j]
+                if wants_hessian:
+                    for j in range(size):
+                        hessian[k * size + j] += found[1 + size + j]
 
-        return derivatives
+        return called_by_library(derivatives, GRAPH_DERIVATIVES, "mh_graph_derivatives")
 
     def _on_rows(self, k: int, term: Likelihood) -> Variable:
         start = self._ends[k - 1] if k else 0

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import pytensor
-from numba import njit
+from numba import carray, cfunc, types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 from pytensor.graph.basic import Apply as Node
 from pytensor.graph.basic import Constant as GraphConstant
@@ -33,9 +33,15 @@ from pytensor.link.utils import fgraph_to_python
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
-from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE, ROWWISE_SIGNATURE
 from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Expr, Lookup
 from pymc_minibatch_mh.likelihood.patterns import in_order
+from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.threads import HeldBack
+
+#: Types of functions that the library calls: see ``mh.h``.
+NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+ROW_FUNCTION = types.void(NUMBERS, NUMBERS, types.int64)
+LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
 
 #: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
 #: be compiled anew in every process, are taken like data.
@@ -178,15 +184,17 @@ def _as(variable: Variable, dtype: np.dtype) -> Variable:
 # Wrapped around functions of floats. Other names are in their own globals.
 
 
-def _rowwise(inputs, outputs):  # type: ignore[no-untyped-def]
-    for i in range(inputs.shape[0]):
-        results = row_function(*to_fixed_tuple(inputs[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
+def _rowwise(inputs, outputs, n):  # type: ignore[no-untyped-def]
+    lines = carray(inputs, (n, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+    for i in range(n):
+        results = row_function(*to_fixed_tuple(lines[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
         for k in range(len(results)):
-            outputs[i, k] = results[k]
+            outputs[i * len(results) + k] = results[k]
 
 
 def _of_position(position, context):  # type: ignore[no-untyped-def]
-    (value,) = row_function(*to_fixed_tuple(position, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+    numbers = carray(position, WIDTH)  # type: ignore[name-defined]  # noqa: F821
+    (value,) = row_function(*to_fixed_tuple(numbers, WIDTH))  # type: ignore[name-defined]  # noqa: F821
     return value
 
 
@@ -194,7 +202,9 @@ class _Namespace(dict[str, Any]):
     """The globals of a function whose callee is only made where it has to be compiled."""
 
     def __init__(self, width: int, make: Callable[[], Any]) -> None:
-        super().__init__(__name__=__name__, WIDTH=width, to_fixed_tuple=to_fixed_tuple)
+        super().__init__(
+            __name__=__name__, WIDTH=width, carray=carray, to_fixed_tuple=to_fixed_tuple
+        )
         self._make = make
 
     def __missing__(self, name: str) -> Any:
@@ -204,35 +214,45 @@ class _Namespace(dict[str, Any]):
         return self[name]
 
 
-_compiled: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_compiled: WeakValueDictionary[str, FunctionAt] = WeakValueDictionary()
 _operations: dict[tuple, tuple[Any, str | None]] = {}
 
 
-def compiled_rowwise(composite: Composite) -> Any:
-    """Compile a scalar operation to a function of many rows (``ROWWISE``).
+def compiled_rowwise(composite: Composite) -> FunctionAt:
+    """Compile a scalar operation to a function of many rows (``mh_row_function``).
 
     Equal operations share one function in a process, and through PyTensor's cache between
     processes.
     """
-    return _compiled_as(_rowwise, ROWWISE_SIGNATURE, composite)
+    return _compiled_as(_rowwise, ROW_FUNCTION, "mh_row_function", composite)
 
 
-def compiled_log_density(composite: Composite) -> Any:
-    """Compile a scalar operation on the coordinates of a position to a density (``LOGP``)."""
-    return _compiled_as(_of_position, LOGP_SIGNATURE, composite)
+def compiled_log_density(composite: Composite) -> FunctionAt:
+    """Compile a scalar operation on the coordinates of a position (``mh_log_prior``)."""
+    return _compiled_as(_of_position, LOG_PRIOR, "mh_log_prior", composite)
 
 
-def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
+def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) -> FunctionAt:
     graph = composite.fgraph
     key = _key(graph)
     if key is None:
-        return _compile(wrapper, signature, graph, "")
+        return _compile(wrapper, signature, kind, graph, "")
     name = f"{key}{wrapper.__name__}"
     # Held here: values that nobody else holds are forgotten between two looks.
     function = _compiled.get(name)
     if function is None:
-        function = _compiled[name] = _compile(wrapper, signature, graph, name)
+        function = _compiled[name] = _compile(wrapper, signature, kind, graph, name)
     return function
+
+
+def called_by_library(function: Callable, signature: Any, kind: str, **options: Any) -> FunctionAt:
+    """Compile a function of pointers for the library, which calls it by its address.
+
+    `kind` is its type in ``mh.h``.
+    """
+    # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+    with HeldBack():
+        return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
 
 
 _ONE_AT_A_TIME = RLock()
@@ -251,13 +271,15 @@ def as_written() -> Iterator[None]:
 
 
 @as_written()
-def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
+def _compile(
+    wrapper: Any, signature: Any, kind: str, graph: FunctionGraph, name: str
+) -> FunctionAt:
     namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
     function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
     cached = bool(name and pytensor.config.numba__cache)
     if cached:
         CACHED_SRC_FUNCTIONS[function] = name
-    return njit(signature, cache=cached, nogil=True, error_model="numpy")(function)
+    return called_by_library(function, signature, kind, cache=cached)
 
 
 def _function_of_floats(graph: FunctionGraph) -> Any:

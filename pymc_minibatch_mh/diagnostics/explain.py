@@ -38,8 +38,6 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.likelihood.bambi import is_bambi_model
 from pymc_minibatch_mh.likelihood.batch import Likelihood
 from pymc_minibatch_mh.likelihood.exprs import Apply, Constant, Data, Expr, Gather, Lookup, Monomial
@@ -47,6 +45,8 @@ from pymc_minibatch_mh.likelihood.factorization import Block, Factorization, fac
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.inputs import generator_of, likelihoods_of, model_of
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows, potentials_in_full
+from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, point_of, scale_collapses
 from pymc_minibatch_mh.diagnostics.explanation import EFFECTIVE, WARM_UP, Forecast, Memory
-from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.report import warning_of
@@ -39,7 +39,7 @@ class Pilot:
     names: list[str]
     #: Name of a sampler stat -> its values, shape (pilots, draws).
     stats: Mapping[str, np.ndarray]
-    #: Shape (pilots, further draws, N_COUNTS).
+    #: Shape (pilots, further draws).
     counts: np.ndarray
     #: Seconds of a draw, made in blocks after warm-up, and in warm-up.
     seconds_in_blocks: float
@@ -179,11 +179,11 @@ def _warning(runs: list[_Run], counts: np.ndarray) -> str:
     given: list[SamplerWarning] = [w for run in runs for s in run.stats if (w := s["warning"])]
     if given:
         return given[0].message
-    step, made = runs[-1].step, counts[..., 0].size
+    step, made = runs[-1].step, counts.size
     state = step.chain.copy().state
     state.n_updates += step.updates_per_draw * made
-    state.n_full += int(counts[..., entry.FULL_PASS].sum())
-    state.n_accepted += int(counts[..., entry.ACCEPTED].sum())
+    state.n_full += int(counts["full_pass"].sum())
+    state.n_accepted += int(counts["accepted"].sum())
     found = warning_of(type(step).__name__, state, step.program)
     return "" if found is None else found.message
 
@@ -205,7 +205,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         rows_per_update=float(np.mean(rows)),
         rows_error=error_between(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
-        acceptance_error=float(pilot.counts[..., entry.ERROR].mean()) / updates,
+        acceptance_error=float(pilot.counts["error"].mean()) / updates,
         full_pass_share=float(counted(pilot, "full_pass").mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
         ess=ess,
@@ -222,7 +222,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
 
 def counted(pilot: Pilot, name: str) -> np.ndarray:
     """Return the values of a stat, shape (pilots, draws), those of further draws as well."""
-    further = pilot.counts[..., entry.STATS[name].entry]
+    further = pilot.counts[STATS[name].entry]
     return np.concatenate([pilot.stats[name], further], axis=1)
 
 

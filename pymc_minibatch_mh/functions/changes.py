@@ -66,7 +66,7 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
     return rate * doubt + relative_error_at(change, sensitivity)
 
 
-@compiled(kept=False)
+@compiled()
 def sizes_at(*values):
     """Return a sum of absolute values."""
     result = 0.0

@@ -2,18 +2,17 @@
 
 An infinite end says that there is no bound; no end is ever NaN.
 
-NumPy takes two dozen passes over its arrays for a product, and the kernels here one.
+NumPy takes two dozen passes over its arrays for a product, and the library one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.native.library import function
 
 type Array = NDArray[np.float64]
 type Mask = NDArray[np.bool_]
@@ -25,88 +24,6 @@ TINY = 1e-300
 #: Rounding error where terms of size one cancel.
 CANCELLATION = 1e-15
 _LARGEST = np.finfo(np.float64).max
-# Written without branches, which lets LLVM do four intervals at a time.
-
-
-@compiled()
-def _less(x, y):
-    return x if x < y else y
-
-
-@compiled()
-def _more(x, y):
-    return x if x > y else y
-
-
-@compiled()
-def _below(end, slack):
-    """Return a lower end, moved outward; overflow of a number is the largest number."""
-    least = _less(end, _LARGEST)
-    low = least - (abs(least) * RELATIVE + slack)
-    return -np.inf if end != end else low
-
-
-@compiled()
-def _above(end, slack):
-    most = _more(end, -_LARGEST)
-    high = most + (abs(most) * RELATIVE + slack)
-    return np.inf if end != end else high
-
-
-@compiled()
-def _times(x, y):
-    """Return a product; an infinite end only stands for ever larger numbers, times 0."""
-    product = x * y
-    return 0.0 if product != product else product
-
-
-@compiled()
-def _product(a, b, c, d):
-    """Return the product of the intervals (a, b) and (c, d)."""
-    one, two, three, four = _times(a, c), _times(a, d), _times(b, c), _times(b, d)
-    lo = _less(_less(one, two), _less(three, four))
-    hi = _more(_more(one, two), _more(three, four))
-    low, high = _below(lo, TINY), _above(hi, TINY)
-    # Slack must not carry a product past zero, where it cannot lie. A zero that was computed may
-    # be a product that underflowed, so that the factors decide.
-    zero = ((a == 0.0) & (b == 0.0)) | ((c == 0.0) & (d == 0.0))
-    never_negative = zero | ((a >= 0.0) & (c >= 0.0)) | ((b <= 0.0) & (d <= 0.0))
-    never_positive = zero | ((a >= 0.0) & (d <= 0.0)) | ((b <= 0.0) & (c >= 0.0))
-    low = 0.0 if never_negative & (lo >= 0.0) & (low < 0.0) else low
-    high = 0.0 if never_positive & (hi <= 0.0) & (high > 0.0) else high
-    return low, high
-
-
-@compiled()
-def multiply(a, b, c, d, lo, hi):
-    """Write products of intervals (a, b) and (c, d) to `lo` and `hi`, shape (n,).
-
-    Their ends have shape (n,) or (1,): one interval stands for all.
-    """
-    if a.size < lo.size:
-        first, last = a[0], b[0]
-        for i in range(lo.size):
-            lo[i], hi[i] = _product(first, last, c[i], d[i])
-    elif c.size < lo.size:
-        first, last = c[0], d[0]
-        for i in range(lo.size):
-            lo[i], hi[i] = _product(a[i], b[i], first, last)
-    else:
-        for i in range(lo.size):
-            lo[i], hi[i] = _product(a[i], b[i], c[i], d[i])
-
-
-@compiled()
-def add(a, b, c, d, lo, hi):
-    """Write sums of intervals, as :func:`multiply` does products.
-
-    Without slack: additions do not underflow, and zero must remain zero.
-    """
-    first, second = a.size == lo.size, c.size == lo.size
-    for i in range(lo.size):
-        j, k = i if first else 0, i if second else 0
-        lo[i] = _below(a[j] + c[k], 0.0)
-        hi[i] = _above(b[j] + d[k], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +126,13 @@ class Interval:
         return Interval(-self.hi, -self.lo)
 
     def __add__(self, other: Interval | ArrayLike) -> Interval:
-        return _combined(add, self, _interval(other))
+        return _combined("mh_add_intervals", self, _interval(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Interval | ArrayLike) -> Interval:
         other = _interval(other)
-        return _combined(add, self, Interval(-other.hi, -other.lo))
+        return _combined("mh_add_intervals", self, Interval(-other.hi, -other.lo))
 
     def __rsub__(self, other: ArrayLike) -> Interval:
         return _interval(other) - self
@@ -225,7 +142,7 @@ class Interval:
         if self._is_sign or other._is_sign:
             sign, factor = (self, other) if self._is_sign else (other, self)
             return factor if sign.lo > 0.0 else -factor
-        return _combined(multiply, self, other)
+        return _combined("mh_multiply_intervals", self, other)
 
     __rmul__ = __mul__
 
@@ -248,8 +165,8 @@ def _step(end: Array, slack: ArrayLike) -> Array:
     return step + np.asarray(slack)
 
 
-def _combined(kernel: Any, one: Interval, other: Interval) -> Interval:
-    """Return the results of a kernel on pairs of intervals, of which one may stand for all."""
+def _combined(name: str, one: Interval, other: Interval) -> Interval:
+    """Return the results of a function of the library on pairs of intervals, or of one and all."""
     a, b, c, d = one.lo, one.hi, other.lo, other.hi
     shape = a.shape or c.shape
     if a.shape != c.shape and a.shape and c.shape:
@@ -257,7 +174,7 @@ def _combined(kernel: Any, one: Interval, other: Interval) -> Interval:
         shape = a.shape
     size = a.size if a.ndim else c.size
     lo, hi = np.empty(size), np.empty(size)
-    kernel(_flat(a), _flat(b), _flat(c), _flat(d), lo, hi)
+    function(name)(_flat(a), _flat(b), a.size, _flat(c), _flat(d), c.size, size, lo, hi)
     return _made(lo, hi) if len(shape) == 1 else _made(lo.reshape(shape), hi.reshape(shape))
 
 

@@ -28,18 +28,17 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
-from pymc_minibatch_mh._jit import sources
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.kernels.parts import Parts
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.likelihood.stored import NumberOfRows
+from pymc_minibatch_mh.native.parts import Parts
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
@@ -215,7 +214,7 @@ def _difference(before: Declared, now: Declared) -> str:
 
 #: Rooms of the package that compute what a file holds.
 COMPUTING = (
-    "_jit.py", "data", "functions", "likelihood", "reparametrize", "kernels", "compiled",
+    "_jit.py", "data", "functions", "likelihood", "reparametrize", "native", "compiled",
     "reference", "bounds", "plan",
 )  # fmt: skip
 #: Fields of tables of bounds that a file holds.
@@ -247,7 +246,17 @@ def key_of(target: Target) -> dict[str, str]:
 
 def _package() -> str:
     """Return the version of this package, by the sources that compute what a file holds."""
-    return f"{version('pymc-minibatch-mh')} {sources(rooms=COMPUTING)}"
+    return f"{version('pymc-minibatch-mh')} {_sources(Path(__file__).parents[1])}"
+
+
+def _sources(root: Path) -> str:
+    """Return a digest of the sources in a folder that compute what a file holds."""
+    whole = hashlib.sha256()
+    for room in COMPUTING:
+        for path in sorted([root / room, *(root / room).rglob("*.*")]):
+            if path.suffix in (".py", ".c", ".h"):
+                whole.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def write(path: str | PathLike, plan: Plan) -> None:

@@ -81,9 +81,8 @@ class Method(ABC):
     """A test and everything about it that a chain must know.
 
     A method is frozen and serves all chains. All that changes in a chain lies in a record: a named
-    tuple of floats, ints and arrays. Its class names the compiled functions of the test
-    (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``sample_size`` and
-    ``decide_batch`` for a test that looks at growing batches.
+    tuple of floats, ints and arrays. Its class names the record in C, ``LAYOUT``, and the functions
+    that take it: ``decide``, or ``sample_size`` and ``decide_batch`` for a test on batches.
     """
 
     #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
@@ -164,7 +163,7 @@ class Method(ABC):
     def adapted(self, record: Any, totals: np.ndarray, plan: Plan, updates_per_draw: int) -> Any:
         """Return the record of a chain after a window of warm-up.
 
-        `totals`, shape (N_COUNTS,), have the counts of updates, earlier windows with less weight.
+        `totals`, one record, have the counts of updates, earlier windows with less weight.
         """
         return record
 

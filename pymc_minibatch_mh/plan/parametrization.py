@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, ModeError
-from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of

@@ -17,10 +17,10 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass, req
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL
-from pymc_minibatch_mh.kernels.posterior import Reference, whitened_norm
-from pymc_minibatch_mh.kernels.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
+from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.violations import (
     BoundCheck,
     audited,

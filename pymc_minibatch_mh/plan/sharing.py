@@ -28,10 +28,10 @@ from pymc_minibatch_mh.errors import (
     SourceError,
     StaleDataError,
 )
-from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights, weights_of
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.file import (
     WatchedModel,
     first_difference,

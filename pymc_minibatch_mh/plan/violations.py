@@ -18,17 +18,16 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import StoredRows, consecutive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import (
+from pymc_minibatch_mh.likelihood.function import RowData, with_rows
+from pymc_minibatch_mh.native.bound_tables import (
     NO_DIRECTIONS,
     NO_ROWS,
     BoundTables,
     sizes_between,
     table_of_move,
 )
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
-from pymc_minibatch_mh.likelihood.function import RowData, with_rows
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.reference.full_data import BoundedMove, RowSums, Spread, SpreadIn, over_rows
 from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
@@ -170,10 +169,9 @@ def largest_of_parts(
     # A row without an element of some factor reads the last of all, which is always within.
     inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
     ceilings = tables.ceilings(move)
-    ends, space = (here, there, found.centre), target.full_data.space
+    ends, rows = (here, there, found.centre), np.arange(ceilings.size)
     differences, scales = np.empty((2, ceilings.size))
-    rows = np.arange(ceilings.size)
-    differences_of(address_of(target.evaluate), ends, space, rows, differences, scales)
+    differences_of(target.space, ends, rows, differences, scales)
     differences[~inside[parts.elements].all(axis=1)] = 0.0
     return largest_of(differences, scales, ceilings, 1.0, target.inverse_temperature)
 
@@ -192,7 +190,7 @@ def _largest_ratio(
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
     # Compiled here, and not in every thread.
-    full_data.sums.evaluate(move.order)
+    full_data.sums.compile(order=move.order)
     work = BoundCheck(full_data.sums, tables, source)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
@@ -204,14 +202,13 @@ def _furthest_out(
     target: Target, reference: Reference, tables: Tables, position: np.ndarray
 ) -> tuple[float, int]:
     """Return the largest distance from the middle of a range, in halves of that, and its row."""
-    address, space = address_of(target.evaluate), target.full_data.space
     beta = reference.inverse_temperature
     largest, worst = 0.0, 0
     for first in range(0, target.source.n_rows, CHUNK):
         last = min(first + CHUNK, target.source.n_rows)
         differences, scales = np.zeros((2, last - first))
         ends = reference.centre, position, reference.centre
-        differences_of(address, ends, space, np.arange(first, last), differences, scales)
+        differences_of(target.space, ends, np.arange(first, last), differences, scales)
         width, below = tables.c[:, first:last].astype(np.float64)
         differences += (below - 0.5 * width) / beta
         ratio, place = largest_of(differences, scales, width, 0.5, beta)
@@ -226,9 +223,7 @@ def sizes_of_many(
     """Return C M of many moves at once as of :func:`moves_of_chains`; infinite where unbounded."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     ends = reference.centre + noise @ reference.factor.T
-    sizes = np.empty(count)
-    sizes_between(_arrays(target, reference, tables), reference, ends, sizes)
-    return sizes
+    return sizes_between(_arrays(target, reference, tables), reference, ends)
 
 
 def typical_moves(
@@ -272,7 +267,7 @@ def _arrays(target: Target, reference: Reference, tables: AnyTables) -> BoundTab
 def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:
     if tables.metric is None:
         return
-    m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))
+    m = min(tables.metric_between(here, there), tables.metric_between(there, here))
     if m < 0.0:
         raise SettingError(
             f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "

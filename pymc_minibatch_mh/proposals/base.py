@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.handle import LinkedRecord
-from pymc_minibatch_mh.kernels.run import linked, run
+from pymc_minibatch_mh.native.library import LaidOut
+from pymc_minibatch_mh.native.run import linked
+from pymc_minibatch_mh.native.statistics import TALLY
 
-#: Efficiency of each component of a proposal, shape (components, N_TALLIES).
+#: Efficiency of each component of a proposal, records of shape (components,).
 Tallies = np.ndarray
 
 
@@ -17,14 +18,16 @@ class Proposal(ABC):
     """A move that is reversible with respect to a known density, and how it adapts.
 
     A proposal is frozen and serves all chains. The state of a chain is a record: a named tuple of
-    floats, ints and arrays, whose class names the compiled move
-    (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
+    floats, ints and arrays. Linked (:meth:`linked`), it has the fields of a record of C, which its
+    class names as `LAYOUT`, and its move, an ``mh_propose``, as `propose`.
     """
 
     #: Whether single coordinates may move by the prior part in between, without the user's asking.
     moves_without_rows: bool = True
-    #: The compiled loop of draws, with the arguments of :func:`pymc_minibatch_mh.kernels.run.run`.
-    loop: Any = staticmethod(run)
+    #: What is counted of each component.
+    tally: np.dtype = TALLY
+    #: The library's loop of draws, with the arguments of ``mh_run``.
+    loop: str = "mh_run"
 
     @property
     def rests_on(self) -> str:
@@ -60,7 +63,7 @@ class Proposal(ABC):
         ----------
         record
             Record of the chain.
-        window, total : ndarray, shape (components, N_TALLIES)
+        window, total : ndarray, shape (components,)
             Tallies of the last window, and of the whole warm-up.
         walk_target
             Acceptance that a random walk aims at under the chosen test.
@@ -69,15 +72,18 @@ class Proposal(ABC):
         """
 
     def linked(self, record: Any, plan: Any) -> Any:
-        """Return the record of compiled updates: this one, unless they need addresses."""
+        """Return the record of compiled updates: this one, unless they need more."""
         return record
 
-    def kernel_state(self, posterior: Any, record: Any, test: Any, *others: Any) -> LinkedRecord:
-        """Return all that the loop works with: see :func:`pymc_minibatch_mh.kernels.run.linked`."""
+    def laid_out(self, posterior: Any, record: Any, test: Any, *others: Any) -> LaidOut:
+        """Return the chain that the loop takes: see :func:`pymc_minibatch_mh.native.run.linked`."""
         return linked(posterior, record, test, *others)
 
-    def require_proposed(self, record: Any) -> None:
-        """Raise the exception of a user's move, where a component of -1 has ended a run."""
+    def require_proposed(self, record: Any, status: int) -> None:
+        """Raise the exception of a user's move, if a run has ended with a status of one.
+
+        `record` is that of compiled updates.
+        """
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:

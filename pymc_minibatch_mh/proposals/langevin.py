@@ -9,14 +9,8 @@ each batch has a reversible kernel of its own, independent of the rows of the te
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, flag, positive, rows
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.batch import draw_batch, gradient_estimate
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned
 
@@ -28,60 +22,13 @@ PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class LangevinStep(NamedTuple):
-    """Step h of a Langevin move, LAPLACE or IDENTITY, and its batch.
+    """Step h of a Langevin move, LAPLACE or IDENTITY, and its batch: ``mh_langevin``."""
 
-    The address of the rows' derivatives is 0 in a chain: compiled updates are given it.
-    """
+    LAYOUT, propose = "mh_langevin", "mh_propose_langevin"  # type: ignore[misc]
 
     step: float
     preconditioner: int
     batch_size: int
-    derivatives: int = 0
-
-
-@compiled(inlined=True)
-def _whitened_rise(own, posterior, rows, position, gradient, out):
-    """Write Lᵀ g(θ), or g(θ) where there is no preconditioner, from the first moved coordinate."""
-    reference, size = posterior.reference, position.size
-    gradient_estimate(posterior, rows, position, gradient)
-    for j in range(reference.first, size):
-        out[j] = gradient[j]
-        if own.preconditioner == LAPLACE:
-            out[j] = 0.0
-            for i in range(j, size):
-                out[j] += reference.factor[i, j] * gradient[i]
-
-
-@role_of(LangevinStep, "propose")
-@compiled(inlined=True)
-def propose_langevin(own, move, posterior, rng):
-    """Drift, and add noise: see :func:`roles.propose`.
-
-    With v = Lᵀ g(θ) and v' = Lᵀ g(θ'), the noise that leads back is -ξ - h (v + v')/2.
-    """
-    reference, size, h = posterior.reference, move.new.size, own.step
-    first = reference.first
-    # Before a position is looked at: the batch must know nothing of it.
-    rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
-    noise, gradient = np.empty(size), np.empty(size)
-    here, there = np.zeros(size), np.zeros(size)
-    _whitened_rise(own, posterior, rows, move.position, gradient, here)
-    for i in range(first, size):
-        noise[i] = rng.standard_normal()
-    for i in range(size):
-        change = 0.0
-        if own.preconditioner == IDENTITY and i >= first:
-            change = 0.5 * h * here[i] + noise[i]
-        elif i >= first:
-            for j in range(first, i + 1):
-                change += reference.factor[i, j] * (0.5 * h * here[j] + noise[j])
-        move.new[i] = move.position[i] + h * change
-    _whitened_rise(own, posterior, rows, move.new, gradient, there)
-    log_q = 0.0
-    for i in range(first, size):
-        back = noise[i] + 0.5 * h * (here[i] + there[i])
-        log_q += 0.5 * (noise[i] * noise[i] - back * back)
-    return log_q, 0
 
 
 @dataclass(frozen=True)
@@ -165,10 +112,8 @@ class Langevin(Proposal):
         return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
     def linked(self, record: LangevinStep, plan: Any) -> LangevinStep:
-        """Return the record with an address; SettingError if there is no gradient of the rows."""
-        if self.batch_size:
-            return record._replace(derivatives=address_of(plan.target.full_data.sums.derivatives))
-        if plan.reference.order < 2:
+        """Return the record; SettingError if there is no gradient of the rows."""
+        if not self.batch_size and plan.reference.order < 2:
             raise SettingError(
                 f"batch_size=0 leaves Langevin() without a gradient of the likelihood at "
                 f"taylor_order={plan.reference.order}. Give a batch_size such as 500, or use "

@@ -9,61 +9,28 @@ position, and is corrected for. The mean, which follows from the gradient at the
 below zero.
 
 *Effects given their scales.* Moves of a hierarchy are made in numbers that are standard normal
-where effects are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`),
+where effects are normal given their scales (:mod:`pymc_minibatch_mh.native.scale_conditional`),
 and corrected for the volume of that map. A walk of them moves a scale with the effects that rows do
 not hold: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science 22:59-73,
 2007, doi:10.1214/088342307000000014).
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.functions.log_erfc import log_erfc_at
-from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
-from pymc_minibatch_mh.kernels.scale_conditional import (
-    ScaleConditional,
-    place_given_scales,
-    size_of_work,
-    whiten_given_scales,
-)
-from pymc_minibatch_mh.kernels.vectors import inner_of_line
+from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
-from pymc_minibatch_mh.proposals.walk import tuned, walk_by
-
-# From this bound on, an exponential draw is kept more often than a normal one.
-_EXPONENTIAL_FROM = 0.5
-_HALF, _ROOT = math.log(0.5), math.sqrt(0.5)
-
-
-@compiled()
-def log_share_above(bound):
-    """Return the logarithm of the chance that a standard normal number exceeds a bound."""
-    return _HALF + log_erfc_at(_ROOT * bound)
-
-
-@compiled()
-def normal_above(bound, rng):
-    """Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942."""
-    if not bound > _EXPONENTIAL_FROM:
-        draw = rng.standard_normal()
-        while not draw > bound:
-            draw = rng.standard_normal()
-        return draw
-    rate = 0.5 * (bound + math.sqrt(bound * bound + 4.0))
-    while True:
-        draw = bound + rng.standard_exponential() / rate
-        if rng.random() <= math.exp(-0.5 * (draw - rate) ** 2):
-            return draw
+from pymc_minibatch_mh.proposals.walk import tuned
 
 
 class MixtureNumbers(NamedTuple):
-    """Numbers of a mixture in a chain."""
+    """Numbers of a mixture in a chain: ``mh_mixture``."""
+
+    LAYOUT, propose = "mh_mixture", "mh_propose_mixture"  # type: ignore[misc]
 
     #: Scale s of the random walk.
     scale: float
@@ -72,13 +39,18 @@ class MixtureNumbers(NamedTuple):
     #: Autoregressive coefficients of these, shape (K,).
     rho: np.ndarray
 
+    @property
+    def n_components(self) -> int:
+        """The walk and the Laplace components."""
+        return self.weights.size
+
 
 class BorderedNumbers(NamedTuple):
     """Numbers of a mixture, and an order in which coordinates that end at zero are first."""
 
-    scale: float
-    weights: np.ndarray
-    rho: np.ndarray
+    LAYOUT, propose = "mh_bordered", "mh_propose_bordered"  # type: ignore[misc]
+
+    mixture: MixtureNumbers
     #: Coordinates as they are drawn: those of other steps, `n_ends` that end at zero, the rest.
     order: np.ndarray
     n_ends: int
@@ -90,64 +62,15 @@ class BorderedNumbers(NamedTuple):
 
 
 class ByScalesNumbers(NamedTuple):
-    """Numbers of a mixture, the distribution that its moves are drawn by, and scratch."""
+    """Numbers of a mixture, and the distribution that its moves are drawn by."""
 
-    scale: float
-    weights: np.ndarray
-    rho: np.ndarray
+    LAYOUT, propose = "mh_by_scales", "mh_propose_by_scales"  # type: ignore[misc]
+
+    mixture: MixtureNumbers
     tables: ScaleConditional
-    work: np.ndarray
 
 
-@compiled(inlined=True)
-def drawn_component(numbers, rng):
-    """Draw the walk, 0, or a Laplace component; return its ρ, 1 of the walk, and scale as well."""
-    left = rng.random() - numbers.weights[0]
-    component = 0
-    while left >= 0.0 and component < numbers.weights.size - 1:
-        component += 1
-        left -= numbers.weights[component]
-    if component == 0:
-        return component, 1.0, numbers.scale
-    rho = numbers.rho[component - 1]
-    return component, rho, np.sqrt(1.0 - rho * rho)
-
-
-@role_of(BorderedNumbers, "propose")
-@compiled(inlined=True)
-def propose_above_zero(numbers, move, posterior, rng):
-    """Draw a component, then a move from it: see :func:`roles.propose`."""
-    centre, first = posterior.reference.centre, posterior.reference.first
-    order, factor, tilt = numbers.order, numbers.factor, numbers.tilt
-    # Both are overwritten once a move is made.
-    here, white = move.step, move.there
-    component, rho, scale = drawn_component(numbers, rng)
-    log_q = 0.0
-    for i in range(order.size):
-        here[i] = 0.0
-        for j in range(i + 1):
-            here[i] += numbers.whitener[i, j] * (move.position[order[j]] - centre[order[j]])
-        if i < first:
-            white[i] = here[i]
-            move.new[order[i]] = move.position[order[i]]
-            continue
-        mean = tilt[i] + rho * (here[i] - tilt[i])
-        before = centre[order[i]] + inner_of_line(factor, i, white, 0, i)
-        if i < first + numbers.n_ends:
-            low = -(before / factor[i, i] + mean) / scale
-            white[i] = mean + scale * normal_above(low, rng)
-            back = tilt[i] + rho * (white[i] - tilt[i])
-            behind = move.position[order[i]] / factor[i, i] - here[i]
-            log_q += log_share_above(low) - log_share_above(-(behind + back) / scale)
-        else:
-            white[i] = mean + scale * rng.standard_normal()
-        if component > 0:
-            log_q += 0.5 * ((white[i] - tilt[i]) ** 2 - (here[i] - tilt[i]) ** 2)
-        move.new[order[i]] = before + factor[i, i] * white[i]
-    return log_q, component
-
-
-def bordered(record: Any, plan: Any) -> Any:
+def bordered(record: MixtureNumbers, plan: Any) -> MixtureNumbers | BorderedNumbers:
     """Return numbers of a mixture, with those of coordinates that end at zero if there are any."""
     target, reference = plan.target, plan.reference
     ends = target.factorization.boundary
@@ -163,33 +86,13 @@ def bordered(record: Any, plan: Any) -> Any:
         slope = slope + target.full_data.prior(centre, hessian=False).gradient
     whitener = np.ascontiguousarray(np.linalg.inv(factor))
     tilt = np.ascontiguousarray(factor.T @ slope[order])
-    own: tuple[float, np.ndarray, np.ndarray] = record[:3]
-    return BorderedNumbers(*own, order, len(ends), factor, whitener, tilt)
+    return BorderedNumbers(record, order, len(ends), factor, whitener, tilt)
 
 
-@role_of(ByScalesNumbers, "propose")
-@compiled(inlined=True)
-def propose_given_scales(numbers, move, posterior, rng):
-    """Draw a component, then a move from it: see :func:`roles.propose`."""
-    # Both are overwritten once a move is made.
-    here, white = move.step, move.there
-    component, rho, scale = drawn_component(numbers, rng)
-    log_q = whiten_given_scales(numbers.tables, move.position, here, numbers.work)
-    for i in range(here.size):
-        white[i] = rho * here[i] + scale * rng.standard_normal()
-        if component > 0:
-            log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])
-    log_q -= place_given_scales(numbers.tables, white, move.new, numbers.work)
-    return log_q, component
-
-
-def given_scales(record: Any, plan: Any) -> Any:
+def given_scales(record: MixtureNumbers, plan: Any) -> MixtureNumbers | ByScalesNumbers:
     """Return numbers of a mixture, with the tables of a hierarchy if there is one."""
     tables = plan.scale_conditional
-    if tables is None:
-        return record
-    own: tuple[float, np.ndarray, np.ndarray] = record[:3]
-    return ByScalesNumbers(*own, tables, np.zeros(size_of_work(tables)))
+    return record if tables is None else ByScalesNumbers(record, tables)
 
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
@@ -207,31 +110,6 @@ LOCAL_RHO = 0.8
 ENOUGH_TRIES = 20
 #: Cost of a draw besides reading rows, in rows: 20 µs of PyMC's loop, at 0.13 µs a row.
 OVERHEAD_ROWS = 150.0
-
-
-@role_of(MixtureNumbers, "propose")
-@compiled(inlined=True)
-def propose_from_mixture(numbers, move, posterior, rng):
-    """Draw a component, then a move from it: see :func:`roles.propose`.
-
-    With a lower triangular factor, the whitened coordinates from `first` on are standard normal
-    *given* those before, so that moving these alone is the conditional move.
-    """
-    reference = posterior.reference
-    first, factor, size = reference.first, reference.factor, move.new.size
-    component, rho, scale = drawn_component(numbers, rng)
-    white, log_q = move.there, 0.0
-    if component == 0:
-        walk_by(factor, scale, move, first, rng)
-        return log_q, component
-    for i in range(size):
-        white[i], move.new[i] = move.here[i], move.position[i]
-        if i >= first:
-            white[i] = rho * move.here[i] + scale * rng.standard_normal()
-            log_q += 0.5 * (white[i] * white[i] - move.here[i] * move.here[i])
-    for i in range(first, size):
-        move.new[i] = reference.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
-    return log_q, component
 
 
 @dataclass(frozen=True)
@@ -295,7 +173,7 @@ class Mixture(Proposal):
     ) -> MixtureNumbers:
         """Move the walk's acceptance to its target and weight to the best component."""
         record = record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
-        if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
+        if self.rho and self.walk_weight > 0.0 and (total["tried"] >= ENOUGH_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record
 
@@ -328,7 +206,7 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     A Gaussian posterior accepts all Laplace moves alike: the bold ones are accepted less than local
     ones where tails are heavier, which the walk is for.
     """
-    accepted = total[1:, TALLY_ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
+    accepted = total["accept"][1:] / np.maximum(total["tried"][1:], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
     lost = 1.0 - bold / local if local > 0.0 else 1.0
     return float(np.clip(lost - SKEW_LOSS, *WALK_FLOORS))
@@ -342,12 +220,12 @@ def efficiency(total: np.ndarray, size: int) -> np.ndarray:
     figure is the geometric mean of that of whitened coordinates, of variance 1, and of their
     squares, of variance 2, over the time of an update: antithetic moves cannot win on means alone.
     """
-    tried = np.maximum(total[:, TRIED], 1.0)
+    tried = np.maximum(total["tried"], 1.0)
     merits = []
-    for column, variance in ((JUMP, 1.0), (SQUARE_JUMP, 2.0)):
-        g = np.clip(total[:, column] / tried / (2.0 * variance * size), 1e-12, 1.9)
+    for jump, variance in (("jump", 1.0), ("square_jump", 2.0)):
+        g = np.clip(total[jump] / tried / (2.0 * variance * size), 1e-12, 1.9)
         merits.append(g / (2.0 - g))
-    return np.sqrt(merits[0] * merits[1]) / (OVERHEAD_ROWS + total[:, ROWS] / tried)
+    return np.sqrt(merits[0] * merits[1]) / (OVERHEAD_ROWS + total["rows"] / tried)
 
 
 def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802

@@ -14,24 +14,22 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import as_floats, is_number, rows
 from pymc_minibatch_mh.data import code_digest
-from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
-from pymc_minibatch_mh.kernels.handle import address_of, call_keeping, take_kept
-from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace, whitened_norm
-from pymc_minibatch_mh.kernels.roles import (
-    DERIVATIVES_SIGNATURE,
-    TALLY_ACCEPT,
-    TRIED,
-    propose,
-    role_of,
-)
-from pymc_minibatch_mh.kernels.vectors import copy_to
+from pymc_minibatch_mh.native.bound_tables import no_tables
+from pymc_minibatch_mh.native.library import LaidOut, Status, function
+from pymc_minibatch_mh.native.moves import Move
+from pymc_minibatch_mh.native.posterior import Posterior, Reference
+from pymc_minibatch_mh.native.run import linked
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
+from pymc_minibatch_mh.proposals.user_functions import (
+    CALL_SIGNATURE,
+    MOVE_SIGNATURE,
+    address_of,
+    call_move,
+    take_kept,
+)
 
 #: Chance that the check fails a right move.
 LEVEL = 1e-7
@@ -46,50 +44,17 @@ ROWS, MOST_DRAWN = 80, 20
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
-class Gaussian(NamedTuple):
-    """A Gaussian as moves know a posterior."""
+class GaussianRows(NamedTuple):
+    """Rows whose product is a Gaussian: ``mh_rows``, by graphs."""
 
-    mean: np.ndarray
-    #: L and L⁻¹, with L Lᵀ its covariance.
-    factor: np.ndarray
-    whitener: np.ndarray
-    #: An approximation of it, for the move, and its rows.
-    reference: Reference
-    space: RowSpace
-
-
-@compiled(DERIVATIVES_SIGNATURE)
-def derivatives_of_rows(position, rows, ends, context, sums, hessian):
-    """Add up -(θ - m_i)ᵀ P (θ - m_i)/2 of rows, and gradients: see ``DERIVATIVES``."""
-    size = position.size
-    for row in rows:
-        for j in range(size):
-            slope = 0.0
-            for k in range(size):
-                centre = load(context[0] + 8 * (row * size + k), np.float64)
-                slope -= load(context[1] + 8 * (j * size + k), np.float64) * (position[k] - centre)
-            centre = load(context[0] + 8 * (row * size + j), np.float64)
-            sums[0] += 0.5 * slope * (position[j] - centre)
-            sums[1 + j] += slope
-
-
-@compiled()
-def _walk(own, gaussian, positions, updates, sign, rng):
-    """Make updates from each of the positions; return how many log-ratios were not zero."""
-    new, state, used = np.empty(positions.shape[1]), own.state.copy(), 0
-    for k in range(len(positions)):
-        move = Move(positions[k], new, new, new, new)
-        copy_to(own.state, state)
-        for _ in range(updates):
-            log_q, component = propose(own, move, gaussian, rng)
-            if component < 0:
-                return used
-            used += log_q != 0.0
-            here = whitened_norm(gaussian.whitener, move.position, gaussian.mean)
-            there = whitened_norm(gaussian.whitener, new, gaussian.mean)
-            if np.log(rng.random()) < 0.5 * (here * here - there * there) + sign * log_q:
-                copy_to(positions[k], new)
-    return used
+    size: int
+    term_starts: np.ndarray
+    #: Address of the m_i, shape (ROWS, d), and of the precision of each, and d.
+    context: np.ndarray
+    n_terms: int = 1
+    terms: None = None
+    differences: None = None
+    derivatives: str = "mh_derivatives_of_gaussian"
 
 
 class MoveCheck:
@@ -99,7 +64,7 @@ class MoveCheck:
         self,
         name: str,
         record: Any,
-        require_proposed: Callable[[Any], None],
+        require_proposed: Callable[[Any, int], None],
         scale: float,
         rng: np.random.Generator,
     ) -> None:
@@ -109,18 +74,23 @@ class MoveCheck:
         places = np.arange(size)
         self._sd = scale * np.linspace(0.7, 1.3, size)
         covariance = CORRELATION ** np.abs(places[:, None] - places) * np.outer(self._sd, self._sd)
-        factor, mean = np.linalg.cholesky(covariance), scale * (1.0 + places % 2)
+        self._factor, self._mean = np.linalg.cholesky(covariance), scale * (1.0 + places % 2)
+        self._whitener = np.linalg.inv(self._factor)
         noise = rng.standard_normal((ROWS, size))
         # The source of rows is kept: the context has its addresses.
-        self._rows = mean + (noise - noise.mean(axis=0)) @ factor.T
+        self._rows = self._mean + (noise - noise.mean(axis=0)) @ self._factor.T
         self._precision = np.linalg.inv(covariance) / ROWS
-        context = np.array([self._rows.ctypes.data, self._precision.ctypes.data])
-        nothing, whitener = (np.zeros(size), np.zeros((size, size))), np.linalg.inv(factor)
-        metric = mean + SHIFT * self._sd, WIDER * factor, whitener / WIDER
-        space = RowSpace(np.array([0, ROWS]), context)
-        self._gaussian = Gaussian(
-            mean, factor, whitener, Reference(*metric, *nothing, 0, 1.0), space
-        )
+        self._chain = self._linked()
+
+    def _linked(self) -> LaidOut:
+        """Return a chain with the move, and an approximation of the Gaussian as it has others."""
+        size, addresses = self._sd.size, (self._rows.ctypes.data, self._precision.ctypes.data)
+        rows = GaussianRows(size, np.array([0, ROWS]), np.array([*addresses, size]))
+        metric = self._mean + SHIFT * self._sd, WIDER * self._factor, self._whitener / WIDER
+        reference = Reference(*metric, np.zeros(size), np.zeros((size, size)), 0, 1.0)
+        posterior = Posterior(None, rows, reference, no_tables())
+        move = Move(*np.zeros((5, size)))
+        return linked(posterior, self._record, None, self._rng, move)
 
     def largest(self) -> float:
         """Return the largest distance of a moment in standard errors; SettingError if it is off."""
@@ -157,20 +127,23 @@ class MoveCheck:
         )
 
     def _walked(self, positions: np.ndarray, updates: int, sign: float) -> int:
-        used = _walk(self._record, self._gaussian, positions, updates, sign, self._rng)
-        self._require(self._record)
-        return int(used)
+        gaussian, used = (self._mean, self._whitener), np.zeros(1, np.int64)
+        status = function("mh_walk_on_gaussian")(
+            self._chain, *gaussian, len(positions), positions, updates, sign, used
+        )
+        self._require(self._record, status)
+        return int(used[0])
 
     def _drawn(self, count: int) -> np.ndarray:
         noise = self._rng.standard_normal((count, self._sd.size))
-        return self._gaussian.mean + noise @ self._gaussian.factor.T
+        return self._mean + noise @ self._factor.T
 
     def _updates(self) -> int:
         start = self._drawn(PILOT_WALKS)
         positions = start.copy()
         for updates in range(UPDATES, MOST_UPDATES + 1, UPDATES):
             self._walked(positions, UPDATES, 1.0)
-            moved = np.mean(((positions - start) @ self._gaussian.whitener.T) ** 2)
+            moved = np.mean(((positions - start) @ self._whitener.T) ** 2)
             if moved >= FORGOTTEN:
                 return updates
         raise SettingError(
@@ -184,8 +157,8 @@ class MoveCheck:
         """Return the distance of each moment in standard errors, and how many ratios were not 0."""
         positions = self._drawn(WALKS)
         used = self._walked(positions, updates, sign)
-        deviations, root = positions - self._gaussian.mean, np.sqrt(WALKS)
-        own, white = deviations / self._sd, deviations @ self._gaussian.whitener.T
+        deviations, root = positions - self._mean, np.sqrt(WALKS)
+        own, white = deviations / self._sd, deviations @ self._whitener.T
         off = {}
         for j in range(self._sd.size):
             off[f"the mean of coordinate {j}"] = root * own[:, j].mean()
@@ -197,8 +170,6 @@ class MoveCheck:
         return {name: float(value) for name, value in off.items()}, used
 
 
-#: Entries of the faults of a move: the exception that it raised; whether it edited its position.
-RAISED, EDITED, N_FAULTS = range(3)
 #: Function of a user by its identity and its digest -> the same compiled, while a move has it.
 _COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
@@ -210,34 +181,44 @@ class OwnMoveState(NamedTuple):
 
 
 class LinkedOwnMove(NamedTuple):
-    """The same for compiled updates, with addresses, the `position` handed over, and `faults`."""
+    """The same for compiled updates: ``mh_own_move``."""
 
-    move: int
-    derivatives: int
+    LAYOUT, propose = "mh_own_move", "mh_propose_own"  # type: ignore[misc]
+
+    #: Addresses of the shim and of the function, and the exception that this has raised.
+    call: int
+    function: int
+    kept: np.ndarray
     batch_size: int
     state: np.ndarray
+    #: Handed over, shape (d,).
     position: np.ndarray
-    faults: np.ndarray
 
 
-@role_of(LinkedOwnMove, "propose")
-@compiled(inlined=True)
-def propose_own(own, move, posterior, rng):
-    """Draw rows, then let the user's function propose: see :func:`roles.propose`."""
-    reference = posterior.reference
-    # Before a position is looked at: the batch must know nothing of it.
-    rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
-    metric = Metric(reference.centre, reference.factor, reference.whitener)
-    copy_to(own.position, move.position)
-    # Coordinates that the function does not write are no proposal.
-    for i in range(move.new.size):
-        move.new[i] = np.nan
-    handed = own.position, move.new, rng, own.state, metric, rows
-    log_q = call_keeping(own.move, MOVE, handed, own.faults)
-    for i in range(move.position.size):
-        if own.position[i] != move.position[i]:
-            own.faults[EDITED] = 1
-    return log_q, (-1 if own.faults[RAISED] != 0 or own.faults[EDITED] != 0 else 0)
+def linked_move(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedOwnMove:
+    """Return the record of a function that numba has compiled for ``MOVE_SIGNATURE``.
+
+    The caller keeps the function alive.
+    """
+    move = address_of(function, MOVE_SIGNATURE, raises=True)
+    room = np.zeros(1, np.int64), batch_size, state, np.zeros(size)
+    return LinkedOwnMove(address_of(call_move, CALL_SIGNATURE), move, *room)
+
+
+def require_proposed(name: str, record: LinkedOwnMove, status: int) -> None:
+    """Raise a MinibatchError if the function of a record has raised, or changed its position."""
+    if status == Status.MOVE_RAISED:
+        error = take_kept(record.kept)
+        raise MinibatchError(
+            f"{name} raised {type(error).__name__}: {error}. It has to propose from every position "
+            "of a chain. Let it return np.nan if it has no proposal: that is rejected and counted "
+            "in the statistic invalid."
+        ) from error
+    if status == Status.MOVE_EDITED:
+        raise MinibatchError(
+            f"{name} changed `position`, the current state of the chain. Write the proposal to "
+            "`new` only, and copy `position` before you change it."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +355,7 @@ class OwnMove(Proposal):
             )
         drawn = min(self.batch_size, MOST_DRAWN)
         state = np.array(self.state, dtype=np.float64)
-        record = self._linked(state, drawn, address_of(derivatives_of_rows), size)
+        record = linked_move(self._compiled, state, drawn, size)
         rng = np.random.default_rng(random_seed)
         return MoveCheck(self._name, record, self.require_proposed, float(scale), rng).largest()
 
@@ -396,46 +377,25 @@ class OwnMove(Proposal):
         self, record: OwnMoveState, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> OwnMoveState:
         """Let the user's function adapt the state."""
-        if self.adapt is None or not window[0, TRIED] > 0.0:
+        if self.adapt is None or not window["tried"][0] > 0.0:
             return record
         state = record.state.copy()
-        self.adapt(state, float(window[0, TALLY_ACCEPT] / window[0, TRIED]))
+        self.adapt(state, float(window["accept"][0] / window["tried"][0]))
         return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
 
     def linked(self, record: OwnMoveState, plan: Any) -> LinkedOwnMove:
         """Return the state with addresses; refuse rows that depend on other steps' variables."""
-        target = plan.target
-        if target.factorization.first > 0:
+        factorization = plan.target.factorization
+        if factorization.first > 0:
             raise SettingError(
-                f"{target.factorization.blocks[0].name!r} belongs to another step, but OwnMove "
+                f"{factorization.blocks[0].name!r} belongs to another step, but OwnMove "
                 "proposes all coordinates. Let this step update it as well, or use RandomWalk()."
             )
-        derivatives = address_of(target.full_data.sums.derivatives) if self.batch_size else 0
-        return self._linked(record.state, self.batch_size, derivatives, target.factorization.size)
+        return linked_move(self._compiled, record.state, self.batch_size, factorization.size)
 
-    def _linked(
-        self, state: np.ndarray, batch_size: int, derivatives: int, size: int
-    ) -> LinkedOwnMove:
-        move = address_of(self._compiled, raises=True)
-        room = np.zeros(size), np.zeros(N_FAULTS, np.int64)
-        return LinkedOwnMove(move, derivatives, batch_size, state, *room)
-
-    def require_proposed(self, record: Any) -> None:
+    def require_proposed(self, record: Any, status: int) -> None:
         """Raise a MinibatchError if the function has raised, or changed its position."""
-        edited = bool(record.faults[EDITED])
-        record.faults[EDITED] = 0
-        if record.faults[RAISED]:
-            error = take_kept(record.faults)
-            raise MinibatchError(
-                f"{self._name} raised {type(error).__name__}: {error}. It has to propose from "
-                "every position of a chain. Let it return np.nan if it has no proposal: that is "
-                "rejected and counted in the statistic invalid."
-            ) from error
-        if edited:
-            raise MinibatchError(
-                f"{self._name} changed `position`, the current state of the chain. Write the "
-                "proposal to `new` only, and copy `position` before you change it."
-            )
+        require_proposed(self._name, record, status)
 
     def scaling(self, record: OwnMoveState) -> float:
         """Return the first number of the state, NaN without one."""

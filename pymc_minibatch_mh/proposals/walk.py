@@ -5,23 +5,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import flag, positive
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.roles import TALLY_ACCEPT, TRIED, role_of
-from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies, positive_definite
 
 
-def tuned(scale: float, window: np.ndarray, total: np.ndarray, target: float) -> float:
+def tuned(scale: float, window: np.void, total: np.void, target: float) -> float:
     """Return the scale of a move after a window of warm-up, moved to an acceptance of `target`."""
-    if not window[TRIED] > 0.0:
+    if not window["tried"] > 0.0:
         return scale
-    gap = window[TALLY_ACCEPT] / window[TRIED] - target
+    gap = window["accept"] / window["tried"] - target
     # One try says little: a gain of one is for windows of ten.
-    few = min(1.0, window[TRIED] / 10.0)
-    gain = few * min(1.0, 10.0 / np.sqrt(max(total[TRIED], 1.0)))
+    few = min(1.0, window["tried"] / 10.0)
+    gain = few * min(1.0, 10.0 / np.sqrt(max(total["tried"], 1.0)))
     return float(scale * np.exp(gain * gap))
 
 
@@ -30,42 +27,14 @@ SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class WalkNumbers(NamedTuple):
-    """Scale s of a random walk in a chain; LAPLACE, IDENTITY or GIVEN, and L of a given shape."""
+    """Scale s of a random walk; LAPLACE, IDENTITY or GIVEN, and L of a given shape: ``mh_walk``."""
+
+    LAYOUT, propose = "mh_walk", "mh_propose_walk"  # type: ignore[misc]
 
     scale: float
     shape: int
     #: Lower triangular, shape (d, d), or (0, 0).
     factor: np.ndarray
-
-
-@compiled(spliced=True)
-def walk_by(factor, scale, move, first, rng):
-    """Write θ + s L ξ to `move.new`, by coordinates from `first` on alone.
-
-    L is lower triangular: these are steps of the conditional distribution given that others stay.
-    """
-    white = move.there
-    for i in range(first):
-        move.new[i] = move.position[i]
-    for i in range(first, move.new.size):
-        white[i] = scale * rng.standard_normal()
-    for i in range(first, move.new.size):
-        move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
-
-
-@role_of(WalkNumbers, "propose")
-@compiled(inlined=True)
-def walk(numbers, move, posterior, rng):
-    """Draw a step from a centred normal distribution: see :func:`roles.propose`."""
-    reference, scale = posterior.reference, numbers.scale
-    first = reference.first
-    if numbers.shape == IDENTITY:
-        for i in range(move.new.size):
-            move.new[i] = move.position[i] + (scale * rng.standard_normal() if i >= first else 0.0)
-        return 0.0, 0
-    factor = reference.factor if numbers.shape == LAPLACE else numbers.factor
-    walk_by(factor, scale, move, first, rng)
-    return 0.0, 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ element, the elements' diagonal, and *cells*: pairs of elements of two factors t
 What rows choose of the border is read as elements are, and put in its place once all is summed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -16,10 +16,10 @@ import numpy as np
 from scipy import sparse
 
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.kernels.rowwise import second
 from pymc_minibatch_mh.likelihood.elements import Elements, Factor
 from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
+from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 
 #: Rows that are read at a time, and numbers of some of them that are in memory at once: 64 MB.
@@ -282,7 +282,7 @@ class ElementRows:
 
     @staticmethod
     def _derivatives(
-        functions: Sequence[Callable],
+        functions: Sequence[FunctionAt],
         read: Read,
         border: np.ndarray,
         elements: np.ndarray,
@@ -292,8 +292,14 @@ class ElementRows:
         forms = read.forms(border, elements)
         inputs = np.ascontiguousarray(np.concatenate([forms.T, read.leaves], axis=1))
         out = np.empty((len(inputs), count))
-        functions[read.term](inputs, out)
+        functions[read.term](inputs, out, len(inputs))
         return np.ascontiguousarray(out.T)
+
+
+def second(m: int, a: int, b: int) -> int:
+    """Return the place of a second derivative among value, gradient and Hessian of a row."""
+    low, high = min(a, b), max(a, b)
+    return 1 + m + low * m - low * (low - 1) // 2 + high - low
 
 
 def _n_slopes(read: Read) -> int:

@@ -18,11 +18,11 @@ from pymc_minibatch_mh.compiled.compiled_model import MOST_ENTRIES, PlacedRows, 
 from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows, consecutive
-from pymc_minibatch_mh.kernels import row_sums as kernels
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.looks import add_moments, merge_moments
-from pymc_minibatch_mh.kernels.posterior import RowSpace
+from pymc_minibatch_mh.native import row_sums as kernels
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.native.looks import add_moments, merge_moments
 from pymc_minibatch_mh.progress import counting
 from pymc_minibatch_mh.reference.heavy import Changes, Largest
 from pymc_minibatch_mh.threads import in_threads
@@ -52,27 +52,18 @@ class RowSums:
     def __init__(self, rows: PlacedRows, source: ArrayRows) -> None:
         self._rows = rows
         self._source = source
-        self._differences: dict[int, Callable] = {}
-        self.space = RowSpace(source.term_starts, rows.context)
 
     def __reduce__(self) -> tuple:
         return RowSums, (self._rows, ArrayRows((), [0]))
 
-    @cached_property
-    def derivatives(self) -> Callable:
-        """Compiled value, gradient and Hessian of rows (``DERIVATIVES``)."""
-        return self._rows.row_derivatives()
+    @property
+    def has_skewness(self) -> bool:
+        """Whether there are averages of third derivatives."""
+        return self._rows.has_skewness
 
-    @cached_property
-    def skewness(self) -> Callable | None:
-        """Compiled averages of third derivatives (``SKEWNESS``), None where there are none."""
-        return self._rows.skewness()
-
-    def evaluate(self, order: int) -> Callable:
-        """Return the compiled differences of remainders of an order (``EVALUATE``)."""
-        if order not in self._differences:
-            self._differences[order] = self._rows.evaluate(order)
-        return self._differences[order]
+    def compile(self, **asked: Any) -> None:
+        """Compile functions of rows, by arguments of their `space`: not in every thread."""
+        self._rows.space(**asked)
 
     def undefined(self, number: int, theta: np.ndarray) -> str:
         """Name a row without finite derivatives, and where it has none."""
@@ -88,47 +79,47 @@ class RowSums:
     of_read = of_rows
 
     @contextmanager
-    def bound_to(self, rows: np.ndarray | ArrayRows) -> Iterator[tuple[RowSpace, np.ndarray]]:
-        """Yield where rows lie in memory and their numbers there, after compiling.
+    def bound_to(
+        self, rows: np.ndarray | ArrayRows, **asked: Any
+    ) -> Iterator[tuple[RowSpace, np.ndarray]]:
+        """Yield where rows lie in memory, with functions that are asked for, and their numbers.
 
         Rows that are read and placed here live as long as this frame.
         """
         if isinstance(rows, np.ndarray):
             if not isinstance(self._source, StoredRows):
-                yield self.space, rows
+                yield self._rows.space(**asked), rows
                 return
             rows = self._source.read(consecutive(rows))
         assert isinstance(self._rows, StoredFormRows)
         placed = self._rows.on(rows)
-        yield RowSpace(rows.term_starts, placed.context), np.arange(rows.n_rows)
+        yield placed.space(**asked), np.arange(rows.n_rows)
 
 
 def derivatives_at(
     theta: np.ndarray, hessian: bool, sums: RowSums, rows: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
-    size, address = theta.size, address_of(sums.derivatives)
+    size = theta.size
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
-    with sums.bound_to(rows) as place:
-        kernels.add_derivatives(address, theta, *place, total, products)
+    with sums.bound_to(rows, derivatives=True) as (space, numbers):
+        kernels.add_derivatives(space, theta, numbers, total, products)
     return total, products
 
 
 def values_at(theta: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
     """Return the log-likelihood of each row, shape (n,)."""
-    address = address_of(sums.derivatives)
-    with sums.bound_to(rows) as place:
-        out = np.empty(place[1].size)
-        kernels.row_values(address, theta, *place, out)
+    with sums.bound_to(rows, derivatives=True) as (space, numbers):
+        out = np.empty(numbers.size)
+        kernels.row_values(space, theta, numbers, out)
     return out
 
 
 def bend_at(theta: np.ndarray, factor: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
     """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
-    assert sums.skewness is not None
-    address, out = address_of(sums.skewness), np.zeros(theta.size)
-    with sums.bound_to(rows) as place:
-        kernels.add_skewness(address, theta, factor, *place, out)
+    out = np.zeros(theta.size)
+    with sums.bound_to(rows, skewness=True) as (space, numbers):
+        kernels.add_skewness(space, theta, factor, numbers, out)
     return out
 
 
@@ -146,9 +137,8 @@ def differences_in(
     order: int, moves: Moves, centre: np.ndarray, sums: RowSums, rows: Any
 ) -> np.ndarray:
     """Return the differences of each row in each of some moves, shape (moves, n)."""
-    address = address_of(sums.evaluate(order))
-    with sums.bound_to(rows) as place:
-        return _measured(address, moves, centre, place)[1]
+    with sums.bound_to(rows, order=order) as place:
+        return _measured(moves, centre, *place)[1]
 
 
 def change_in(order: int, move: Move, sums: RowSums, rows: Any) -> float:
@@ -157,12 +147,12 @@ def change_in(order: int, move: Move, sums: RowSums, rows: Any) -> float:
 
 
 def _measured(
-    address: int, moves: Moves, centre: np.ndarray, place: tuple[RowSpace, np.ndarray]
+    moves: Moves, centre: np.ndarray, space: RowSpace, rows: np.ndarray
 ) -> tuple[list[tuple], np.ndarray]:
     """Return n, mean, central sums of order 2 and 3 and Σ|d|³ of each move, and differences."""
-    found = np.empty((len(moves), place[1].size))
+    found = np.empty((len(moves), rows.size))
     moments = [
-        kernels.moments_of_move(address, (*ends, centre), *place, differences)
+        kernels.moments_of_move(space, (*ends, centre), rows, differences)
         for ends, differences in zip(moves, found, strict=True)
     ]
     return moments, found
@@ -178,19 +168,18 @@ def moments_in(
     rows: Any,
 ) -> tuple[list[tuple], Changes | None]:
     """Return the moments of each move but for the rows at some places, and the largest changes."""
-    address = address_of(sums.evaluate(order))
-    with sums.bound_to(rows) as (space, numbers):
+    with sums.bound_to(rows, order=order) as (space, numbers):
         places = np.delete(np.arange(numbers.size), left_out)
-        moments, found = _measured(address, moves, centre, (space, numbers[places]))
+        moments, found = _measured(moves, centre, space, numbers[places])
     return moments, None if largest is None else largest.of_chunk(places, found)
 
 
 def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tuple[float, int]:
     """Return the largest |dU_i| / (c_i M) in a move and its row; c is by numbers in memory."""
-    address, beta = address_of(sums.evaluate(move.order)), move.inverse_temperature
-    with sums.bound_to(rows) as (space, numbers):
+    with sums.bound_to(rows, order=move.order) as (space, numbers):
         differences, scales = np.empty((2, numbers.size))
-        kernels.differences_of(address, move.ends, space, numbers, differences, scales)
+        kernels.differences_of(space, move.ends, numbers, differences, scales)
+    beta = move.inverse_temperature
     ratio, place = kernels.largest_of(differences, scales, c[numbers], move.m, beta)
     return ratio, int(numbers[place])
 
@@ -231,14 +220,13 @@ class SpreadIn(NamedTuple):
 
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray | None) -> Spread:
         """Return it of rows that were read, and their bounds."""
-        address = address_of(sums.evaluate(self.move.order))
-        with sums.bound_to(read) as (space, numbers):
-            return self.of(address, space, numbers, c)
+        with sums.bound_to(read, order=self.move.order) as (space, numbers):
+            return self.of(space, numbers, c)
 
-    def of(self, address: int, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
+    def of(self, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
         """Return it of rows by their numbers in memory, and their bounds."""
         differences, scales = np.empty((2, rows.size))
-        kernels.differences_of(address, self.move.ends, space, rows, differences, scales)
+        kernels.differences_of(space, self.move.ends, rows, differences, scales)
         ratio, row = math.nan, -1
         if c is not None:
             m, beta = self.move.m, self.move.inverse_temperature
@@ -383,13 +371,13 @@ class FullData:
         self.sums = RowSums(rows, source)
         #: Whether a pass with Hessian reads each row once, whatever the number of coordinates.
         self.cheap_hessian = rows.cheap_hessian
-        #: Where rows in memory lie.
-        self.space = self.sums.space
+        #: Addresses that functions of the model take.
+        self.context = rows.context
         self.n_rows = source.n_rows
 
     @cached_property
-    def log_prior(self) -> Callable:
-        """Compiled log-density of the prior part (``LOGP``)."""
+    def log_prior(self) -> FunctionAt:
+        """Compiled log-density of the prior part (``mh_log_prior``)."""
         return self._prior.compiled()
 
     def likelihood(
@@ -441,7 +429,8 @@ class FullData:
         self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
     ) -> np.ndarray:
         """Return the average gradient of rows over N(θ, L Lᵀ), L the `factor`, less that at θ."""
-        if self.sums.skewness is not None:
+        if self.sums.has_skewness:
+            self.sums.compile(skewness=True)
             return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
 
         def gradient(place: np.ndarray) -> np.ndarray:
@@ -456,9 +445,7 @@ class FullData:
             bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent
         out = np.empty(theta.size)
-        kernels.skewness_of_prior(
-            address_of(self.log_prior), theta, factor, self.space.context, out
-        )
+        kernels.skewness_of_prior(self.log_prior, theta, factor, self.context, out)
         return out
 
     def moves(
@@ -474,7 +461,7 @@ class FullData:
         Rows that are left out, in order, do not count; `largest` collects those that change most.
         """
         chunks, asked = self._all_rows, []
-        self.sums.evaluate(order)
+        self.sums.compile(order=order)
         for chunk in chunks:
             inside = slice(*np.searchsorted(left_out, (chunk.start, chunk.stop)))
             places = left_out[inside] - chunk.start
@@ -513,7 +500,7 @@ class FullData:
 
         Derivatives, or the differences of an `order`, are compiled here: not in every thread.
         """
-        _ = self.sums.derivatives if order is None else self.sums.evaluate(order)
+        self.sums.compile(order=order, derivatives=order is None)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:
             chunks = np.array_split(rows, max(1, len(rows) // CHUNK))

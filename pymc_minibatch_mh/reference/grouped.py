@@ -22,9 +22,9 @@ from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.kernels.parts import Ends
-from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.elements import MOST_FACTORS
+from pymc_minibatch_mh.native.parts import Ends
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON
 from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked

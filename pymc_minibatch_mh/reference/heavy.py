@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
 #: Cost of a row that is read at every update, which stays in a cache, in units of that of a row
 #: that is drawn from data which do not fit one.

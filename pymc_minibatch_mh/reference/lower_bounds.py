@@ -30,13 +30,14 @@ from pytensor.scalar import math as scalar_math
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, placed
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
-from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
-from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
 from pymc_minibatch_mh.likelihood.differences import Plain, degree
 from pymc_minibatch_mh.likelihood.exprs import Argument, Expr, ExprGraph, called
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core
+from pymc_minibatch_mh.native.bound_tables import BoundTables, no_tables
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.moves import FROM_CENTRE
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.target import Target
 
@@ -200,14 +201,9 @@ class LowerBounds:
         return _placed(self.target, self.touching, self.reference)
 
     @cached_property
-    def evaluate(self) -> Any:
-        """Compiled differences of gaps (``EVALUATE``)."""
-        return self.rows.evaluate(0)
-
-    @property
     def space(self) -> RowSpace:
-        """Where they are."""
-        return RowSpace(self.target.source.term_starts, self.rows.context)
+        """The gaps as compiled loops read them, with their differences."""
+        return self.rows.space(0)
 
     @cached_property
     def tables(self) -> BoundTables:
@@ -217,7 +213,7 @@ class LowerBounds:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out compiled functions and addresses."""
-        compiled = ("rows", "evaluate", "tables")
+        compiled = ("rows", "space", "tables")
         return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
 
@@ -251,7 +247,7 @@ def _placed(target: Target, touching: Touching, reference: Reference) -> PlacedF
         gaps = [gap_at_centre(function, _forms(function, reference)) for function in functions]
     else:
         gaps = [gap_of(function, touching) for function in functions]
-    return PlacedFormRows(FormRows(gaps), target.source)
+    return PlacedFormRows(FormRows(gaps, target.factorization.size), target.source)
 
 
 def _forms(function: RowFunction, reference: Reference) -> np.ndarray:

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
-from pymc_minibatch_mh.kernels.looks import unit_noise
-from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS
+from pymc_minibatch_mh.native.looks import unit_noise
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON, Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData

@@ -13,11 +13,10 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.special import log_ndtr
 
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.scale_conditional import (
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.scale_conditional import (
     ScaleConditional,
     place_given_scales,
-    size_of_work,
     whiten_given_scales,
 )
 from pymc_minibatch_mh.reference.full_data import Derivatives
@@ -227,16 +226,16 @@ def _helps(
     """Compare independent moves by either distribution, on the prior part and the quadratic."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
-    work, places = np.zeros(size_of_work(tables)), np.empty((2, COMPARED, size))
+    places = np.empty((2, COMPARED, size))
     places[0] = reference.centre + white[0] @ reference.factor.T
     for place, numbers in zip(places[1], white[1], strict=True):
-        place_given_scales(tables, numbers, place, work)
+        place_given_scales(tables, numbers, place)
     pooled, densities = places.reshape(-1, size), np.empty((3, 2 * COMPARED))
     normal = np.empty(size)
     for k, place in enumerate(pooled):
         way = place - reference.centre
         whitened = reference.whitener @ way
-        log_volume = whiten_given_scales(tables, place, normal, work)
+        log_volume = whiten_given_scales(tables, place, normal)
         densities[0, k] = (
             target.log_prior(place) + rows.gradient @ way + 0.5 * way @ rows.hessian @ way
         )

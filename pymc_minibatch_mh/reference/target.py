@@ -17,12 +17,14 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
 from pymc_minibatch_mh.likelihood.elements import Elements
 from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction, terms_of
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.element_rows import ElementRows
@@ -232,8 +234,8 @@ class Target:
         self.__dict__.pop("element_rows", None)
 
     @property
-    def element_densities(self) -> list[Callable]:
-        """The compiled prior of each element of each factor (``ELEMENTS``)."""
+    def element_densities(self) -> list[FunctionAt]:
+        """The compiled prior of each element of each factor (``mh_element_density``)."""
         return self.compiled.element_densities
 
     @cached_property
@@ -246,14 +248,14 @@ class Target:
         """Full passes over the rows."""
         return FullData(self.rows, self.compiled.prior, self.source)
 
-    @cached_property
-    def evaluate(self) -> Callable:
-        """Compiled differences of remainders (``EVALUATE``)."""
-        return self.full_data.sums.evaluate(self.taylor_order)
+    @property
+    def space(self) -> RowSpace:
+        """Where rows in memory lie, with differences of remainders and derivatives, compiled."""
+        return self.rows.space(self.taylor_order, derivatives=True)
 
     @property
-    def prior(self) -> Callable:
-        """Compiled prior part (``LOGP``)."""
+    def prior(self) -> FunctionAt:
+        """Compiled prior part (``mh_log_prior``)."""
         return self.full_data.log_prior
 
     def expand(

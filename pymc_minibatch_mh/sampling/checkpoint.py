@@ -39,8 +39,8 @@ fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 #: between, and share of the time that writing them may take.
 LEAST_SECONDS, MOST_SECONDS, BLOCK_SHARE, WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
 #: Changes with the contents of the files.
-FORMAT = "pymc_minibatch_mh checkpoint 2"
-#: Name of the member that has the text, and kinds of arrays that are written.
+FORMAT = "pymc_minibatch_mh checkpoint 3"
+#: Name of the member that has the text, and kinds of arrays that are written; records are, too.
 TEXT, KINDS = "text", "biufcU"
 #: Name of the file of the settings.
 RUN = "run.npz"
@@ -132,7 +132,7 @@ def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
             yield from leaves(f"{name}.{field}", value)
     elif part is not None:
         array = np.array(part)
-        if array.dtype.kind not in KINDS:
+        if array.dtype.kind not in KINDS and array.dtype.names is None:
             raise SettingError(
                 f"checkpoint= cannot write {name!r} of a chain, which is of type "
                 f"{type(part).__name__}. Let the record of a proposal or a test hold only numbers "

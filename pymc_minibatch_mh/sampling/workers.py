@@ -19,7 +19,7 @@ from rich import get_console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pymc_minibatch_mh.chain.chain import Chain, Draws, draws_until_adaptation
-from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.native.statistics import Statistic
 from pymc_minibatch_mh.progress import is_watched
 from pymc_minibatch_mh.sampling.trace import Draws as Kept
 from pymc_minibatch_mh.steps.report import write_stats
@@ -45,8 +45,8 @@ class ChainProgress:
         self.tuned += draws if tuning else 0
         self.drawn += 0 if tuning else draws
         self.updates += draws * updates
-        self.accepted += block.counts[:, entry.ACCEPTED].sum()
-        self.rows += block.counts[:, entry.N_OBS].sum()
+        self.accepted += block.counts["accepted"].sum()
+        self.rows += block.counts["n_obs"].sum()
         self.seconds += seconds
 
 
@@ -116,7 +116,7 @@ class Record:
 
     @classmethod
     def empty(
-        cls, chains: int, draws: int, size: int, statistics: Mapping[str, entry.Statistic]
+        cls, chains: int, draws: int, size: int, statistics: Mapping[str, Statistic]
     ) -> "Record":
         """Return room for draws."""
         shape = chains, draws
@@ -129,7 +129,7 @@ class Record:
         for name, value in shared.items():
             self.stats[name][where] = value
         # A chain that goes on after a violated bound is not certified from that draw on.
-        sound = np.logical_and.accumulate(block.counts[:, entry.BOUND_RATIO] <= 1.0)
+        sound = np.logical_and.accumulate(block.counts["bound_ratio"] <= 1.0)
         self.stats["certified"][where] &= sound
 
     def of(self, chains: Sequence[int], draws: int) -> Kept:
@@ -163,7 +163,7 @@ class Workers:
     chains: list[Chain]
     keeps_warm_up: bool
     #: Statistics of the step, which are kept.
-    statistics: Mapping[str, entry.Statistic]
+    statistics: Mapping[str, Statistic]
     keep: Callable[[int, bool], None] | None = None
     progress: list[ChainProgress] = field(init=False)
     warm_up: Record | None = field(init=False, default=None)
@@ -180,7 +180,7 @@ class Workers:
         #: Chains whose warm-up is over, and where to say that their centres are; None: one ended.
         self._tuned = SimpleQueue[tuple[Chain, Future[None]] | None]()
         for chain in self.chains:
-            chain.compile()
+            chain.kernel_state()
 
     def run(self, bars: Bars) -> bool:
         """Make all draws; return whether an interrupt ended that."""

@@ -1,17 +1,14 @@
 """The austere test: a sequential t-test of the Metropolis decision on growing batches.
 
 The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
-look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, which is the paper's
-statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It stops when the
-tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
-than 0.5, early looks have a smaller tail, as in the paper's supplement: that of the normal limit
-G_0 (n/N)^(0.5 - boundary).
+look tests that by the paper's statistic on the mean difference, as native/austere.c has it. It
+stops when the tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With
+another boundary than 0.5, early looks have a smaller tail, as in the paper's supplement.
 
 A batch that misses rare rows stops early and wrongly. A batch of equal differences, up to
 rounding, is undecided, unless all rows were equal in every move that was measured on all rows.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Unpack
@@ -19,24 +16,22 @@ from typing import NamedTuple, Unpack
 from pytensor.graph.basic import Variable
 from scipy.special import ndtri
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import integer, is_number
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.batches import (
-    UNMEASURED,
-    BatchMethod,
-    normal_cdf,
-    student_tail,
-)
+from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
 
 class AustereTest(NamedTuple):
-    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
+    """Settings of the test in a chain, ``mh_austere_test``; :class:`BarkerTest` has the first."""
+
+    LAYOUT, sample_size, decide_batch = (  # type: ignore[misc]
+        "mh_austere_test",
+        "mh_austere_sample_size",
+        "mh_austere_decide",
+    )
 
     batch_size: int
     skewness: float
@@ -48,13 +43,6 @@ class AustereTest(NamedTuple):
     #: α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
     boundary: float
     limit: float
-
-
-AustereTest.decide = look_until_decided  # type: ignore[attr-defined]
-
-
-# The mean of equal differences is off by an ulp, which leaves them a deviation of that size.
-_ROUNDING = 1e-12
 
 
 def austere_test(
@@ -78,47 +66,6 @@ def austere_test(
         boundary=float(boundary),
         limit=abs(float(ndtri(epsilon))),
     )
-
-
-@role_of(AustereTest, "sample_size")
-@compiled(inlined=True)
-def sample_size(noise, n, total, test):
-    """Return `batch_size` rows more than `n`, all at epsilon 0; the noise is not used."""
-    return min(total, n + test.batch_size) if test.epsilon > 0.0 else total
-
-
-@compiled(inlined=True)
-def level(n, total, test):
-    """Return the tail probability below which a look at `n` rows decides."""
-    if test.boundary == 0.5:
-        return test.epsilon
-    return normal_cdf(-test.limit * (n / total) ** (0.5 - test.boundary))
-
-
-@role_of(AustereTest, "decide_batch")
-@compiled(inlined=True)
-def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal, or ask for more rows: see :func:`roles.decide_batch`.
-
-    The error estimate is the tail probability beyond |t| at this look, which the level is compared
-    with; 0 with all rows read.
-    """
-    if not log_ratio > -math.inf:
-        return 0.0, 0.0, 0.0
-    probability = math.exp(min(0.0, log_ratio))
-    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
-    verdict = 1.0 if log_ratio > threshold else 0.0
-    if n >= total or log_ratio == math.inf:
-        return verdict, probability, 0.0
-    deviation = math.sqrt(variance)
-    if not deviation > _ROUNDING * max(1.0, abs(log_ratio)):
-        # Of the batch alone, rows that are equal say nothing of rare ones that are not.
-        equal = test.kappa == 0.0 and test.third_moment == 0.0
-        return (verdict, probability, 0.0) if equal else (-1.0, probability, 0.5)
-    tail = student_tail(abs(log_ratio - threshold) / deviation, n - 1.0)
-    if tail < level(n, total, test):
-        return verdict, probability, tail
-    return -1.0, probability, tail
 
 
 @dataclass(frozen=True, eq=False)

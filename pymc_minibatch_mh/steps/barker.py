@@ -30,21 +30,11 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, flag, integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.batches import (
-    AIM,
-    UNMEASURED,
-    BatchMethod,
-    logistic,
-    normal_cdf,
-    rows_for_variance,
-)
+from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
 Floats = NDArray[np.float64]
@@ -180,7 +170,13 @@ def _shipped_tables() -> dict[float, CorrectionTable]:
 
 
 class BarkerTest(NamedTuple):
-    """Settings of the test in a chain."""
+    """Settings of the test in a chain: ``mh_barker_test``."""
+
+    LAYOUT, sample_size, decide_batch = (  # type: ignore[misc]
+        "mh_barker_test",
+        "mh_barker_sample_size",
+        "mh_barker_decide",
+    )
 
     #: Rows of the smallest batch, and of every further look.
     batch_size: int
@@ -203,18 +199,6 @@ class BarkerTest(NamedTuple):
     atoms: np.ndarray
     masses: np.ndarray
     tails: np.ndarray
-
-
-BarkerTest.decide = look_until_decided  # type: ignore[attr-defined]
-
-
-# Beyond, Phi is 0 or 1 in double precision.
-_REACH = 8.3
-#: Share of sigma^2 that the variance of a batch may have for its skewness to be corrected for: with
-#: less noise added, the acceptance probability is too rough for a third derivative.
-SKEW_ROOM = 0.85
-# sup |S''| of the logistic function S.
-_CURVATURE = 1.0 / (6.0 * math.sqrt(3.0))
 
 
 def barker_test(
@@ -259,124 +243,6 @@ def barker_test(
         masses=np.ascontiguousarray(table.masses),
         tails=np.append(np.cumsum(table.masses[::-1])[::-1], 0.0),
     )
-
-
-@compiled(inlined=True)
-def acceptance_probability(log_ratio, variance, test):
-    """Return P(D* + X_nc + X_corr > 0), with X_nc = 0 where the variance exceeds sigma²."""
-    room = test.sigma**2 - variance
-    noise = math.sqrt(room) if room > 0.0 else 0.0
-    lower = np.searchsorted(test.atoms, -log_ratio - _REACH * noise)
-    upper = np.searchsorted(test.atoms, -log_ratio + _REACH * noise, "right")
-    probability = test.tails[upper]
-    for j in range(lower, upper):
-        share = normal_cdf((log_ratio + test.atoms[j]) / noise) if noise > 0.0 else 0.5
-        probability += test.masses[j] * share
-    return probability
-
-
-@compiled(inlined=True)
-def skew_shift(log_ratio, variance, skewness, n, total, test):
-    """Return the first Edgeworth correction of the acceptance probability F(D*, s²) of a batch.
-
-    With third moments of the rows, E F(D*, s²) = S(D) - (2-f) g s³ S'''(D) / (6 √(n(1-f))) to the
-    order 1/√n: added is the same with F''' for S''', whose mean is S'''. The skewed limit law of
-    the paper's appendix A.5 has a shift besides, which belongs to a studentised mean.
-    """
-    if not (variance < SKEW_ROOM * test.sigma**2 and abs(skewness) < math.inf):
-        return 0.0
-    noise = math.sqrt(test.sigma**2 - variance)
-    bend = 0.0
-    for j in range(test.atoms.size):
-        z = (log_ratio + test.atoms[j]) / noise
-        bend += test.masses[j] * math.exp(-0.5 * z * z) * (z * z - 1.0)
-    bend /= math.sqrt(2.0 * math.pi) * noise**3
-    f = n / total
-    return (2.0 - f) * skewness * variance**1.5 * bend / (6.0 * math.sqrt(n * (1.0 - f)))
-
-
-@compiled(inlined=True)
-def error_estimate(variance, skewness, n, total, test):
-    """Estimate the error of the acceptance probability of a batch of n of all `total` rows.
-
-    "edgeworth": the leading error of a studentised mean, (2-f) |g| s³ / (48 √(n(1-f))) + 0.0319
-    s⁴/(n-1) with f = n/total and g the larger of the batch's and the measured skewness (NaN counts
-    as 0), plus |g| sigma / (4 √n) with the rule "grow", whose stopping shifts D*. "novak": (6.4 m +
-    2)/√n, the paper's corollary 1 with E|X| <= 1 and m the larger of the measured E|X|³ and |g|, a
-    bound for independent rows and true moments only. Both plus the error of the table and, where s²
-    > sigma², (s² - sigma²) sup|S''|/2 for noise that is not compensated. 0 with all rows read.
-    """
-    if n >= total:
-        return 0.0
-    skew = abs(skewness) if abs(skewness) > test.skewness else test.skewness
-    sigma = test.sigma
-    error = test.table_error + max(0.0, variance - sigma * sigma) * _CURVATURE / 2.0
-    if test.novak:
-        error += (6.4 * max(test.third_moment, skew) + 2.0) / math.sqrt(n)
-    else:
-        f = n / total
-        error += (2.0 - f) * skew * variance**1.5 / (48.0 * math.sqrt(n * (1.0 - f)))
-        error += 0.0319 * variance * variance / (n - 1.0)
-        if test.grow:
-            error += skew * sigma / (4.0 * math.sqrt(n))
-    return min(error, 1.0)
-
-
-@compiled()
-def _rows_for_error(noise, n, total, test):
-    """Return the smallest batch from `n` rows on whose predicted error is small enough."""
-    limit = test.max_error
-    low, high = n - 1, total
-    if error_estimate(noise * (1.0 / n - 1.0 / total), 0.0, n, total, test) <= limit:
-        return n
-    while high - low > 1:
-        middle = (low + high) // 2
-        variance = noise * (1.0 / middle - 1.0 / total)
-        if error_estimate(variance, 0.0, middle, total, test) <= limit:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-@role_of(BarkerTest, "sample_size")
-@compiled(inlined=True)
-def sample_size(noise, n, total, test):
-    """Return the rows of the next look: see :func:`roles.sample_size`.
-
-    "predict": b = ceil(1/(1/total + 0.7 sigma²/V)), or more for `max_error`. V has to be symmetric
-    in the two positions, or the test is biased. "grow": `batch_size` more, whatever V is.
-    """
-    batch_size = test.batch_size
-    if test.grow:
-        return min(total, n + batch_size)
-    rows = rows_for_variance(noise, total, AIM * test.sigma**2)
-    rows = max(rows, batch_size)
-    if rows >= total:
-        return total
-    return _rows_for_error(noise, rows, total, test)
-
-
-@role_of(BarkerTest, "decide_batch")
-@compiled(inlined=True)
-def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal, or read more with the rule "grow": see :func:`roles.decide_batch`.
-
-    The skewness is for the error estimate, and for the correction if there is one.
-    """
-    if not log_ratio > -math.inf:
-        return 0.0, 0.0, 0.0
-    if n >= total or log_ratio == math.inf:
-        probability = logistic(log_ratio)
-        return (1.0 if uniform < probability else 0.0), probability, 0.0
-    probability = acceptance_probability(log_ratio, variance, test)
-    if test.skewed:
-        shift = skew_shift(log_ratio, variance, skewness, n, total, test)
-        probability = min(max(probability + shift, 0.0), 1.0)
-    error = error_estimate(variance, skewness, n, total, test)
-    if test.grow and not (variance < test.sigma**2 and error <= test.max_error):
-        return -1.0, probability, error
-    return (1.0 if uniform < probability else 0.0), probability, error
 
 
 class BarkerMethod(BatchMethod):

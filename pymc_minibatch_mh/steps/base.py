@@ -19,7 +19,6 @@ from pytensor.graph.basic import Variable
 from scipy.special import chdtri
 
 from pymc_minibatch_mh import progress
-from pymc_minibatch_mh._jit import announce_anew
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
 from pymc_minibatch_mh.chain.chain import Chain, begin, place_at
@@ -28,10 +27,10 @@ from pymc_minibatch_mh.chain.element_moves import moves_of
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.likelihood.bambi import response_parameters
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
@@ -255,7 +254,6 @@ class MinibatchStep(BlockedStep):
         **given: Unpack[SharedSettings],
     ) -> None:
         began = time.perf_counter()
-        announce_anew()
         progress.in_parts(READING, *[BOUNDING] * method.requirements.derives, UPDATES)
         shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
@@ -291,7 +289,7 @@ class MinibatchStep(BlockedStep):
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
-        self.chain.compile()
+        self.chain.kernel_state()
         self.seconds = time.perf_counter() - began
         report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
 

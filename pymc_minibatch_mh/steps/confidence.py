@@ -1,15 +1,10 @@
 """The confidence sampler: concentration bounds decide on growing batches.
 
-The uniform u is drawn first. With l_i = β[r_i(θ') - r_i(θ)] and λ_c the part of the log ratio that
-needs no row, Metropolis accepts iff the mean of all l_i exceeds mu_0 = (log u - λ_c)/N. Look k at
-n rows, drawn without replacement, stops where the mean of theirs is further from mu_0 than
-
-    c_n = s sqrt(2 log(3/δ_k)/n) + 3 R log(3/δ_k)/n,      δ_k = (p - 1) δ/(p k^p),
-
-an empirical Bernstein bound (Audibert, Munos, Szepesvári 2009, doi:10.1016/j.tcs.2009.01.016): s
-has divisor n, and R is at least the range of the l_i. Otherwise the next look has gamma times as
-many rows, until all of them decide: with "bounds" already where it would exceed
-`full_pass_above`. Looks count from k = 2.
+The uniform u is drawn first, which leaves Metropolis to compare a mean over all rows with a
+threshold. A look at n rows, drawn without replacement, stops where the mean of theirs is further
+from it than an empirical Bernstein bound says; native/confidence.c has the formulas. Otherwise the
+next look has gamma times as many rows, until all of them decide: with "bounds" already where it
+would exceed `full_pass_above`.
 
     range     s                      R                    rows beside the batches
     bounds    of the batch           2 M max c_i          none
@@ -23,7 +18,6 @@ An update decides otherwise than Metropolis on all rows, for the same u, with pr
 sure of that, and every row that is read otherwise is checked.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Unpack
@@ -31,30 +25,20 @@ from typing import NamedTuple, Unpack
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.checks import choice, integer, positive
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import smallest_table
-from pymc_minibatch_mh.kernels.draw import draw_more, reserve
-from pymc_minibatch_mh.kernels.looks import add_moments, read_rest, scan_rows
-from pymc_minibatch_mh.kernels.moves import hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_drawn
-from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
-#: Number k of the first look.
-FIRST_LOOK = 2
-
 
 class ConfidenceTest(NamedTuple):
-    """Settings of the test in a chain."""
+    """Settings of the test in a chain: ``mh_confidence_test``."""
+
+    LAYOUT, decide = "mh_confidence_test", "mh_decide_by_confidence"  # type: ignore[misc]
 
     #: Rows of the first look, and by how much they are multiplied for the next one.
     batch_size: int
@@ -92,118 +76,6 @@ def confidence_test(
             "wrong decisions and more rows."
         )
     return ConfidenceTest(size, gamma, p, delta, int(scans), np.empty(0))
-
-
-@compiled(inlined=True)
-def next_rows(n, total, most_drawn, test):
-    """Return how many rows the look after one at `n` rows must have read, `total` at most.
-
-    From `most_drawn` on all are read, but after a scan, where looks are as published.
-    """
-    target = max(n + 1, math.ceil(test.gamma * n)) if n > 0 else test.batch_size
-    limit = total if test.scans else min(most_drawn, total)
-    return total if target >= limit else target
-
-
-@compiled(inlined=True)
-def level(look, test):
-    """Return δ_k of a look, the probability that it decides wrongly."""
-    return (test.p - 1.0) * test.delta / (test.p * look**test.p)
-
-
-@compiled(inlined=True)
-def half_width(deviation, reach, n, level):
-    """Return c_n, how far the mean of n rows is from that of all but for a probability `level`.
-
-    `deviation` is that of the l_i, with divisor n, and `reach` R, no less than their range.
-    """
-    bits = math.log(3.0 / level)
-    return deviation * math.sqrt(2.0 * bits / n) + 3.0 * reach * bits / n
-
-
-@compiled(inlined=True)
-def decide_batch(log_ratio, width, uniform):
-    """Return verdict and min(1, exp(log ratio)): see :func:`roles.decide_batch`.
-
-    `width` is N c_n, 0 with all rows read.
-    """
-    if not log_ratio > -math.inf:
-        return 0.0, 0.0
-    probability = math.exp(min(0.0, log_ratio))
-    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
-    if width > 0.0 and not abs(log_ratio - threshold) > width:
-        return -1.0, probability
-    return (1.0 if log_ratio > threshold else 0.0), probability
-
-
-@compiled(spliced=True)
-def _look_at_more(posterior, move, drawn, bounds, moments, counts):
-    """Read more rows; return number, mean and central sums of all that were read."""
-    count = drawn.size
-    differences, scales = scratch(count, np.float64), scratch(count, np.float64)
-    rows = scratch(count, np.int64)
-    read_drawn(posterior, move, drawn, rows, differences, scales)
-    table, m = bounds
-    if table >= 0:
-        c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
-        for i in range(count):
-            bound = c[rows[i]] * m
-            hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
-    return add_moments(moments[0], moments[1], moments[2], moments[3], differences, count)
-
-
-@compiled(spliced=True)
-def _known_before(test, move, posterior):
-    """Return the table and the M of a move, R, and of a scan the mean and the deviation of all."""
-    if test.scans == 0:
-        table, m = smallest_table(posterior.tables, move, posterior.reference)
-        reach = 2.0 * m * test.largest[table] if table >= 0 else np.inf
-        return (table, m), reach, 0.0, 0.0
-    mean, variance, largest = scan_rows(posterior, move)
-    beta = posterior.reference.inverse_temperature
-    reach = 2.0 * beta * largest if np.isfinite(mean) else np.inf
-    return (-1, np.inf), reach, mean, beta * np.sqrt(variance)
-
-
-@role_of(ConfidenceTest, "decide")
-@compiled(inlined=True)
-def decide_by_confidence(test, move, cheap, posterior, rng, counts):
-    """Read rows until their mean is surely on one side: see :func:`roles.decide`."""
-    total = posterior.space.term_starts[-1]
-    beta = posterior.reference.inverse_temperature
-    uniform = rng.random()
-    bounds, reach, mean_of_all, deviation_of_all = _known_before(test, move, posterior)
-    drawn, table = np.empty(0, np.int64), np.empty(0, np.int64)
-    n, read, look, moments = 0, test.scans * total, FIRST_LOOK, (0, 0.0, 0.0, 0.0)
-    while True:
-        target = next_rows(n, total, posterior.most_drawn, test) if reach < np.inf else total
-        counts[entry.N_LOOKS] += 1.0
-        if target == total:
-            if test.scans == 0:
-                change, count = read_rest(posterior, move, drawn, table, moments, 0.0)
-                mean_of_all, read = change / total, read + count
-            n, error, width = total, 0.0, 0.0
-            log_ratio = cheap + beta * total * mean_of_all
-        else:
-            drawn, table = reserve(drawn, table, n, target, total)
-            draw_more(rng, total, drawn, table, n, target)
-            moments = _look_at_more(posterior, move, drawn[n:target], bounds, moments, counts)
-            if not counts[entry.BOUND_RATIO] <= 1.0:
-                return -1.0, 0.0, float(target)
-            read, n, error = read + target - n, target, np.sqrt(moments[2]) / target
-            deviation = beta * np.sqrt(moments[2] / n) if test.scans == 0 else deviation_of_all
-            width = total * half_width(deviation, reach, n, level(look, test))
-            counts[entry.ERROR] += level(look, test)
-            log_ratio = cheap + beta * total * moments[1]
-        verdict, accept = decide_batch(log_ratio, width, uniform)
-        if verdict >= 0.0:
-            break
-        look += 1
-    counts[entry.FULL_PASS] += read >= total
-    counts[entry.INVALID] += not np.isfinite(log_ratio)
-    counts[entry.LOG_RATIO] = log_ratio
-    counts[entry.LOG_RATIO_STD] = beta * total * error * np.sqrt(1.0 - n / total)
-    return verdict, accept, float(read)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,6 @@ out; if the move is accepted, the bright rows are drawn from their law given θ'
 needed, as at the start of a chain.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Unpack
@@ -41,15 +40,8 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
-from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
-from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 from pymc_minibatch_mh.likelihood.inputs import model_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
@@ -58,13 +50,8 @@ from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
-#: Rows that are read at a time: their figures fit on the stack.
-BLOCK = 1024
 #: In place of the number of bright rows: they have yet to be drawn.
 UNKNOWN = -1
-# A row, in an update: it is drawn anew; dark, it was proposed to become bright; bright, it was
-# proposed to become dark. A Python int is a type of its own for numba, these are not.
-ANEW, DARK, BRIGHT = np.arange(3)
 
 
 class Brightness(NamedTuple):
@@ -85,223 +72,21 @@ def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
     return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([UNKNOWN]), np.zeros(size))
 
 
-class Place(NamedTuple):
-    """A position as the end of a move from the centre, with its table (below 0 for none) and M."""
-
-    move: Move
-    table: int
-    m: float
-
-
-@compiled(inlined=True)
-def log_odds(excess):
-    """Return log o_i = log[exp(excess) - 1] of a row with log(L_i/B_i) = excess.
-
-    An excess below 0, which is rounding if the bound is valid, is taken for 0.
-    """
-    if not excess > 0.0:
-        return -np.inf
-    if excess > 1.0:
-        return excess + math.log1p(-math.exp(-excess))
-    return math.log(math.expm1(excess))
-
-
-@compiled(inlined=True)
-def chance_to_be_bright(odds, q, kind):
-    """Return the probability that a row is bright afterwards, which was ANEW, DARK or BRIGHT."""
-    if kind == ANEW:
-        return 1.0 / (1.0 + np.exp(-odds))
-    if kind == DARK:
-        return math.exp(min(0.0, odds - math.log(q)))
-    return -math.expm1(min(0.0, math.log(q) - odds))
-
-
-@compiled(inlined=True)
-def place_of(posterior, position, whitened, centre):
-    """Return a position as a place, by its whitened coordinates and by those of the centre."""
-    move = Move(posterior.reference.centre, position, centre, whitened, whitened)
-    table, m = smallest_table(posterior.tables, move, posterior.reference)
-    return Place(move, table, m)
-
-
-@compiled(inlined=True)
-def size_of(posterior, place):
-    """Return C m: the product of all B_i is that of the expansions times exp(-C m)."""
-    return posterior.tables.headers[place.table, TOTAL] * place.m
-
-
-@compiled(inlined=True)
-def _swap(rows, i, j):
-    rows[i], rows[j] = rows[j], rows[i]
-
-
-@compiled()
-def _read(place, posterior, rows, odds, counts):
-    """Write the log odds of some rows at a place, and put the rows into their order.
-
-    The counts remember the row that exceeds its bound most.
-    """
-    c, beta = posterior.tables.c[place.table], posterior.reference.inverse_temperature
-    ask_for_bounds(posterior.tables, place.table, rows)
-    differences, scales = scratch(rows.size, np.float64), scratch(rows.size, np.float64)
-    arranged = scratch(rows.size, np.int64)
-    read_drawn(posterior, place.move, rows, arranged, differences, scales)
-    copy_to(rows, arranged)
-    for i in range(rows.size):
-        bound, change = c[rows[i]] * place.m, differences[i]
-        # A lower bound says nothing of how far a row can rise.
-        fall = 0.0 if change > 0.0 else change
-        hold_against_bound(rows[i], fall, scales[i], bound, beta, counts)
-        odds[i] = log_odds(beta * change + bound)
-
-
-@compiled()
-def _partition(brightness, place, posterior, part, kind, rng, counts):
-    """Update the rows ``rows[part[0]:part[1]]``, which are all of a kind.
-
-    Returns where those that are bright now end, which come first, and the sum of their log odds.
-    """
-    odds, total, end = scratch(BLOCK, np.float64), 0.0, part[0]
-    rows = brightness.rows
-    for first in range(part[0], part[1], BLOCK):
-        last = min(first + BLOCK, part[1])
-        _read(place, posterior, rows[first:last], odds, counts)
-        for i in range(first, last):
-            own = odds[i - first]
-            if rng.random() < chance_to_be_bright(own, brightness.q, kind):
-                _swap(rows, i, end)
-                total += own
-                end += 1
-    return end, total
-
-
-@compiled()
-def _propose_dark(brightness, n_bright, rng):
-    """Propose dark rows with probability q each, bring them to the front, and return their end.
-
-    The gaps between them are geometric, so that the others are not even looked at.
-    """
-    rows, end, place = brightness.rows, n_bright, n_bright
-    log_left = math.log1p(-brightness.q) if brightness.q < 1.0 else -np.inf
-    while True:
-        gap = np.floor(math.log1p(-rng.random()) / log_left)
-        if not gap < rows.size - place:
-            return end
-        place += int(gap)
-        _swap(rows, end, place)
-        end += 1
-        place += 1
-
-
-@compiled()
-def update_brightness(brightness, place, posterior, rng, counts):
-    """Update which rows are bright at a place, or draw it where it is not known.
-
-    Returns the sum of the log odds of the bright rows, and how many rows were read.
-    """
-    rows, n_bright = brightness.rows, brightness.n_bright[0]
-    brightness.n_bright[0] = UNKNOWN
-    if n_bright < 0:
-        part = (np.int64(0), rows.size)
-        end, odds = _partition(brightness, place, posterior, part, ANEW, rng, counts)
-        brightness.n_bright[0] = end
-        counts[entry.FULL_PASS] += 1.0
-        return odds, rows.size
-    proposed = _propose_dark(brightness, n_bright, rng)
-    part = (n_bright, proposed)
-    lit, new_odds = _partition(brightness, place, posterior, part, DARK, rng, counts)
-    part = (np.int64(0), n_bright)
-    left, odds = _partition(brightness, place, posterior, part, BRIGHT, rng, counts)
-    # Between those that stayed bright and those that became so lie those that went dark.
-    for k in range(lit - n_bright):
-        _swap(rows, left + k, n_bright + k)
-    brightness.n_bright[0] = left + lit - n_bright
-    return odds + new_odds, proposed
-
-
-@compiled()
-def odds_of_bright(brightness, place, posterior, counts):
-    """Return the sum of the log odds of the bright rows at a place."""
-    odds, total = scratch(BLOCK, np.float64), 0.0
-    n_bright = brightness.n_bright[0]
-    for first in range(0, n_bright, BLOCK):
-        last = min(first + BLOCK, n_bright)
-        _read(place, posterior, brightness.rows[first:last], odds, counts)
-        for i in range(last - first):
-            total += odds[i]
-    return total
-
-
 #: `bound` -> where quadratic lower bounds touch, None without them; 1.5 is the published ξ for
 #: logistic regression.
 TOUCHING: dict[str, Touching | None] = {"derived": None, "map": AT_CENTRE, "untuned": 1.5}
 
 
 class FireflyTest(NamedTuple):
-    """Settings and state of the test in a chain."""
+    """Settings and state of the test in a chain, which ``native/firefly.c`` runs."""
+
+    LAYOUT, decide = "mh_firefly_test", "mh_decide_by_bright_rows"  # type: ignore[misc]
 
     brightness: Brightness
     #: 1: bright rows are drawn anew for every decision, to measure a single one.
     forgets: int
     #: 1: a row beyond its bound is taken to be on it, and marked. 0: it stops the chain.
     tolerates: int
-
-
-@compiled(inlined=True)
-def log_ratio_of_move(cheap, sizes, odds):
-    """Return the log ratio of a move of θ, whose cheap part is λ_c.
-
-    `sizes` are C m and `odds` the sums of log o_i over bright rows, where it begins and ends.
-    """
-    return cheap - (sizes[1] - sizes[0]) + (odds[1] - odds[0])
-
-
-@compiled(spliced=True)
-def _follow(test, position):
-    """Forget which rows are bright if that does not belong to a position."""
-    own = test.brightness
-    same = not test.forgets
-    for j in range(position.size):
-        same = same and own.at[j] == position[j]
-    if not same:
-        own.n_bright[0] = UNKNOWN
-        copy_to(own.at, position)
-
-
-@role_of(FireflyTest, "decide")
-@compiled(inlined=True)
-def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
-    """Update which rows are bright, then decide by these: see :func:`roles.decide`."""
-    centre = scratch(move.new.size, np.float64)
-    centre[:] = 0.0
-    here = place_of(posterior, move.position, move.here, centre)
-    there = place_of(posterior, move.new, move.there, centre)
-    counts[entry.N_LOOKS] += 1.0
-    counts[entry.LOG_RATIO_STD] = 0.0
-    own = test.brightness
-    _follow(test, move.position)
-    bounded = here.table >= 0 and there.table >= 0
-    if bounded:
-        odds_here, n_read = update_brightness(own, here, posterior, rng, counts)
-        odds_there = odds_of_bright(own, there, posterior, counts)
-        n_bright = own.n_bright[0]
-        n_read += n_bright
-        if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
-            return -1.0, 0.0, float(n_read)
-        sizes = (size_of(posterior, here), size_of(posterior, there))
-        log_ratio = log_ratio_of_move(cheap, sizes, (odds_here, odds_there))
-    else:
-        n_bright = n_read = own.rows.size
-        log_ratio = cheap + change_of_all_rows(posterior, move, counts)
-    counts[entry.N_BRIGHT] = n_bright
-    counts[entry.LOG_RATIO] = log_ratio
-    probability = math.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0
-    if not rng.random() < probability:
-        return 0.0, probability, float(n_read)
-    if not bounded:
-        own.n_bright[0] = UNKNOWN
-    copy_to(own.at, move.new)
-    return 1.0, probability, float(n_read)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,27 +6,20 @@ from typing import Any, NamedTuple, Unpack
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numba import njit
+from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import as_floats, positive
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.roles import (
-    DECIDE_BATCH,
-    DECIDE_BATCH_SIGNATURE,
-    SAMPLE_SIZE,
-    SAMPLE_SIZE_SIGNATURE,
-    role_of,
-)
+from pymc_minibatch_mh.native.library import LaidOut
+from pymc_minibatch_mh.native.looks import BatchTest
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.threads import HeldBack
 
 
 class OwnTest(NamedTuple):
@@ -39,53 +32,24 @@ class OwnTest(NamedTuple):
 
 
 class LinkedOwnTest(NamedTuple):
-    """The same for compiled updates, with the addresses of the user's functions."""
+    """What the library has of it: ``mh_own_test``."""
 
-    sample_size_at: int
-    decide_batch_at: int
-    kappa: float
+    #: The user's functions, behind shims.
+    sample_size: Any
+    decide_batch: Any
     numbers: np.ndarray
 
 
-LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
-
-
-@role_of(LinkedOwnTest, "sample_size")
-@compiled(inlined=True)
-def plan_own(noise, n, total, test):
-    """Ask the user's function how many rows to read: see :func:`roles.sample_size`."""
-    asked = function_at(test.sample_size_at, SAMPLE_SIZE)(noise, n, total, test.numbers)
-    if asked < 0:
-        return total
-    # A look that reads nothing new would go on for ever.
-    return min(max(asked, n + 1, 2), total)
-
-
-@role_of(LinkedOwnTest, "decide_batch")
-@compiled(inlined=True)
-def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
-    """Ask the user's function for a verdict: see :func:`roles.decide_batch`."""
-    if not log_ratio > -np.inf:
-        return 0.0, 0.0, 0.0
-    decide_batch = function_at(test.decide_batch_at, DECIDE_BATCH)
-    verdict, accept, error = decide_batch(
-        log_ratio, variance, skewness, n, total, uniform, test.numbers
-    )
-    if not (verdict <= 1.0 and 0.0 <= accept <= 1.0):
-        # No verdict at all: the chain is stopped.
-        return np.nan, 0.0, np.nan
-    if n >= total and verdict < 0.0:
-        return (1.0 if uniform < np.exp(min(0.0, log_ratio)) else 0.0), accept, error
-    return verdict, accept, error
+_NUMBERS = types.CPointer(types.float64)
 
 
 def _guarded_sample_size(plain: Callable[..., int]) -> Any:
     inner = njit(nogil=True, error_model="numpy")(plain)
 
-    @njit(SAMPLE_SIZE_SIGNATURE, nogil=True, error_model="numpy")
-    def sample_size(noise, n, total, numbers):
+    @cfunc(types.int64(types.float64, types.int64, types.int64, _NUMBERS, types.int64))
+    def sample_size(noise, n, total, numbers, n_numbers):
         try:
-            return inner(noise, n, total, numbers)
+            return inner(noise, n, total, carray(numbers, (n_numbers,)))
         except Exception:
             # All rows are read then, which the stat full_pass counts.
             return -1
@@ -95,14 +59,21 @@ def _guarded_sample_size(plain: Callable[..., int]) -> Any:
 
 def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> Any:
     inner = njit(nogil=True, error_model="numpy")(plain)
+    look = *[types.float64] * 3, *[types.int64] * 2, types.float64
 
-    @njit(DECIDE_BATCH_SIGNATURE, nogil=True, error_model="numpy")
-    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
+    @cfunc(types.int64(*look, _NUMBERS, types.int64, _NUMBERS))
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers, n_numbers, said):
         try:
-            return inner(log_ratio, variance, skewness, n, total, uniform, numbers)
+            settings = carray(numbers, (n_numbers,))
+            verdict, accept, error = inner(
+                log_ratio, variance, skewness, n, total, uniform, settings
+            )
         except Exception:
-            # A first-class function cannot raise: numba would go on as if it had returned zeros.
-            return np.nan, np.nan, np.nan
+            # C has no exceptions: the chain is stopped.
+            return -1
+        found = carray(said, (3,))
+        found[0], found[1], found[2] = verdict, accept, error
+        return 0
 
     return decide_batch
 
@@ -118,7 +89,9 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     try:
         found = _COMPILED.get(known)
         if found is None:
-            found = _COMPILED[known] = guarded(plain)
+            # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+            with HeldBack():
+                found = _COMPILED[known] = guarded(plain)
         return found
     except (NumbaError, TypeError) as error:
         raise SettingError(
@@ -169,10 +142,10 @@ class OwnTestMethod(BatchMethod):
         """Digest of the numbers, and of the functions' code."""
         return " ".join([digest(self.settings.numbers), self._codes, self.controls])
 
-    def linked(self, record: OwnTest) -> LinkedOwnTest:
-        """Return the settings with the addresses of this process."""
-        sample_size, decide_batch = map(address_of, self._functions)
-        return LinkedOwnTest(sample_size, decide_batch, record.kappa, record.numbers)
+    def linked(self, record: OwnTest) -> BatchTest:
+        """Return the settings with the functions of this process."""
+        settings = LaidOut("mh_own_test", LinkedOwnTest(*self._functions, record.numbers))
+        return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 
 
 def own_test(numbers: Sequence[float]) -> OwnTest:

@@ -26,41 +26,33 @@ has no sum over all rows any more. An update draws s given θ, and then makes a 
 step in θ given s. Where R is above the limit on drawn rows, all of them decide, at every move.
 """
 
-import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack
 
-import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.bounds.user_bounds import Ranges
 from pymc_minibatch_mh.checks import positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.draw import draw_alias, poisson
-from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
-from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.kernels.vectors import scratch
+from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenRanges, Plan, Requirements
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
-from pymc_minibatch_mh.steps.tuna import accept_probability
 
-#: Which table holds the M_i, and which the m_i.
-WIDTHS, BELOW = 0, 1
+#: The table that holds the M_i; the one behind it has the m_i.
+WIDTHS = 0
 #: Share of all rows that an automatic λ reads at most.
 MOST_READ = 0.25
 
 
 class LevelsTest(NamedTuple):
-    """Settings of the test in a chain."""
+    """Settings of the test in a chain, which ``native/poisson_mh.c`` runs."""
+
+    LAYOUT, decide = "mh_levels_test", "mh_decide_by_levels"  # type: ignore[misc]
 
     #: λ, by which the intensities of all rows are raised together.
     lam: float
@@ -77,89 +69,6 @@ def automatic_lam(total: float, n_rows: int) -> float:
     """
     most = max(MOST_READ * n_rows - total, total)
     return min(total * total, most) or 1.0
-
-
-@compiled(inlined=True)
-def keep_probability(share, raised):
-    """Return φ_i(θ)/φ̄_i, for a `share` of the range of [0, 1] and λ/L `raised`."""
-    return (raised + share) / (raised + 1.0)
-
-
-@compiled(inlined=True)
-def log_growth(share, new_share, raised):
-    """Return log[φ_i(θ')/φ_i(θ)] of a kept row, which is finite as λ > 0."""
-    return math.log1p((new_share - share) / (raised + share))
-
-
-@compiled(inlined=True)
-def _shares_at(place, drawn, posterior, found, counts):
-    """Write where in their ranges the rows' log-likelihoods lie at a place, and rows' numbers.
-
-    The counts remember the row that is furthest out of its range.
-    """
-    rows, shares = found
-    widths, below = posterior.tables.c[WIDTHS], posterior.tables.c[BELOW]
-    beta, centre = posterior.reference.inverse_temperature, posterior.reference.centre
-    count = drawn.size
-    differences, scales = scratch(count, np.float64), scratch(count, np.float64)
-    from_centre = Move(centre, place, centre, centre, centre)
-    read_drawn(posterior, from_centre, drawn, rows, differences, scales)
-    for i in range(count):
-        row = rows[i]
-        width, half = np.float64(widths[row]), 0.5 * widths[row]
-        from_middle = differences[i] + (below[row] - half) / beta
-        hold_against_bound(row, from_middle, scales[i], half, beta, counts)
-        share = (below[row] + beta * differences[i]) / width if width > 0.0 else 0.0
-        shares[i] = min(max(share, 0.0), 1.0)
-
-
-@compiled(spliced=True)
-def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
-    """Read drawn rows, thin them by where they are; return the log of the product, rows read."""
-    count = drawn.size
-    rows, shares = scratch(count, np.int64), scratch(count, np.float64)
-    _shares_at(move.position, drawn, posterior, (rows, shares), counts)
-    kept = 0
-    for i in range(count):
-        if rng.random() < keep_probability(shares[i], raised):
-            rows[kept], shares[kept] = rows[i], shares[i]
-            kept += 1
-    if kept == 0:
-        return 0.0, count
-    # Rows lie term after term by now, and are read in that order once more.
-    again, new_shares = scratch(count, np.int64), scratch(count, np.float64)
-    _shares_at(move.new, rows[:kept], posterior, (again[:kept], new_shares[:kept]), counts)
-    total = 0.0
-    for i in range(kept):
-        total += log_growth(shares[i], new_shares[i], raised)
-    return total, count + kept
-
-
-@role_of(LevelsTest, "decide")
-@compiled(inlined=True)
-def weigh_rows(test, move, cheap, posterior, rng, counts):
-    """Decide by a Poisson number of rows: see :func:`roles.decide`."""
-    tables = posterior.tables
-    size = tables.headers[WIDTHS, TOTAL]
-    expected = test.lam + size
-    if expected <= test.max_rate:
-        count = poisson(rng, expected) if size > 0.0 else 0
-        product = 0.0
-        if count > 0:
-            drawn = np.empty(count, np.int64)
-            draw_alias(rng, tables.thresholds[WIDTHS], tables.aliases[WIDTHS], drawn, count)
-            raised = test.lam / size
-            product, count = _product_of_drawn(move, drawn, raised, posterior, rng, counts)
-            if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
-                return -1.0, 0.0, float(count)
-    else:
-        count = posterior.space.term_starts[-1]
-        product = change_of_all_rows(posterior, move, counts)
-    counts[entry.N_LOOKS] += 1.0
-    counts[entry.LOG_RATIO] = cheap + product
-    counts[entry.LOG_RATIO_STD] = 0.0
-    probability = accept_probability(cheap, product, 0.0)
-    return (1.0 if rng.random() < probability else 0.0), probability, float(count)
 
 
 @dataclass(frozen=True, eq=False)

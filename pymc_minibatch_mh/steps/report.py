@@ -19,9 +19,9 @@ from rich.table import Column
 from pymc_minibatch_mh.chain.chain import Begun
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.kernels.roles import STATS, Statistic
 from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
 from pymc_minibatch_mh.likelihood.terms import potentials_in_full
+from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 
@@ -30,10 +30,10 @@ _REAL = np.float64
 
 
 def stats_of_draw(
-    counts: np.ndarray, n_updates: int, statistics: Mapping[str, Statistic]
+    counts: np.void, n_updates: int, statistics: Mapping[str, Statistic]
 ) -> dict[str, Any]:
     """Return the counts of one draw's updates under the names of `statistics`, for PyMC."""
-    found = counts.tolist()
+    found = dict(zip(counts.dtype.names or (), counts.item(), strict=True))
     return {
         name: found[at] / n_updates if averaged else found[at] if dtype is _REAL else int(found[at])
         for name, (dtype, _, at, _, averaged) in statistics.items()
@@ -44,14 +44,14 @@ def stats_of_draw(
 def write_stats(
     stats: Mapping[str, np.ndarray], where: tuple[int, slice], counts: np.ndarray, n_updates: int
 ) -> None:
-    """Write the counts of some draws, shape (draws, N_COUNTS), into arrays of stats.
+    """Write the counts of some draws, shape (draws,), into arrays of stats.
 
     The arrays have shape (chains, draws); `where` is a chain and its draws.
     """
     for name, values in stats.items():
-        _, _, place, _, averaged = STATS[name]
-        if place is not None:
-            values[where] = counts[:, place] / n_updates if averaged else counts[:, place]
+        _, _, entry, _, averaged = STATS[name]
+        if entry is not None:
+            values[where] = counts[entry] / n_updates if averaged else counts[entry]
 
 
 #: Shares of full-data updates that are warned of.

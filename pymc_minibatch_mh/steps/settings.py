@@ -49,7 +49,7 @@ class SharedSettings(TypedDict, total=False):
         Whether group effects are accepted or rejected one at a time, each from the observations of
         its own group. "auto" does so for 200 effects or more, if an index of the data chooses them,
         the prior is a sum over them, and the step uses derived bounds. See
-        :mod:`pymc_minibatch_mh.kernels.elements`.
+        :mod:`pymc_minibatch_mh.native.elements`.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)

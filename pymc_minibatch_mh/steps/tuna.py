@@ -33,7 +33,7 @@ and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entr
 
 With many coordinates c_i M is far above what a row can change in a move: rows that are drawn are
 then *candidates*, kept with probability (own ceiling)/(c_i M) before they are read, and their own
-ceilings take the place of c_i M (:mod:`pymc_minibatch_mh.kernels.whitened_copy`).
+ceilings take the place of c_i M (:mod:`pymc_minibatch_mh.native.whitened_copy`).
 
 Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
 counts with λ_c in the last decision, and C is that of the others.
@@ -51,22 +51,8 @@ from typing import ClassVar, NamedTuple, Unpack
 import numpy as np
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
-from pymc_minibatch_mh.kernels.draw import AHEAD, fetch, number_of, poisson
-from pymc_minibatch_mh.kernels.moves import hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
-from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.kernels.vectors import scratch
-from pymc_minibatch_mh.kernels.whitened_copy import (
-    ends_of_move,
-    has_copy,
-    keep_candidates,
-    own_share,
-)
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, best_chi
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.reference.heavy import COST_OF_A_CANDIDATE
@@ -77,12 +63,11 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 BEST, PAPER, FACTORIZED = range(3)
 FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}
 
-#: Rows that are read at a time, and expected to be read for a pair, at most.
-MOST_READ, MOST_RATE = 65_536, 1e15
-
 
 class PoissonTest(NamedTuple):
-    """Settings of the test in a chain."""
+    """Settings of the test in a chain: ``mh_poisson_test``."""
+
+    LAYOUT, decide = "mh_poisson_test", "mh_decide_poisson"  # type: ignore[misc]
 
     #: BEST, PAPER or FACTORIZED: the intensities, see the module.
     form: int
@@ -109,187 +94,6 @@ def poisson_test(
     """Return the record of a chain."""
     delayed = int(delayed_acceptance)
     return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
-
-
-@compiled(inlined=True)
-def rate(size, test):
-    """Return the expected number of rows R = size (1 + χ size) of a move of `size` C M."""
-    return size * (1.0 + test.chi * size)
-
-
-@role_of(PoissonTest, "thinned")
-@compiled(inlined=True)
-def thin(change, bound, size, test):
-    """Thin a drawn row of `change` dU_i, within ± its `bound` c_i M, in a move of `size` C M.
-
-    Returns the probability φ_i(θ→θ')/φ̄_i of keeping the row, and log[φ_i(θ'→θ)/φ_i(θ→θ')], added
-    to the log ratio by a kept row: -inf where φ_i(θ'→θ) = 0. Both come from one rounded quotient
-    that is odd in `change`: rounding moves the target by an ulp of the changes and leaves the test
-    reversible.
-    """
-    if not bound > 0.0:
-        return 0.0, 0.0
-    form = test.form
-    raised = test.chi * size
-    if form == FACTORIZED:
-        return (change / bound, -math.inf) if change > 0.0 else (0.0, 0.0)
-    if form == PAPER:
-        share = change / (bound * (1.0 + 2.0 * raised))
-        keep = min(1.0, (1.0 + share) * (0.5 + raised) / (1.0 + raised))
-        log_forth, log_back = math.log1p(share), math.log1p(-share)
-    else:
-        share = change / (bound * (1.0 + raised))
-        keep = 1.0 + min(0.0, share)
-        log_forth, log_back = math.log1p(min(0.0, share)), math.log1p(-max(0.0, share))
-    if keep == 0.0:
-        return 0.0, 0.0
-    return keep, log_back - log_forth
-
-
-@compiled(inlined=True)
-def accept_probability(cheap, log_product, delayed):
-    """Return min(1, exp(cheap + log_product)), or of each of the two, multiplied, if delayed.
-
-    A log ratio of NaN or -inf rejects.
-    """
-    log_ratio = cheap + log_product
-    if not log_ratio > -math.inf:
-        return 0.0
-    if delayed != 0.0:
-        return math.exp(min(0.0, cheap) + min(0.0, log_product))
-    return math.exp(min(0.0, log_ratio))
-
-
-@compiled(spliced=True)
-def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
-    """Read drawn rows, thin them, and return the sum of the kept ones in the log ratio.
-
-    A row that exceeds its bound is clipped; the counts remember the one that does so most. `bounds`
-    holds the number of the table, the M and the C M of the move, and the move on the copy.
-    """
-    table, m, size, ends = bounds
-    c, copy, raised = posterior.tables.c[table], posterior.tables.copy, test.ceiling_factor
-    beta = posterior.reference.inverse_temperature
-    ask_for_bounds(posterior.tables, table, drawn)
-    differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
-    rows = scratch(drawn.size, np.int64)
-    read_drawn(posterior, move, drawn, rows, differences, scales)
-    total = 0.0
-    for i in range(drawn.size):
-        bound, number = c[rows[i]] * m, number_of(posterior.tables.supply, rows[i])
-        if has_copy(copy):
-            bound *= own_share(copy, ends, number)
-        change = -beta * differences[i]
-        ratio = hold_against_bound(number, differences[i], scales[i], bound, beta, counts)
-        # As they would be with κ = 1.
-        counts[entry.SQUARED_RATIOS] += ratio * ratio * raised
-        counts[entry.N_RATIOS] += 1.0 / raised
-        kept, added = thin(min(max(change, -bound), bound), bound, size, test)
-        if rng.random() < kept:
-            total += added
-    return total
-
-
-@compiled()
-def _product_of_all(move, posterior, bounds, informs, counts):
-    """Read all rows; return their sum in the log ratio and rows read; learn where that informs.
-
-    The counts learn as from C M drawn rows: without this, a χ at which every move reads all rows
-    could not be found to be too large.
-    """
-    table, m, size, _ = bounds
-    c = posterior.tables.c[table] if informs else posterior.tables.c[0, :0]
-    change, squares = read_all(posterior, move, c)
-    count = number_of_rows(posterior)
-    if informs and posterior.tables.heavy.size:
-        squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]
-        count += posterior.tables.heavy.size
-    beta = posterior.reference.inverse_temperature
-    if np.isfinite(squares) and informs:
-        counts[entry.SQUARED_RATIOS] += beta * beta * squares / m
-        counts[entry.N_RATIOS] += size
-    counts[entry.FULL_PASS] += 1.0
-    counts[entry.INVALID] += not np.isfinite(change)
-    return beta * change, count
-
-
-@compiled(inlined=True)
-def _change_of_heavy(posterior, move, counts):
-    """Read the rows that every update reads; return their change, tempered."""
-    tables, beta = posterior.tables, posterior.reference.inverse_temperature
-    if not tables.heavy.size:
-        return 0.0
-    change, _ = read_chosen(posterior, move, tables.heavy, tables.c[0, :0])
-    counts[entry.INVALID] += not np.isfinite(change)
-    return beta * change
-
-
-@compiled(inlined=True)
-def _draw_some(tables, table, ends, rng, rows, counts):
-    """Draw as many rows as `rows` has room for; return how many of them are left to be read.
-
-    That is -1 where they could not be had.
-    """
-    if has_copy(tables.copy):
-        counts[entry.N_CANDIDATES] += rows.size
-        thresholds, aliases = tables.thresholds[table], tables.aliases[table]
-        kept = keep_candidates(tables.copy, ends, thresholds, aliases, rng, rows)
-        return kept if fetch(tables.supply, rows[:kept]) else -1
-    return rows.size if draw_rows(rng, tables, table, rows) else -1
-
-
-@compiled(inlined=True)
-def _most_at_once(test, tables, left):
-    """Return how many rows or candidates are drawn before the first of them is read."""
-    # A veto decides: rows that are drawn after one are not read.
-    if test.form == FACTORIZED:
-        return AHEAD if has_copy(tables.copy) else 1
-    return min(left, tables.supply.room or MOST_READ)
-
-
-@role_of(PoissonTest, "decide")
-@compiled(inlined=True)
-def thin_rows(test, move, cheap, posterior, rng, counts):
-    """Decide by a Poisson number of rows: see :func:`roles.decide`."""
-    tables = posterior.tables
-    counts[entry.LOG_RATIO_STD] = 0.0
-    if test.delayed and not rng.random() < np.exp(min(cheap, 0.0)):
-        counts[entry.LOG_RATIO] = cheap
-        return 0.0, 0.0, 0.0
-    table, m = smallest_table(tables, move, posterior.reference)
-    size = tables.headers[table, TOTAL] * m if table >= 0 else np.inf
-    expected = rate(size, test) if size < np.inf else np.inf
-    # Larger moves read all rows whatever χ is, and say nothing about it.
-    informs = size <= test.max_rate and size < np.inf
-    if informs:
-        counts[entry.SIZES] += size
-        counts[entry.N_SIZES] += 1.0
-    reference = posterior.reference
-    vectors = scratch((2, move.step.size if has_copy(tables.copy) else 0), np.float32)
-    raised = test.ceiling_factor * reference.relative / m
-    bounds = (table, m, size, ends_of_move(tables.copy, move, reference.order, raised, vectors))
-    if expected + tables.heavy.size <= min(test.max_rate, MOST_RATE):
-        count, left = tables.heavy.size, poisson(rng, expected)
-        product = _change_of_heavy(posterior, move, counts)
-        rows = scratch(_most_at_once(test, tables, left), np.int64)
-        while left > 0 and product > -np.inf:
-            drawn = rows[: min(left, rows.size)]
-            left -= drawn.size
-            n = _draw_some(tables, table, bounds[3], rng, drawn, counts)
-            if n < 0:
-                return -1.0, 0.0, float(count)
-            if n > 0:
-                product += _product_of_drawn(test, move, posterior, rng, drawn[:n], bounds, counts)
-            count += n
-            if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
-                return -1.0, 0.0, float(count)
-    else:
-        product, count = _product_of_all(move, posterior, bounds, informs, counts)
-    counts[entry.N_LOOKS] += 1.0
-    counts[entry.LOG_RATIO] = cheap + product
-    # Past the first stage of a delayed acceptance, the product is left to decide.
-    probability = accept_probability(0.0 if test.delayed else cheap, product, 0.0)
-    return (1.0 if rng.random() < probability else 0.0), probability, float(count)
 
 
 #: Seconds that a row takes where the data fit a cache, and where they do not; that an update
@@ -343,13 +147,13 @@ def chi_from(
 ) -> float | None:
     """Choose χ from the counts of a chain's updates; None where too little was seen.
 
-    `totals` has shape (N_COUNTS,), `n_bytes` is the size of the data and `max_rate` the expected
+    `totals` are one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
     rows above which all rows decide.
     """
-    if not (totals[entry.N_SIZES] > 0.0 and totals[entry.N_RATIOS] > ENOUGH_ROWS):
+    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] > ENOUGH_ROWS):
         return None
-    size = totals[entry.SIZES] / totals[entry.N_SIZES]
-    ratio = min(totals[entry.SQUARED_RATIOS] / totals[entry.N_RATIOS], 1.0)
+    size = totals["sizes"] / totals["n_sizes"]
+    ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
     row = CACHED_ROW if n_bytes < CACHE else ROW
     cost = row / (UPDATE + LOOP / updates_per_draw)
     return best_chi([size], ratio, cost, max_rate)
@@ -361,10 +165,10 @@ def ceiling_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int
     With κ times the rows of κ = 1 the noise of the log ratio is a κ-th, as with χ, while the number
     of candidates stays.
     """
-    if not (totals[entry.N_SIZES] > 0.0 and totals[entry.N_RATIOS] * factor > ENOUGH_ROWS):
+    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * factor > ENOUGH_ROWS):
         return None
-    candidates, rows = totals[[entry.SIZES, entry.N_RATIOS]] / totals[entry.N_SIZES]
-    ratio = min(totals[entry.SQUARED_RATIOS] / totals[entry.N_RATIOS], 1.0)
+    candidates, rows = (totals[each] / totals["n_sizes"] for each in ("sizes", "n_ratios"))
+    ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
     update = UPDATE + LOOP / updates_per_draw + candidates * CANDIDATE
     return 1.0 + best_chi([rows], ratio, ROW / update) * float(rows)
 

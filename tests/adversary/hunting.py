@@ -4,7 +4,7 @@ import numpy as np
 
 from bounds.certified import Hunt, Rows
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.native.posterior import Reference
 
 #: Moves of every row that are tried at a time, and rounds of free and of guided search.
 AT_A_TIME, TRIES, CLIMBS = 24, 8, 24

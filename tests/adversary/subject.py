@@ -11,11 +11,11 @@ from compiled.fitted import run
 from likelihood.evaluation import pieces
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.likelihood.check import rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.derived import in_double
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.native.moves import ULPS
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(
@@ -105,7 +105,7 @@ class Formed:
     def __init__(self, subject):
         self.subject = subject
         (self.function,) = row_functions(subject.parts)
-        self.compiled = FormRows([self.function])
+        self.compiled = FormRows([self.function], subject.parts.size)
         self.source = row_source(subject.parts)
         n = np.arange(subject.term.n_rows)
         data = RowData(self.function, n)

@@ -5,7 +5,6 @@ from itertools import count
 import mpmath as mp
 import numpy as np
 import pytest
-from numba import njit
 
 from adversary.expressions import random_expression
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
@@ -13,9 +12,8 @@ from adversary.subject import Formed, Subject
 from likelihood.exact import DIGITS, ExactRow
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.roles import EVALUATE
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from pymc_minibatch_mh.native.row_sums import differences_of
 from tiers import fast
 
 KINDS = len(LIKELIHOODS)
@@ -131,21 +129,11 @@ def test_nothing_outside_the_domain_of_a_likelihood_has_density(seed):
         assert_nothing_outside_the_domain_has_density(Subject(model), seed)
 
 
-@njit
-def _evaluated(address, here, there, centre, rows, ends, context, changes, scales):
-    function_at(address, EVALUATE)(here, there, centre, rows, ends, context, changes, scales)
-
-
 def changes_by(rows, source, here, there, order):
-    """Return the changes of all rows around `here`, as the kernels compute them."""
-    placed = rows.at(source)
-    evaluate = placed.evaluate(order)
-    numbers = np.arange(source.n_rows)
+    """Return the changes of all rows around `here`, as updates compute them."""
     changes, scales = np.empty((2, source.n_rows))
-    _evaluated(
-        address_of(evaluate), here, there, here, numbers, np.array([numbers.size]),
-        placed.context, changes, scales,
-    )  # fmt: skip
+    space, numbers = rows.at(source).space(order), np.arange(source.n_rows)
+    differences_of(space, (here, there, here), numbers, changes, scales)
     return changes
 
 

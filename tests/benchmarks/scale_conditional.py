@@ -20,7 +20,6 @@ import pymc_minibatch_mh as mb
 from benchmarks import models
 from gallery import models_hierarchies as gallery
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.kernels import roles as entry
 
 TUNE, DRAWS = 2_000, 6_000
 ROWS = 20_000
@@ -51,15 +50,15 @@ def measure(name: str, step: Any, seed: int, seconds: float) -> list[str]:
     ess = np.array([float(az.ess(x[None])) for x in draws.positions.T]) / DRAWS
     scales = step.target.scales(step.plan.reference.centre)
     tabled = bool(step.program.proposal.scales(step.plan))
-    means = draws.counts.mean(axis=0)
+    means = {name: draws.counts[name].mean() for name in ("accept", "n_obs", "full_pass")}
     return [
         f"`{name}`",
         str(ess.size),
         str(len(scales)),
         "given scales" if tabled else "one normal approximation",
-        f"{means[entry.ACCEPT]:.3f}",
-        f"{means[entry.N_OBS]:,.0f}",
-        f"{means[entry.FULL_PASS]:.0%}",
+        f"{means['accept']:.3f}",
+        f"{means['n_obs']:,.0f}",
+        f"{means['full_pass']:.0%}",
         f"{ess.min():.2f}",
         f"{ess[list(scales)].min():.2f}",
         f"{1e6 * per_update:,.0f}",

@@ -21,10 +21,12 @@ import argparse
 import numpy as np
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.steps.barker import SKEW_ROOM, correction_table
+from pymc_minibatch_mh.steps.barker import correction_table
 
 #: Share of the variance that batches aim at, and true log ratios.
 AIM = 0.7
+#: Share of sigma^2 up to which the variance of a batch has its skewness corrected for.
+SKEW_ROOM = 0.85
 RATIOS = np.linspace(-3.0, 3.0, 13)
 REPEATS, CHUNK = 100_000, 5_000
 VARIANTS = "none", "limit", "centred"

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pytensor
-from numba import njit
 from scipy import optimize
 
 from bounds.exponentials import EXPONENTIALS
@@ -19,10 +18,10 @@ from likelihood.expressions import plain
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
 from pymc_minibatch_mh.likelihood.exprs import Argument
 from pymc_minibatch_mh.likelihood.factorization import Factorization, factorize
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
+from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.mode import Mode, reference_at
 
@@ -206,12 +205,10 @@ class Remainders:
         return total, ROUNDING * (1.0 + sizes[0] + sizes[1] + slack)
 
 
-@njit
-def sizes_of_moves(reference, positions, news, kind, out):
-    """Write M of many moves."""
-    for k in range(len(out)):
-        move = move_between(reference, positions[k], news[k])
-        out[k] = size_of_move(products(move), reference.order, kind)
+def sizes_of_moves(reference, positions, news, kind):
+    """Return M of many moves."""
+    whole = no_tables()._replace(headers=np.array([[np.inf, kind, 1.0]]))
+    return sizes_between(whole, reference, np.stack([positions, news], axis=1))
 
 
 class Hunt:
@@ -241,8 +238,7 @@ class Hunt:
         s = self.reference
         here, there = (np.ascontiguousarray(s.centre + x @ s.factor.T) for x in (a, b))
         change, slack = self.remainders.change(here, there)
-        m = np.empty(len(a))
-        sizes_of_moves(s, here, there, int(self.kind), m)
+        m = sizes_of_moves(s, here, there, self.kind)
         excess = s.inverse_temperature * np.maximum(np.abs(change) - slack, 0.0)
         with np.errstate(all="ignore"):
             return np.where(excess > 0.0, excess / (self.c * m), 0.0)
@@ -314,8 +310,7 @@ class HuntFromCentre(Hunt):
         end = np.ascontiguousarray(s.centre + b @ s.factor.T)
         start = np.broadcast_to(s.centre, end.shape).copy()
         change, slack = self.remainders.change(start, end)
-        m = np.empty(len(b))
-        sizes_of_moves(s, start, end, int(self.kind), m)
+        m = sizes_of_moves(s, start, end, self.kind)
         missing = s.inverse_temperature * np.maximum(-change - slack, 0.0)
         with np.errstate(all="ignore"):
             return np.where(missing > 0.0, missing / (self.c * m), 0.0)

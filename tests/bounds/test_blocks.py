@@ -17,8 +17,8 @@ from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SourceError
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.native.bound_tables import TOTAL
 from tiers import fast
 
 #: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,

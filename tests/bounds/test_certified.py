@@ -20,8 +20,8 @@ from families import FAMILIES
 from likelihood.evaluation import rows_of_batch
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.moves import (
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.moves import (
     DIRECTIONAL,
     JOINT,
     SHARP,

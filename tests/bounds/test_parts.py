@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from grouped import FAST, MODELS, step_of
-from kernels.test_parts import candidates, shares_of_rows
-from pymc_minibatch_mh.kernels import parts as kernels
-from pymc_minibatch_mh.kernels.draw import generator_addresses
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.parts import Ends
-from pymc_minibatch_mh.kernels.row_sums import differences_of
+from native.test_parts import candidates, rates_of, shares_of_rows
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.parts import Ends
+from pymc_minibatch_mh.native.row_sums import differences_of
 from tiers import fast
 
 # On the worker that expands the same models.
@@ -54,7 +52,7 @@ class Between:
         found = np.empty((2, step.plan.n_rows))
         ends = *self.positions, step.plan.reference.centre
         rows = np.arange(step.plan.n_rows)
-        differences_of(address_of(target.evaluate), ends, target.full_data.space, rows, *found)
+        differences_of(target.space, ends, rows, *found)
         return np.maximum(np.abs(found[0]) - 1e-14 * found[1], 0.0)
 
 
@@ -78,44 +76,34 @@ def test_no_row_changes_by_more_than_its_ceiling(name):
 
 
 def _rates(step, move):
-    """Return the rates of a move, their total, and the share and the ceiling of each row."""
+    """Return the rates of a move, and the share of every row."""
     parts = step.plan.parts.parts
-    rates, outside = kernels.room_for_rates(len(parts.first) - 1, len(parts.radii)), _room(parts)
-    limit = kernels.find_rates(parts, move.ends, rates, outside)
-    assert outside[0] == 0
-    kept = np.empty((step.plan.n_rows, 2))
-    shares_of_rows(parts, move.ends, rates, limit, kept)
-    return rates, limit, kept
-
-
-def _room(parts):
-    return np.empty(len(parts.radii) + 1, np.int64)
+    rates = rates_of(parts, move.ends)
+    assert rates.outside[0] == 0
+    return rates, shares_of_rows(parts, move.ends, rates)
 
 
 @pytest.mark.parametrize("name", ["logistic", "slopes", "two_terms", "normal"])
 def test_candidates_are_drawn_at_rates_above_all_ceilings(name):
     step = step_of(name)
     for move in moves(step, 2):
-        _, limit, kept = _rates(step, move)
-        assert kept[:, 0].max() <= 1.0
-        assert np.allclose(kept[:, 1], step.plan.parts.ceilings(move.ends), rtol=1e-14)
-        drawn = kept[:, 0] > 0.0
-        rates = kept[drawn, 1] / kept[drawn, 0]
+        rates, shares = _rates(step, move)
+        assert shares.max() <= 1.0
+        drawn = shares > 0.0
+        own = step.plan.parts.ceilings(move.ends)[drawn] / shares[drawn]
         # Rows of ceiling 0 have rates as well, which their shares do not tell.
-        assert rates.sum() <= limit * (1.0 + 1e-9)
+        assert own.sum() <= rates.limit * (1.0 + 1e-9)
         if drawn.all():
-            assert rates.sum() == pytest.approx(limit, rel=1e-9)
+            assert own.sum() == pytest.approx(rates.limit, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["logistic", "two_terms"])
 def test_candidates_come_as_often_as_their_rates_say(name):
     step = step_of(name)
     move = Between(step, np.random.default_rng(3), 1.0, "all")
-    rates, limit, kept = _rates(step, move)
-    parts, drawn = step.plan.parts.parts, np.empty(400_000, np.int64)
-    rng = np.random.default_rng(4)
-    candidates(parts, rates, generator_addresses(rng), drawn)
-    expected = drawn.size * kept[:, 1] / kept[:, 0] / limit
+    rates, shares = _rates(step, move)
+    drawn = candidates(step.plan.parts.parts, rates, np.random.default_rng(4), 400_000)
+    expected = drawn.size * step.plan.parts.ceilings(move.ends) / shares / rates.limit
     counts = np.bincount(drawn, minlength=expected.size)
     enough = expected > 5.0
     chi = ((counts - expected)[enough] ** 2 / expected[enough]).sum()
@@ -128,12 +116,12 @@ def test_elements_beyond_their_radius_have_no_share():
     move = Between(step, np.random.default_rng(5), 1.0, 0)
     for at in (move.ends.here, move.ends.there):
         kept, at[3] = at[3], 1.01 * parts.radii[3]
-        rates, outside = kernels.room_for_rates(2, len(parts.radii)), _room(parts)
-        kernels.find_rates(parts, move.ends, rates, outside)
-        assert outside[:2].tolist() == [1, 3]
+        rates = rates_of(parts, move.ends)
+        assert rates.outside[:2].tolist() == [1, 3]
         assert rates.running[0, 3] == rates.running[0, 2]
         rows = np.flatnonzero(parts.elements[:, 0] == 3)
-        assert all(kernels.first_outside(parts, move.ends, row) == 3 for row in rows)
+        first_outside = function("mh_first_outside")
+        assert all(first_outside(parts, move.ends, int(row)) == 3 for row in rows)
         at[3] = kept
 
 

@@ -13,10 +13,11 @@ from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
-from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.native.posterior import Reference
 
 ROWS = 1_500
 EVERY = [
@@ -262,5 +263,20 @@ def test_given_bounds_are_taken_as_they_are():
 
 
 def test_a_given_metric_is_compiled():
-    compiled = Bounds([1.0], lambda x, y: abs(x[0] - y[0])).tables(1).compiled_metric
-    assert compiled(np.array([1.0]), np.array([3.5])) == 2.5
+    tables = Bounds([1.0], lambda x, y: abs(x[0] - y[0])).tables(1)
+    assert tables.metric_between(np.array([1.0]), np.array([3.5])) == 2.5
+
+
+def raises_beyond_one(position, new):
+    if new[0] > 1.0:
+        raise ValueError
+    return abs(new[0] - position[0])
+
+
+def test_a_metric_that_raises_bounds_no_move():
+    tables = Bounds([3.0], raises_beyond_one).tables(1)
+    one = np.ones((1, 1))
+    reference = Reference(np.zeros(1), one, one, np.zeros(1), 0.0 * one, 0, 1.0)
+    ends = np.array([[0.0], [1.0]]), np.array([[0.0], [2.0]]), np.array([[2.0], [0.0]])
+    found = [table_of_move(tables.undrawn, reference, *end) for end in ends]
+    assert found == [(0, 1.0), (-1, np.inf), (-1, np.inf)]

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numba import njit
 
 from altered import with_program
 from calibration.models import BY_ELEMENTS, SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
-from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
+from pymc_minibatch_mh.compiled.scalars import LOG_PRIOR, called_by_library
 from recording import record
 from zoo import METHODS
 
@@ -45,13 +44,12 @@ def require_worth_testing(found):
 
 
 def with_prior_times(step, factor):
-    prior = step.target.prior
+    prior = step.target.prior.source
 
-    @njit(LOGP_SIGNATURE)
     def scaled(position, context):
         return factor * prior(position, context)
 
-    step.target.full_data.log_prior = scaled
+    step.target.full_data.log_prior = called_by_library(scaled, LOG_PRIOR, "mh_log_prior")
     return step
 
 

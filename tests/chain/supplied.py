@@ -1,5 +1,6 @@
 """A pool of rows that were drawn ahead, of a few rows whose bounds are data of theirs."""
 
+import ctypes
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +10,8 @@ from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
-from pymc_minibatch_mh.kernels import draw as supply
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.native.library import LaidOut, ffi, function, load
 
 LENGTH = 3
 KEY = 12_345
@@ -47,7 +48,9 @@ class Room:
 
     def __init__(self, count, others):
         self.numbers = np.full(count, -1)
-        self.context = np.array([self.numbers.ctypes.data], dtype=np.int64)
+
+    def space(self, order):
+        return self.numbers
 
     def write(self, places, columns):
         self.numbers[places] = columns[1].values
@@ -76,26 +79,38 @@ def sequence(tables, table, supplies, key=KEY):
     return np.concatenate([tables.draw(table, rng, prefetch.ROOM).rows for rng in rngs])
 
 
-@njit(nogil=True, error_model="numpy")
-def take_some(own, table, slots):
-    """Take slots of a table, as the tests do."""
-    return supply.take(own, table, slots)
+def take_some(supply, table, slots):
+    """Take slots of a table, as the tests do; return whether they could be had."""
+    return function("mh_take_rows")(supply, table, slots.size, slots) == load().MH_OK
 
 
-@njit(nogil=True, error_model="numpy")
-def take_on(own, batches):
-    """Take single slots for as long as there are any; return the largest, and how many."""
+_POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
+_take_rows = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _WHOLE, _WHOLE, _POINTER)(
+    int(ffi.cast("intptr_t", load().mh_take_rows))
+)
+
+
+@njit(nogil=True)
+def _take_on(supply, batches):
     slots, largest = np.empty(1, np.int64), 0
     for k in range(batches):
-        if not supply.take(own, 0, slots):
+        if _take_rows(supply, 0, 1, slots.ctypes) != 0:
             return largest, k
         largest = max(largest, slots[0])
     return largest, batches
 
 
-@njit(nogil=True, error_model="numpy")
-def ask_for_all(own):
-    return supply.change_of_all(own)
+def take_on(supply, batches):
+    """Take single slots for as long as there are any; return the largest, and how many."""
+    laid_out = LaidOut("mh_supply", supply)
+    return _take_on(int(ffi.cast("intptr_t", laid_out.at)), batches)
+
+
+def ask_for_all(supply):
+    """Return the change of all rows, None where that could not be had."""
+    change = np.empty(1)
+    status = function("mh_ask_for_change")(supply, change)
+    return change[0] if status == load().MH_OK else None
 
 
 def taken(own, table, sizes):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from every import every
+from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt
-from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.native.library import Status
 from zoo import METHODS
 
 TUNE, DRAWS = 150, 400
@@ -74,6 +75,14 @@ def test_predicted_noise_grows_with_what_was_missing(prepared, share, growth):
     chain = chain_of(prepared("two_likelihoods", "BarkerMinibatchMH").program, 1)
     before = chain.state.test.kappa
     batches = WINDOW * chain.program.updates_per_draw
-    chain.state.window_counts[entry.UNDERESTIMATED] = share * batches
+    chain.state.window_counts["underestimated"] = share * batches
     _adapt(chain)
     assert chain.state.test.kappa == pytest.approx(growth * before)
+
+
+@every("made", [0, 2])
+def test_updates_without_memory_are_no_draws(prepared, monkeypatch, made):
+    chain = chain_of(prepared("two_likelihoods").program, 1)
+    monkeypatch.setattr(chains, "run", lambda *_: (Status.NO_MEMORY, made))
+    with pytest.raises(MemoryError, match="update"):
+        chain.advance(3)

@@ -18,9 +18,8 @@ from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.slices import NO_SLICES
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.slices import NO_SLICES
 from pymc_minibatch_mh.plan.violations import whitened_directions
 from pymc_minibatch_mh.steps.base import model_behind
 from zoo import METHODS, SOME_METHODS, drawn, sample
@@ -54,12 +53,12 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(prepared, m
     by_default = prepared("two_likelihoods", method)
     without = prepared("two_likelihoods", method, moves_without_rows=0)
     assert by_default.program.slices is NO_SLICES
-    assert not chain_of(by_default.program, 0).kernel_state().record.posterior.tables.unread.size
+    assert not chain_of(by_default.program, 0).kernel_state().record.posterior.bounds.unread.size
     positions, counts = run(by_default.program)
     same, of_same = run(without.program)
     np.testing.assert_array_equal(positions, same)
     np.testing.assert_array_equal(counts, of_same)
-    assert not counts[:, entry.N_PRIOR].any()
+    assert not counts["n_prior"].any()
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)
@@ -71,7 +70,7 @@ def test_scales_of_a_hierarchy_move_without_rows(prepared, method):
         return
     assert np.flatnonzero(step.program.slices.steps).tolist() == [tau]
     positions, counts = run(step.program)
-    assert (counts[:, entry.N_PRIOR] >= 1.0).all()
+    assert (counts["n_prior"] >= 1.0).all()
     assert np.unique(positions[:, tau]).size == len(positions)
 
 
@@ -130,7 +129,7 @@ def shifted(step, position, times):
 
 def test_bounds_do_not_see_what_changes_no_row(teams):
     reference = teams.reference
-    tables = chain_of(teams.program, 0).kernel_state().record.posterior.tables
+    tables = chain_of(teams.program, 0).kernel_state().record.posterior.bounds
     joint = teams.tables.arrays
     rng = np.random.default_rng(8)
     for _ in range(20):
@@ -175,7 +174,7 @@ def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
 
 def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
     step = TunaMH(model=model_of("student"), bounds=mh.Bounds(np.full(5_000, 1e3)))
-    assert not chain_of(step.program, 0).kernel_state().record.posterior.tables.unread.size
+    assert not chain_of(step.program, 0).kernel_state().record.posterior.bounds.unread.size
 
 
 # What is said of them.

@@ -14,9 +14,9 @@ from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.looks import unit_noise
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.looks import unit_noise
+from pymc_minibatch_mh.native.statistics import numbers
 from statistical.budget import FAR
 from zoo import drawn, sample
 
@@ -132,7 +132,7 @@ def test_fewer_rows_are_read_where_it_is_hot():
     step.setup_chain(np.random.default_rng(2), 200, 10)
     chain = step.chain
     chain.place(step.reference.centre, np.empty(0))
-    rows = chain.advance(70).counts[:, entry.N_OBS]
+    rows = chain.advance(70).counts["n_obs"]
     # The first window walks at one scale, at both temperatures.
     assert rows[:30].mean() < 0.5 * rows[30:].mean()
 
@@ -144,8 +144,8 @@ def test_what_was_learned_at_another_temperature_is_forgotten(method):
     step.setup_chain(np.random.default_rng(2), TUNE, 10)
     run(step, model.initial_point(), 130)
     state = step.chain.state
-    assert not state.total.any()
-    assert not state.total_counts.any()
+    assert not numbers(state.total).any()
+    assert not numbers(state.total_counts).any()
     assert not state.warm_up_sum.any()
     fresh = step.program.method.record(step.program.plan)
     assert repr(state.test) == repr(fresh)

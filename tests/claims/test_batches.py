@@ -18,10 +18,9 @@ from exactness.enumeration import (
     transition_matrix,
 )
 from exactness.kernels import BETA, CHAINS, PRIOR, RULES
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.looks import predicted_noise
-from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.kernels.posterior import Reference
+from in_library import decide_batch, predicted_noise, sample_size
+from pymc_minibatch_mh.native.moves import move_between
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.steps import austere, barker, penalty
 from statistical.budget import FAR
 
@@ -48,7 +47,7 @@ def test_a_batch_is_sized_by_the_move_alone(name):
     two = replace(clean, log_prior=PRIOR[:2], log_likelihood=clean.log_likelihood[:2])
     _, counts = by_looks(two, RULES[name], [0.0, 1.0]).run(300, seed=51)
     # Both directions of one move, whatever was drawn.
-    assert len(set(counts[:, entry.N_OBS])) == 1
+    assert len(set(counts["n_obs"])) == 1
     rng = np.random.default_rng(52)
     whitener = np.tril(rng.normal(size=(3, 3)))
     one = np.eye(3)
@@ -84,7 +83,7 @@ USUAL = {barker: barker.barker_test(), penalty: penalty.penalty_test()}
 
 
 def accepted_by_all_rows(module, log_ratio):
-    return module.decide_batch(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
+    return decide_batch(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
 
 
 @every("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
@@ -111,7 +110,7 @@ def test_the_penalty_of_known_normal_noise_is_exact(ratio, sd):
     def accepted(log_ratio, factor=1.0):
         x = log_ratio + sd * np.linspace(-9.0, 9.0, 3_001)
         weights = np.exp(-0.5 * ((x - log_ratio) / sd) ** 2)
-        p = [penalty.decide_batch(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
+        p = [decide_batch(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
         return weights @ np.array(p) / weights.sum()
 
     balance = accepted(ratio) - math.exp(ratio) * accepted(-ratio)
@@ -130,7 +129,7 @@ def share_of_wrong_looks(epsilon, looks=20_000, rows=8):
     noise = np.random.default_rng(53).standard_normal((looks, rows))
     means, squares = noise.mean(axis=1), noise.var(axis=1, ddof=1) / rows
     verdicts = [
-        austere.decide_batch(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
+        decide_batch(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
         for m, v in zip(means, squares, strict=True)
     ]
     return np.mean(np.array(verdicts) == 0.0)
@@ -148,13 +147,13 @@ def test_errors_of_the_austere_test_partly_cancel():
     exact = min(1.0, math.exp(cheap + BETA * differences.sum()))
 
     def accepted_at(uniform):
-        def decide_batch(log_ratio, variance, skewness, n, total, _, settings):
-            verdict, _, error = austere.decide_batch(
+        def decide(log_ratio, variance, skewness, n, total, _, settings):
+            verdict, _, error = decide_batch(
                 log_ratio, variance, skewness, n, total, uniform, settings
             )
             return verdict, 0.5, error
 
-        return acceptance(replace(rule, decide_batch=decide_batch), cheap, differences, BETA)
+        return acceptance(replace(rule, decide_batch=decide), cheap, differences, BETA)
 
     uniforms = (np.arange(60) + 0.5) / 60.0
     gaps = np.array([accepted_at(u) - (u < exact) for u in uniforms])
@@ -165,14 +164,14 @@ def test_errors_of_the_austere_test_partly_cancel():
 
 @every("spread", [0.0, 1.0, 1e9, np.inf])
 def test_the_first_look_of_the_austere_test_is_settled(spread):
-    assert austere.sample_size(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
+    assert sample_size(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
 
 
 def test_the_austere_test_reads_more_where_decisions_are_close():
     settings, threshold = austere.austere_test(0.05, batch_size=50), math.log(0.5)
 
     def verdict(gap):
-        return austere.decide_batch(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
+        return decide_batch(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
 
     assert [verdict(gap) for gap in (-5.0, -2.5, -0.5, 0.0, 0.5, 2.5, 5.0)] == [
         0.0, 0.0, -1.0, -1.0, -1.0, 1.0, 1.0

@@ -33,4 +33,4 @@ def test_every_claim_has_tests():
 
 def test_a_test_that_is_not_there_is_noticed():
     assert not exists("claims/test_claims.py::test_of_another_name")
-    assert not exists("kernels/test_alias.py::test_chances_are_the_weights[of another name]")
+    assert not exists("native/test_alias.py::test_chances_are_the_weights[of another name]")

@@ -1,19 +1,19 @@
 """What the pages claim of rows, moves and tables, where no other test shows it."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
 
 from bounds.certified import fit
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
-from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, ratio_to_bound
-from pymc_minibatch_mh.kernels.posterior import Reference
-from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+from pymc_minibatch_mh.bounds.tables import compiled_metric
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.native.bound_tables import no_tables, table_of_move
+from pymc_minibatch_mh.native.moves import GIVEN, ratio_to_bound
+from pymc_minibatch_mh.native.posterior import Reference
 from zoo import METHODS, drawn
 
 ULP = 2.220446049250313e-16
@@ -68,17 +68,16 @@ def test_a_change_is_checked_up_to_rounding():
             assert (ratio_to_bound(change, scale, bound, 1.0) <= 1.0) == within
 
 
-@compiled(METRIC_SIGNATURE)
-def uneven(position, new):
-    return 3.0 if new[0] > position[0] else 1.0
+@cache
+def uneven():
+    return compiled_metric(lambda position, new: 3.0 if new[0] > position[0] else 1.0)
 
 
 def table_of(here, there, headers):
     one, zero = np.ones((1, 1)), np.zeros(1)
     reference = Reference(zero, one, one, zero, one, 2, 1.0)
-    tables = no_tables()._replace(headers=np.array(headers), metric=address_of(uneven))
-    move = move_between(reference, np.array([here]), np.array([there]))
-    return smallest_table(tables, move, reference)
+    tables = no_tables()._replace(headers=np.array(headers), metric=uneven())
+    return table_of_move(tables, reference, np.array([here]), np.array([there]))
 
 
 def test_a_metric_is_evaluated_in_both_orders():

@@ -4,13 +4,10 @@ from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
-from numba import njit
 
 from families import FAMILIES
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.roles import ROWWISE
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 
@@ -30,7 +27,7 @@ def rows_of(name, rows=ROWS):
         parts=parts,
         functions=functions,
         position=position,
-        compiled=FormRows(functions),
+        compiled=FormRows(functions, parts.size),
         source=row_source(parts),
     )
 
@@ -50,14 +47,9 @@ def leaves_of_rows(found, term, rows):
     return np.stack([np.empty(len(rows)), *columns], axis=1)[:, 1:].astype(np.float64)
 
 
-@njit
-def _call(address, inputs, outputs):
-    function_at(address, ROWWISE)(inputs, outputs)
-
-
 def run(function, *columns, width):
     """Run a compiled function of rows; return `width` numbers of each row."""
     inputs = np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float64)
     outputs = np.empty((inputs.shape[0], width))
-    _call(address_of(function), inputs, outputs)
+    function(inputs, outputs, len(inputs))
     return outputs

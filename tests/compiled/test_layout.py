@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numba import njit
 
 from compiled.fitted import run
 from every import every
@@ -13,10 +12,9 @@ from likelihood.evaluation import split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.scalars import LARGEST_TABLE
-from pymc_minibatch_mh.kernels import forms as slot
-from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.roles import DERIVATIVES
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.native.forms import RUN
+from pymc_minibatch_mh.native.row_sums import add_derivatives, add_skewness, differences_of
 
 N = 60
 RNG = np.random.default_rng(17)
@@ -62,6 +60,7 @@ WRITINGS = {
     "the same coordinate twice": lambda b, a, s: X @ b + z * b[1] + 3.0 * b[1],
     "two matrices": lambda b, a, s: X @ b + (2.0 * X[:, ::-1]) @ b,
     "a constant": lambda b, a, s: s + X @ b,
+    "a product times a number": lambda b, a, s: X[:, :4] @ a - 2.5 * (X @ b),
     "a choice": lambda b, a, s: a[g] + X @ b,
     "a product with a choice": lambda b, a, s: z * a[g] + X @ b,
     "two choices of one vector": lambda b, a, s: a[g] - a[(g + 1) % 4],
@@ -99,31 +98,24 @@ def test_forms_are_those_of_the_coefficients(writing):
 
 
 def pieces(function):
-    layout = Layout(function.arguments, Leaves(function), ())
-    return [piece[slot.KIND] for piece in layout._pieces], [p[slot.COUNT] for p in layout._pieces]
+    found = Layout(function.arguments, Leaves(function), ()).term.pieces
+    return [piece.kind for piece in found], [piece.count for piece in found]
 
 
 def test_a_matrix_is_read_as_one_run():
-    assert pieces(forms_of(WRITINGS["a product with a matrix"])) == ([slot.RUN], [5])
-    assert pieces(forms_of(WRITINGS["a reversed vector"])) == ([slot.RUN], [5])
+    assert pieces(forms_of(WRITINGS["a product with a matrix"])) == ([RUN], [5])
+    assert pieces(forms_of(WRITINGS["a reversed vector"])) == ([RUN], [5])
 
 
 def test_columns_of_their_own_are_read_one_by_one():
-    assert pieces(forms_of(by_one_column_each)) == ([slot.RUN] * 5, [1] * 5)
-
-
-@njit
-def _derive(address, theta, rows, ends, context, sums, hessian):
-    function_at(address, DERIVATIVES)(theta, rows, ends, context, sums, hessian)
+    assert pieces(forms_of(by_one_column_each)) == ([RUN] * 5, [1] * 5)
 
 
 def derived(parts, theta, rows):
     """Return value, gradient and Hessian of some rows, as passes add them up."""
-    placed_rows = FormRows(row_functions(parts)).at(row_source(parts))
-    role = placed_rows.row_derivatives()
+    placed_rows = FormRows(row_functions(parts), parts.size).at(row_source(parts))
     sums, hessian = np.zeros(1 + theta.size), np.zeros((theta.size, theta.size))
-    ends = np.array([rows.size])
-    _derive(address_of(role), theta, rows, ends, placed_rows.context, sums, hessian)
+    add_derivatives(placed_rows.space(derivatives=True), theta, rows, sums, hessian)
     return sums[0], sums[1:], hessian
 
 
@@ -135,7 +127,7 @@ def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
     matrices = [
         np.broadcast_to(data.coefficients(form, 10), (rows.size, 10)) for form in function.arguments
     ]
-    compiled = FormRows([function])
+    compiled = FormRows([function], parts.size)
     arguments = np.stack([matrix @ theta for matrix in matrices], axis=1)
     leaves = np.stack([data.value(leaf) for leaf in compiled.leaves[0]], axis=1)
     slopes = run(compiled.slopes()[0], arguments, leaves, width=6)
@@ -148,6 +140,33 @@ def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
         matrices[i].T @ (slopes[:, place, None] * matrices[j]) for (i, j), place in second.items()
     )
     np.testing.assert_allclose(hessian, expected, rtol=1e-9, atol=1e-9)
+
+
+@every("writing", ["a product with a matrix", "a choice", "the same coordinate twice"])
+def test_averages_of_slopes_are_those_of_the_curvature_nearby(writing):
+    """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
+    parts, function = with_scale(writing)
+    rng, rows = np.random.default_rng(4), np.arange(N)
+    theta, factor = 0.3 * rng.normal(size=10), np.tril(rng.normal(size=(10, 10)))
+    placed_rows = FormRows([function], parts.size).at(row_source(parts))
+    found = np.ones(10)
+    add_skewness(placed_rows.space(skewness=True), theta, factor, rows, found)
+
+    def curvature(away):
+        return (derived(parts, theta + away, rows)[2] * (factor @ factor.T)).sum()
+
+    steps = 1e-4 * np.eye(10)
+    exact = np.array([(curvature(step) - curvature(-step)) / 4e-4 for step in steps])
+    np.testing.assert_allclose(found - 1.0, exact, rtol=1e-5, atol=1e-6 * np.abs(exact).max())
+
+
+def test_a_difference_that_is_no_number_refuses_a_move():
+    parts, function = with_scale("a choice")
+    space = FormRows([function], parts.size).at(row_source(parts)).space(0)
+    here, rows = np.zeros(10), np.arange(N)
+    differences, scales = np.zeros((2, N))
+    differences_of(space, (here, np.full(10, np.nan), here), rows, differences, scales)
+    assert (differences == -np.inf).all()
 
 
 def test_entries_of_a_large_table_are_taken_like_data():

@@ -19,12 +19,10 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows, Leaves, pieces_of
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.kernels import forms
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.row_sums import moments_of_move
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.native import forms
+from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from tiers import fast
 from zoo import poisson
@@ -110,17 +108,14 @@ def compiled(request):
     parts = split_of(model)
     source = row_source(parts)
     forms = request.param == "forms"
-    rows = FormRows(row_functions(parts)) if forms else GraphRows(parts, source)
-    placed = rows.at(source)
-    return model, parts, source, placed, placed.evaluate(0)
+    rows = FormRows(row_functions(parts), parts.size) if forms else GraphRows(parts, source)
+    return model, parts, source, rows.at(source).space(0)
 
 
 def change_of_rows(compiled, drawn, theta, new):
-    _, _, source, placed, evaluate = compiled
-    space = RowSpace(source.term_starts, placed.context)
+    *_, space = compiled
     drawn = np.array(drawn, dtype=np.int64)
-    ends, out = (theta, new, theta), np.empty(drawn.size)
-    return moments_of_move(address_of(evaluate), ends, space, drawn, out)
+    return moments_of_move(space, (theta, new, theta), drawn, np.empty(drawn.size))
 
 
 def test_compiled_batches_hold_the_rows_of_the_model(compiled):
@@ -240,9 +235,6 @@ def test_both_paths_compile_to_the_same_roles(name):
     for order in (0, 1, 2):
         moments = []
         for rows in (forms, graph):
-            at = rows.at(found.source)
-            space = RowSpace(found.source.term_starts, at.context)
-            address = address_of(at.evaluate(order))
-            ends, out = (here, there, found.position), np.empty(drawn.size)
-            moments.append(moments_of_move(address, ends, space, drawn, out))
+            space, ends = rows.at(found.source).space(order), (here, there, found.position)
+            moments.append(moments_of_move(space, ends, drawn, np.empty(drawn.size)))
         np.testing.assert_allclose(*moments, rtol=1e-6)

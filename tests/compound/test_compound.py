@@ -12,7 +12,7 @@ from conformance.harness import same_draws
 from every import every
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.native.statistics import STATS
 from statistical.budget import FAR
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

@@ -11,7 +11,8 @@ from every import every
 from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.data import ArrayRows, Column, Contents, contents, digest
-from pymc_minibatch_mh.data.arrays import STORED, read_block
+from pymc_minibatch_mh.data.arrays import STORED
+from pymc_minibatch_mh.native.library import function
 
 RNG = np.random.default_rng(2)
 TABLE = RNG.normal(size=(10_000, 3))
@@ -209,7 +210,8 @@ def test_numbers_are_read_as_they_are_stored(code, layout):
     out = np.full((rows.size, ENTRIES + 2), np.nan)
     row_stride, entry_stride = stored.strides
     where = stored.ctypes.data, row_stride, entry_stride, code
-    read_block(rows, *where, out, 1, ENTRIES)
+    columns = out.ravel()[1:]
+    function("mh_read_numbers")(*where, rows, rows.size, ENTRIES, columns, ENTRIES + 2)
     np.testing.assert_array_equal(out[:, 1:-1], stored[rows].astype(np.float64))
     # What stands beside the columns stays.
     assert np.isnan(out[:, [0, -1]]).all()

@@ -1,10 +1,7 @@
 """A disk that is full: an error that names the file, or a run that goes on, and no half file."""
 
-import os
 import resource
 import stat
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,17 +11,6 @@ import pytest
 
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan import file
-
-#: Compiles a kernel where no file may have more than some bytes, and draws with it.
-COMPILING = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
-import numpy as np
-from pymc_minibatch_mh.kernels.draw import build_alias
-thresholds, aliases = np.zeros(2), np.zeros(2, dtype=np.int32)
-build_alias(np.array([1.0, 3.0], dtype=np.float32), thresholds, aliases)
-print(thresholds.sum())
-"""
 
 
 @contextmanager
@@ -75,17 +61,3 @@ def test_a_device_that_is_full_is_named_and_stays_a_device(step_of):
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
         step_of("poisson", "TunaMH").save("/dev/full")
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
-
-
-def test_compiled_functions_that_cannot_be_kept_are_used(tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", COMPILING],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert float(run.stdout) == 1.5
-    assert run.stderr.count("Numba cannot store compiled functions") == 1
-    assert "File too large" in run.stderr
-    # What is half written is not there.
-    assert not any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())

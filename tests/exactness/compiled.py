@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import carray, cfunc, types
 from scipy.stats import chi2
 
 from exactness import enumeration
 from exactness import poisson as counts
-from exactness.toys import Jump, evaluate, jump, prior, rows_of
-from kernels.chain import draws_of, line
+from exactness.toys import Jump, jump, prior, rows_of
+from native.chain import draws_of, line
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import GIVEN
-from pymc_minibatch_mh.kernels.posterior import Posterior
-from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+from pymc_minibatch_mh.native.bound_tables import no_tables
+from pymc_minibatch_mh.native.moves import GIVEN
+from pymc_minibatch_mh.native.posterior import Posterior
 
 #: Workers that the loops are compiled by: of tests by bounds, and of tests on batches.
 BY_BOUNDS, ON_BATCHES = (pytest.mark.xdist_group(f"toys {x}") for x in ("by bounds", "on batches"))
@@ -33,8 +31,7 @@ FEWEST = 20.0
 def posterior_of(rows, beta, tables=None, most_drawn=np.inf):
     """Return the posterior of rows that `toys.rows_of` laid out, on a line."""
     tables = no_tables() if tables is None else tables
-    addresses = address_of(prior), address_of(evaluate)
-    return Posterior(*addresses, rows, line(beta), tables, float(most_drawn))
+    return Posterior(prior, rows, line(beta), tables, float(most_drawn))
 
 
 def grouped(by_bounds, on_batches):
@@ -71,10 +68,10 @@ class Compiled:
 
     def but(self, **parts):
         """Return the same with other parts: of itself, of the posterior or of its tables."""
-        tables, posterior = self.posterior.tables, self.posterior
+        tables, posterior = self.posterior.bounds, self.posterior
         own = {name: parts.pop(name) for name in ("proposal", "settings") if name in parts}
         of_tables = {name: parts.pop(name) for name in tables._fields if name in parts}
-        posterior = posterior._replace(tables=tables._replace(**of_tables), **parts)
+        posterior = posterior._replace(bounds=tables._replace(**of_tables), **parts)
         return replace(self, posterior=posterior, **own)
 
 
@@ -114,10 +111,10 @@ def _metric(positions, sizes):
     """Return M of moves among states; what is compiled is never forgotten."""
     places, numbers = np.array(positions), np.array(sizes)
 
-    @njit(METRIC_SIGNATURE)
-    def metric(position, new):
-        i = np.argmin(np.abs(places - position[0]))
-        return numbers[i, np.argmin(np.abs(places - new[0]))]
+    @cfunc(types.float64(*[types.CPointer(types.float64)] * 2, types.int64))
+    def metric(position, new, size):
+        here, there = carray(position, 1)[0], carray(new, 1)[0]
+        return numbers[np.argmin(np.abs(places - here)), np.argmin(np.abs(places - there))]
 
     return metric
 
@@ -134,7 +131,7 @@ def by_counts(chain, settings, *, second=1):
     tables = Tables(headers, c, 1.0).reading_always(np.array(chain.heavy, np.int64))
     metric = _metric(tuple(positions), tuple(map(tuple, chain.sizes)))
     rows = rows_of(table, cheap, positions, second=second)
-    arrays = tables.arrays._replace(metric=address_of(metric))
+    arrays = tables.arrays._replace(metric=metric)
     proposal = jump(positions, chain.proposals, chain.weights)
     return Compiled(posterior_of(rows, beta, arrays), proposal, settings)
 

@@ -6,21 +6,26 @@ Rows have one of two differences, so that a batch is known by how many have the 
 from functools import cache
 
 import numpy as np
-from numba import vectorize
 from scipy.special import gammaln
 
 from exactness.compiled import Compiled, posterior_of
 from exactness.toys import METRIC, jump, metric, rows_of
+from in_library import level, next_rows
+from in_library import verdict_by_width as verdict
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import GIVEN
+from pymc_minibatch_mh.native.bound_tables import no_tables
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.steps import confidence
+
+half_width = function("mh_half_width")
 
 TOTAL, LARGER = 2_000, 1_100
 LOW, HIGH = -0.0022, 0.0025
 #: Which rows have the larger difference.
 TABLE = np.where(np.random.default_rng(3).permutation(TOTAL) < LARGER, HIGH, LOW)
+#: Number k of the first look.
+FIRST_LOOK = 2
 BETA, CHEAP, MARGIN = 0.6, 0.55, 1.02
 LOG_FACTORIAL = gammaln(np.arange(TOTAL + 1.0) + 1.0)
 #: Uniform numbers over which the enumeration is averaged.
@@ -36,16 +41,11 @@ def loop(name, margin=MARGIN, radius=np.inf):
     """Return two states, their rows in two terms."""
     c = np.full((1, TOTAL), margin * BETA * HIGH / METRIC, dtype=np.float32)
     headers = np.array([[radius, GIVEN, c.sum(dtype=np.float64)]])
-    arrays = Tables(headers, c, 1.0).arrays._replace(metric=address_of(metric))
+    arrays = Tables(headers, c, 1.0).arrays._replace(metric=metric)
     tables = no_tables() if name == "scan" else arrays
     settings = SETTINGS[name]._replace(largest=tables.c.max(axis=1, initial=0.0).astype(float))
     rows = rows_of([0.0 * TABLE, TABLE], [0.0, CHEAP], second=700)
     return Compiled(posterior_of(rows, BETA, tables, 0.5 * TOTAL), jump([0.0, 1.0]), settings)
-
-
-@vectorize
-def verdict(log_ratio, width, uniform):
-    return confidence.decide_batch(log_ratio, width, uniform)[0]
 
 
 def look(name, sign, n, number, found):
@@ -57,8 +57,8 @@ def look(name, sign, n, number, found):
     if name == "scan":
         deviation[:] = gap * np.sqrt(LARGER / TOTAL * (1.0 - LARGER / TOTAL))
         reach = 2.0 * BETA * HIGH
-    delta_k = confidence.level(number, test)
-    widths = [TOTAL * confidence.half_width(s, reach, n, delta_k) for s in deviation]
+    delta_k = level(number, test)
+    widths = [TOTAL * half_width(s, reach, n, delta_k) for s in deviation]
     log_ratio = sign * (CHEAP + BETA * TOTAL * (LOW + (HIGH - LOW) * share))
     return log_ratio, np.array(widths)
 
@@ -87,11 +87,11 @@ def chances_of_more(n, target):
 def enumerated(name, state):
     """Return the chance of accepting, and the mean and the variance of the rows of the batches."""
     sign, test = 1.0 - 2.0 * state, SETTINGS[name]
-    n, number, found = 0, confidence.FIRST_LOOK, np.zeros(1)
+    n, number, found = 0, FIRST_LOOK, np.zeros(1)
     undecided = np.ones((UNIFORMS.size, 1))
     accepted, rows = 0.0, {}
     while undecided.sum() > 0.0:
-        target = confidence.next_rows(n, TOTAL, 0.5 * TOTAL, test)
+        target = next_rows(n, TOTAL, 0.5 * TOTAL, test)
         if target == TOTAL:
             exact = sign * (CHEAP + BETA * TABLE.sum())
             left = undecided.sum(axis=1)

@@ -1,8 +1,8 @@
 """Transition matrices of small chains, summed over every minibatch and every uniform.
 
-The functions that are enumerated are the shipped `sample_size` and `decide_batch`. The loop around
-them is the compiled one's: a look that would read half of the rows or more reads all of them, and
-heavy rows are read before the first look and never drawn.
+The functions that are enumerated are the shipped ones. The loop around them is the library's: a
+look that would read half of the rows or more reads all of them, and heavy rows are read before the
+first look and never drawn.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+
+from in_library import as_bytes, decide_at_once, decide_batch
 
 BELOW_ONE = 1.0 - 2.0**-53
 
@@ -163,10 +165,13 @@ def _bounds_of_look(rule, cheap, differences, rows, beta, paths):
         moments = rule.statistics(cheap, differences[batches], total, beta)
     batches, of_path = np.unique(paths, return_inverse=True)
     bounds = np.empty((len(batches), 2))
-    # A mutant is no compiled function.
-    write = verdict_bounds if hasattr(rule.decide_batch, "py_func") else verdict_bounds.py_func
-    moments = [moment[batches] for moment in moments]
-    write(rule.decide_batch, *moments, rows, total, rule.settings, bounds)
+    given = *(moment[batches] for moment in moments), rows, total
+    if rule.decide_batch is decide_batch:
+        decide = decide_at_once(rule.settings.decide_batch)
+        verdict_bounds(decide, *given, as_bytes(rule.settings), bounds)
+    else:
+        # A mutant is no compiled function.
+        verdict_bounds.py_func(rule.decide_batch, *given, rule.settings, bounds)
     return bounds[of_path, 0], bounds[of_path, 1]
 
 

@@ -1,7 +1,7 @@
 """Transition matrices of Firefly Monte Carlo on positions and brightnesses, and its compiled loop.
 
 The functions that are enumerated are the shipped `log_odds`, `chance_to_be_bright` and
-`log_ratio_of_move`, and the shipped choice of a table. A state of the chain is a position on a
+`log_ratio_of_bright`, and the shipped choice of a table. A state of the chain is a position on a
 line, and which rows are bright, the bits of a number; or that this has yet to be drawn.
 """
 
@@ -15,17 +15,16 @@ from bounds.certified import evaluate
 from exactness.compiled import posterior_of
 from exactness.enumeration import Tempered
 from exactness.toys import jump, rows_of
-from kernels.chain import Loop, line
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric, table_of_move
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import FROM_CENTRE, SHARP
-from pymc_minibatch_mh.kernels.posterior import Posterior
+from native.chain import Loop, line
+from published import ANEW, BRIGHT, DARK, chance_to_be_bright, log_odds, log_ratio_of_bright
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.native.bound_tables import BoundTables, table_of_move
+from pymc_minibatch_mh.native.moves import FROM_CENTRE, SHARP
+from pymc_minibatch_mh.native.posterior import Posterior
+from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre
 from pymc_minibatch_mh.steps import firefly
-from pymc_minibatch_mh.steps import firefly as brightness
 
 #: The centre of the expansion, which is no state.
 CENTRE = np.zeros(1)
@@ -64,9 +63,7 @@ class Chain(Tempered):
             for r, row in zip(self.radii, c, strict=True)
         ]
         unused = np.empty((len(c), 0))
-        return BoundTables(
-            np.array(headers), c, unused, unused.astype(np.int32), address_of(no_metric)
-        )
+        return BoundTables(np.array(headers), c, unused, unused.astype(np.int32))
 
 
 def random_chain(rng, *, beta, components, outside):
@@ -169,11 +166,11 @@ def law_of_brightness(rule, odds, before):
     law, q = np.ones(1), rule.q
     for row, own in enumerate(odds):
         if before is None:
-            bright = rule.chance(own, q, brightness.ANEW)
+            bright = rule.chance(own, q, ANEW)
         elif before >> row & 1:
-            bright = rule.chance(own, q, brightness.BRIGHT)
+            bright = rule.chance(own, q, BRIGHT)
         else:
-            bright = q * rule.chance(own, q, brightness.DARK)
+            bright = q * rule.chance(own, q, DARK)
         law = np.concatenate([law * (1.0 - bright), law * bright])
     return law
 
@@ -183,8 +180,8 @@ class Rule:
     """The shipped functions and the loop around them; a mutant replaces one of them."""
 
     q: float
-    chance: Callable = brightness.chance_to_be_bright
-    log_ratio: Callable = firefly.log_ratio_of_move
+    chance: Callable = chance_to_be_bright
+    log_ratio: Callable = log_ratio_of_bright
     place: Callable = place
     excess: Callable = excess
     law: Callable = law_of_brightness
@@ -205,7 +202,7 @@ def _both_ends(chain, rule, i, j):
         table, m = rule.place(chain, state, other)
         if table < 0:
             return None
-        odds = [brightness.log_odds(x) for x in rule.excess(chain, state, table, m)]
+        odds = [log_odds(x) for x in rule.excess(chain, state, table, m)]
         ends.append((chain.tables().headers[table, 2] * m, np.array(odds)))
     return ends
 
@@ -283,7 +280,7 @@ class Compiled:
         proposal = jump(chain.positions, chain.proposals, chain.weights)
         loop = Loop(self.posterior, proposal, self.test, chain.positions[0], seed)
         found = np.zeros(((sets + 1) * len(chain.positions),) * 2)
-        draws, counts = np.empty((1, 1)), np.zeros((updates, entry.N_COUNTS))
+        draws, counts = np.empty((1, 1)), np.zeros(updates, COUNTS)
         before = self._state(loop.move.position)
         for k in range(updates):
             assert loop(1, draws, counts[k : k + 1]) == 1
@@ -305,7 +302,7 @@ def compiled(chain, q):
     remainder = np.vstack([chain.log_likelihood - chain.expansion, chain.remainder_at_centre])
     cheap = np.append(chain.log_prior + beta * chain.expansion.sum(axis=1), np.nan)
     rows = rows_of(remainder, cheap, np.append(chain.positions, CENTRE), second=1)
-    test = firefly.FireflyTest(brightness.unknown_brightness(q, chain.n_rows, 1), 0, 0)
+    test = firefly.FireflyTest(firefly.unknown_brightness(q, chain.n_rows, 1), 0, 0)
     return Compiled(chain, posterior_of(rows, beta, chain.tables()), test)
 
 

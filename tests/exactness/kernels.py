@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from exactness.enumeration import Chain, Rule, audited_spread, sample_statistics
+from in_library import decide_batch, sample_size
 from pymc_minibatch_mh.steps import austere, barker, penalty
 
 VALUES = np.array(
@@ -34,10 +35,8 @@ CHAINS = {
 }
 
 
-def rule(module, settings):
-    return Rule(
-        module.sample_size, module.decide_batch, settings, sample_statistics, audited_spread
-    )
+def rule(settings):
+    return Rule(sample_size, decide_batch, settings, sample_statistics, audited_spread)
 
 
 # The same with the row in question read at every update, and batches of all others.
@@ -46,18 +45,18 @@ CHAINS["rare event, read always"] = replace(CHAINS["rare event"], heavy=(7,))
 
 
 RULES = {
-    "barker": rule(barker, barker.barker_test(batch_size=4)),
-    "barker, sigma=1": rule(barker, barker.barker_test(1.0, batch_size=4)),
-    "barker, grow": rule(barker, barker.barker_test(batch_size=3, batch_rule="grow")),
-    "penalty": rule(penalty, penalty.penalty_test(batch_size=4)),
-    "austere, eps=.05": rule(austere, austere.austere_test(0.05, batch_size=3)),
-    "austere, eps=.01": rule(austere, austere.austere_test(0.01, batch_size=4)),
+    "barker": rule(barker.barker_test(batch_size=4)),
+    "barker, sigma=1": rule(barker.barker_test(1.0, batch_size=4)),
+    "barker, grow": rule(barker.barker_test(batch_size=3, batch_rule="grow")),
+    "penalty": rule(penalty.penalty_test(batch_size=4)),
+    "austere, eps=.05": rule(austere.austere_test(0.05, batch_size=3)),
+    "austere, eps=.01": rule(austere.austere_test(0.01, batch_size=4)),
 }
 
 FULL_DATA_RULES = {
-    "barker": rule(barker, barker.barker_test(batch_size=7)),
-    "barker, grow": rule(barker, barker.barker_test(batch_size=7, batch_rule="grow")),
-    "penalty": rule(penalty, penalty.penalty_test(batch_size=7)),
-    "austere": rule(austere, austere.austere_test(batch_size=7)),
-    "austere, eps=0": rule(austere, austere.austere_test(0.0, batch_size=3)),
+    "barker": rule(barker.barker_test(batch_size=7)),
+    "barker, grow": rule(barker.barker_test(batch_size=7, batch_rule="grow")),
+    "penalty": rule(penalty.penalty_test(batch_size=7)),
+    "austere": rule(austere.austere_test(batch_size=7)),
+    "austere, eps=0": rule(austere.austere_test(0.0, batch_size=3)),
 }

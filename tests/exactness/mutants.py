@@ -5,6 +5,7 @@ A mutant is written in Python around the shipped functions, with the same signat
 
 from dataclasses import replace
 
+import in_library
 from exactness.enumeration import audited_spread, sample_statistics
 from exactness.kernels import BETA, RULES
 from pymc_minibatch_mh.steps import barker, penalty
@@ -22,10 +23,10 @@ def with_variance(base, factor):
 
 def full_data_when_variance_is_large():
     def sample_size(noise, n, total, settings):
-        return total if n > 0 else barker.sample_size(noise, n, total, settings)
+        return total if n > 0 else in_library.sample_size(noise, n, total, settings)
 
     def decide_batch(log_ratio, variance, skewness, n, total, uniform, settings):
-        verdict, *rest = barker.decide_batch(
+        verdict, *rest = in_library.decide_batch(
             log_ratio, variance, skewness, n, total, uniform, settings
         )
         return (-1.0 if variance >= settings.sigma**2 else verdict), *rest
@@ -67,7 +68,7 @@ def temperature_on_the_prior():
     """A temperature that multiplies the cheap part as well, with all rows read."""
 
     def decide_batch(log_ratio, *rest):
-        return penalty.decide_batch(BETA * log_ratio, *rest)
+        return in_library.decide_batch(BETA * log_ratio, *rest)
 
     return replace(
         RULES["penalty"], settings=penalty.penalty_test(batch_size=7), decide_batch=decide_batch

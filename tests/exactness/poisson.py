@@ -1,6 +1,6 @@
 """Transition matrices of the Poisson-minibatch tests, summed over every vector of counts.
 
-The functions that are enumerated are the shipped `rate`, `thin` and `accept_probability`. Row i
+The functions that are enumerated are the shipped `mh_thin` and `mh_accept_probability`. Row i
 of a move is kept a Poisson number of times with mean R c_i/C times its probability to be kept.
 """
 
@@ -10,10 +10,11 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from numba import vectorize
 from scipy.special import expit
 
 from exactness.enumeration import Tempered
+from in_library import accept_many as accept
+from in_library import rate, thin
 from pymc_minibatch_mh.steps import tuna as poisson
 
 #: Probabilities of counts and of vectors of counts that are taken for 0.
@@ -21,11 +22,6 @@ NEGLIGIBLE = 1e-19
 MOST_COUNTS = np.arange(1.0, 60.0)
 LARGEST = 2.0
 DEGREES_OF_FREEDOM = 4.0
-
-
-@vectorize
-def accept(cheap, log_product, delayed):
-    return poisson.accept_probability(cheap, log_product, delayed)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def move(chain, settings, i, j, component):
     remainder = chain.log_likelihood - chain.expansion
     drawn = np.delete(np.arange(len(chain.bounds)), chain.heavy)
     bounds = chain.bounds[drawn] * chain.sizes[i, j]
-    expected = poisson.rate(bounds.sum(), settings) + len(chain.heavy)
+    expected = rate(bounds.sum(), settings) + len(chain.heavy)
     changes = -beta * (remainder[j] - remainder[i])
     return Move(
         cheap=cheap[j] - cheap[i] + np.log(proposal[j, i]) - np.log(proposal[i, j]),
@@ -117,8 +113,8 @@ class Rule:
     """The shipped functions and the loop around them; a mutant replaces one of them."""
 
     settings: poisson.PoissonTest
-    rate: Callable = poisson.rate
-    thin: Callable = poisson.thin
+    rate: Callable = rate
+    thin: Callable = thin
     accept: Callable = accept
     accept_by_all_rows: Callable = accept
     move: Callable = move

@@ -1,6 +1,6 @@
 """Transition matrices of PoissonMH, summed over every vector of counts.
 
-The functions that are enumerated are the shipped `keep_probability`, `log_growth` and
+The functions that are enumerated are the shipped `keep_by_level`, `growth_of_level` and
 `accept_probability`. Row i is kept a Poisson number of times with mean R M_i/L times its
 probability to be kept. Log-likelihoods are relative to those of the first state.
 """
@@ -13,8 +13,9 @@ import numpy as np
 from exactness.compiled import Compiled, posterior_of
 from exactness.poisson import NEGLIGIBLE, accept, counts_of, mixture_matrix
 from exactness.toys import jump, rows_of
+from published import growth_of_level, keep_by_level
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels.moves import RANGE
+from pymc_minibatch_mh.native.moves import RANGE
 from pymc_minibatch_mh.steps import poisson as levels
 
 #: How much wider the ranges are than they have to be.
@@ -55,11 +56,9 @@ def acceptance(chain, rule, cheap, i, j):
     products, weights = np.zeros(1), np.ones(1)
     here, there = (np.clip(rule.shares(chain, k), 0.0, 1.0) for k in (i, j))
     for width, share, new in zip(widths, here, there, strict=True):
-        kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
+        kept = (lam + total) * width / total * keep_by_level(share, lam / total)
         counts, masses = counts_of(kept)
-        products = np.add.outer(
-            products, counts * levels.log_growth(share, new, lam / total)
-        ).ravel()
+        products = np.add.outer(products, counts * growth_of_level(share, new, lam / total)).ravel()
         weights = np.multiply.outer(weights, masses).ravel()
         matters = weights >= NEGLIGIBLE
         products, weights = products[matters], weights[matters]

@@ -10,9 +10,7 @@ from scipy.stats import norm, truncnorm
 
 from exactness.compiled import chance
 from proposals import proposing
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
-from pymc_minibatch_mh.proposals.mixture import BorderedNumbers
+from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, MixtureNumbers
 from statistical.budget import LEVEL
 
 #: A normal approximation around a centre, whose mean lies below zero with this tilt.
@@ -67,19 +65,15 @@ def matrix():
 
 def counted(correct=1.0):
     """Return how often an update with the shipped moves led to each bin."""
-    one, rng = np.ones((1, 1)), np.random.default_rng(7)
-    factor, whitener, zero = SD * one, one / SD, np.zeros(1)
-    reference = Reference(np.array([CENTRE]), factor, whitener, zero, 0.0 * one, 2, 1.0)
-    nothing = np.zeros(0, dtype=np.int64)
-    around = Posterior(0, 0, RowSpace(nothing, nothing), reference, no_tables())
+    rng, factor = np.random.default_rng(7), np.full((1, 1), SD)
+    around = proposing.gaussian(0, np.array([CENTRE]), factor)
     order, tilt = np.zeros(1, dtype=np.int64), np.array([TILT])
-    numbers = BorderedNumbers(SCALE, WEIGHTS, RHO, order, 1, factor, whitener, tilt)
+    mixture = MixtureNumbers(SCALE, WEIGHTS, RHO)
+    numbers = BorderedNumbers(mixture, order, 1, factor, 1.0 / factor, tilt)
     found = np.zeros((STARTS.size, EDGES.size))
     for row, start in zip(found, STARTS, strict=True):
         positions = np.full((UPDATES, 1), start)
-        new, log_q = np.empty_like(positions), np.empty(UPDATES)
-        components = np.empty(UPDATES, dtype=np.int64)
-        proposing._proposed(numbers, around, positions, rng, new, log_q, components)
+        new, log_q, _ = proposing.proposed_for(around, positions, numbers, rng)
         ratio = np.log(posterior(new[:, 0]) / posterior(start)) + correct * log_q
         accept = np.log(rng.random(UPDATES)) < ratio
         row[:-1] = np.histogram(new[accept, 0], EDGES)[0]

@@ -11,7 +11,7 @@ from exactness.compiled import by_counts, by_looks, chance, grouped, matrix_by_c
 from exactness.enumeration import transition_matrix
 from exactness.poisson import RULES, mixture_chain
 from exactness.toys import CALLS, SECOND
-from pymc_minibatch_mh.kernels.moves import JOINT
+from pymc_minibatch_mh.native.moves import JOINT
 from statistical.budget import LEVEL
 
 UPDATES = 60_000
@@ -108,9 +108,9 @@ def cold(loop):
 
 def with_context(loop, word, value):
     """Return the rows of a loop with another word in their context."""
-    context = loop.posterior.space.context.copy()
+    context = loop.posterior.rows.context.copy()
     context[word] = value
-    return {"space": loop.posterior.space._replace(context=context)}
+    return {"rows": loop.posterior.rows._replace(context=context)}
 
 
 def of_one_term(loop):
@@ -122,16 +122,16 @@ def read_twice(loop):
 
 
 def halved(loop):
-    tables = loop.posterior.tables
+    tables = loop.posterior.bounds
     return {"headers": tables.headers * [1.0, 1.0, 0.5], "c": tables.c / 2}
 
 
 def drawn_evenly(loop):
-    return {"thresholds": np.ones_like(loop.posterior.tables.thresholds)}
+    return {"thresholds": np.ones_like(loop.posterior.bounds.thresholds)}
 
 
 def of_another_metric(loop):
-    return {"headers": loop.posterior.tables.headers * [1.0, 0.0, 1.0] + [0.0, JOINT, 0.0]}
+    return {"headers": loop.posterior.bounds.headers * [1.0, 0.0, 1.0] + [0.0, JOINT, 0.0]}
 
 
 BEST, PENALTY = partial(poisson, "best"), partial(batches, "penalty")

@@ -12,7 +12,6 @@ from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
 from pymc_minibatch_mh.bounds import parts
-from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.reference import grouped
 from statistical.budget import VERY_FAR
 from tiers import fast
@@ -159,8 +158,8 @@ def test_rows_that_are_read_in_full_are_not_drawn_as_well():
     # The first iteration starts at the centre, where bounds hold.
     step.chain.advance(1)
     counts = step.chain.advance(2_000).counts
-    assert counts[:, entry.N_CANDIDATES].sum() > 100.0
-    np.testing.assert_array_equal(counts[:, entry.N_OBS], GROUP.size * counts[:, entry.N_LOOKS])
+    assert counts["n_candidates"].sum() > 100.0
+    np.testing.assert_array_equal(counts["n_obs"], GROUP.size * counts["n_looks"])
 
 
 def test_posterior_where_groups_are_often_read_in_full():

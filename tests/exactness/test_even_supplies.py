@@ -13,34 +13,37 @@ import pytest
 
 from chain.supplied import Own
 from pymc_minibatch_mh.data.storage import EvenRows, StoredRows
-from pymc_minibatch_mh.kernels.draw import NEXT, NO_SUPPLY, reserve
-from pymc_minibatch_mh.kernels.looks import take_new
+from pymc_minibatch_mh.native.draw import NEXT, NO_SUPPLY
+from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
 
 NOTHING = np.empty(0, np.int64)
+#: Answers no request.
+NOTHING_MORE = ffi.callback("int64_t(int64_t)", lambda _: 0)
 
 
 def supply_of(rows):
     """Return a supply whose next rows are these, and which has no others."""
     places = np.array([[0, len(rows), 1]])
-    answers = {"open_requests": np.ones(1, np.int64), "room": len(rows)}
-    return NO_SUPPLY._replace(places=places, rows=np.array(rows), **answers)
+    parts = {"refill": NOTHING_MORE, "room": len(rows), "rows": np.array(rows)}
+    return NO_SUPPLY._replace(places=places, **parts)
 
 
 def batch_of(supply, looks, at_a_time=64):
     """Return a batch that grows look by look, as the loop takes it; None if rows run out."""
-    batch, seen, n, used = NOTHING, NOTHING, 0, []
+    laid_out, arena = LaidOut("mh_supply", supply), Arena()
+    batch, count, used = ffi.new("mh_drawn *"), ffi.new("int64_t *"), []
     for target in looks:
-        batch, seen = reserve(batch, seen, n, target, 2 * target)
-        while n < target:
-            places = np.empty(min(at_a_time, target - n), np.int64)
-            upto = take_new(supply, batch, seen, n, target, places)
-            if upto < 0:
+        load().mh_reserve(batch, count[0], target, 2 * target, arena.at)
+        while count[0] < target:
+            n, room = count[0], min(at_a_time, target - count[0])
+            places = ffi.new("int64_t[]", room)
+            if load().mh_take_new(laid_out.at, batch, count, target, room, places):
                 return None
-            used += places[: upto - n].tolist()
-            n = upto
+            used += ffi.unpack(places, count[0] - n)
+    rows = tuple(ffi.unpack(batch.rows, count[0]))
     # Where rows are read is where they lie.
-    np.testing.assert_array_equal(supply.rows[used], batch[:n])
-    return tuple(batch[:n].tolist())
+    assert tuple(supply.rows[used]) == rows
+    return rows
 
 
 def batches(length, rows, *looks):

@@ -22,9 +22,7 @@ from exactness.firefly import (
     scaled,
     transition_matrix,
 )
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.steps import firefly
-from pymc_minibatch_mh.steps import firefly as brightness
+from published import ANEW, BRIGHT, DARK, chance_to_be_bright, log_odds, log_ratio_of_bright
 from statistical.budget import LEVEL
 
 pytestmark = BY_BOUNDS
@@ -115,9 +113,7 @@ def test_bounds_that_touch_in_the_centre_keep_the_joint_law(declare):
 def test_the_update_of_brightness_balances_every_pair(q):
     chain = chains()[0]
     for state, law in enumerate(law_given_positions(chain)):
-        odds = [
-            brightness.log_odds(x) for x in enumeration.excess(chain, state, *_place(chain, state))
-        ]
+        odds = [log_odds(x) for x in enumeration.excess(chain, state, *_place(chain, state))]
         kernel = np.array([law_of_brightness(Rule(q), odds, k) for k in range(len(law))])
         flow = law[:, None] * kernel
         assert np.abs(flow - flow.T).max() <= 1e-15
@@ -130,12 +126,12 @@ def _place(chain, state):
 
 
 def test_the_odds_of_a_row_far_above_its_bound_and_on_it():
-    assert brightness.log_odds(0.0) == brightness.log_odds(-1e-9) == -np.inf
+    assert log_odds(0.0) == log_odds(-1e-9) == -np.inf
     for excess in (1e-12, 0.3, 1.0, 1.5, 30.0):
-        assert brightness.log_odds(excess) == pytest.approx(np.log(np.expm1(excess)), rel=1e-14)
-    assert brightness.log_odds(800.0) == 800.0
-    for kind in (brightness.ANEW, brightness.DARK, brightness.BRIGHT):
-        chances = [brightness.chance_to_be_bright(odds, 0.1, kind) for odds in (-np.inf, 800.0)]
+        assert log_odds(excess) == pytest.approx(np.log(np.expm1(excess)), rel=1e-14)
+    assert log_odds(800.0) == 800.0
+    for kind in (ANEW, DARK, BRIGHT):
+        chances = [chance_to_be_bright(odds, 0.1, kind) for odds in (-np.inf, 800.0)]
         assert chances == [0.0, 1.0]
 
 
@@ -143,7 +139,7 @@ def test_the_odds_of_a_row_far_above_its_bound_and_on_it():
 
 
 def darkened_without_q(odds, q, kind):
-    return brightness.chance_to_be_bright(odds, 1.0 if kind == brightness.BRIGHT else q, kind)
+    return chance_to_be_bright(odds, 1.0 if kind == BRIGHT else q, kind)
 
 
 # ... of the bound ...
@@ -171,7 +167,7 @@ def remainder_without_temperature(chain, state, table, m):
 
 
 def bounds_left_out(cheap, sizes, odds):
-    return firefly.log_ratio_of_move(cheap, (0.0, 0.0), odds)
+    return log_ratio_of_bright(cheap, (0.0, 0.0), odds)
 
 
 # ... and of the update of brightness.
@@ -183,8 +179,8 @@ def lit_and_darkened_in_turn(rule, odds, before):
         return law_of_brightness(rule, odds, before)
     law = np.ones(1)
     for row, own in enumerate(odds):
-        stays = rule.chance(own, rule.q, brightness.BRIGHT)
-        lit = 1.0 if before >> row & 1 else rule.q * rule.chance(own, rule.q, brightness.DARK)
+        stays = rule.chance(own, rule.q, BRIGHT)
+        lit = 1.0 if before >> row & 1 else rule.q * rule.chance(own, rule.q, DARK)
         law = np.concatenate([law * (1.0 - lit * stays), law * lit * stays])
     return law
 
@@ -231,15 +227,15 @@ def test_brightness_is_drawn_anew_for_single_decisions():
     shape = (len(chain.positions), 2**chain.n_rows + 1) * 2
     matrix = transition_matrix(chain, anew).reshape(shape)[:, -1].sum(-1)
     assert chance(found.reshape(shape).sum((1, 3)), matrix) > LEVEL
-    assert (counts[:, entry.FULL_PASS] == 1.0).all()
+    assert (counts["full_pass"] == 1.0).all()
 
 
 def test_rows_that_are_read_are_counted():
     """With q = 1 all rows are read where an update begins, and the bright ones where it ends."""
     inside = compiled(chains()[3], 1.0)
     _, counts = inside.run(500, seed=54)
-    np.testing.assert_array_equal(counts[:, entry.N_OBS], 3 + counts[:, entry.N_BRIGHT])
-    assert counts[0, entry.FULL_PASS] == 1.0
-    assert not counts[1:, entry.FULL_PASS].any()
+    np.testing.assert_array_equal(counts["n_obs"], 3 + counts["n_bright"])
+    assert counts["full_pass"][0] == 1.0
+    assert not counts["full_pass"][1:].any()
     assert sorted(inside.test.brightness.rows) == [0, 1, 2]
-    assert np.ptp(counts[:, entry.N_BRIGHT]) == 3
+    assert np.ptp(counts["n_bright"]) == 3

@@ -14,8 +14,8 @@ from exactness.poisson import (
     reading_always,
     transition_matrix,
 )
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.native.statistics import summed
 
 pytestmark = BY_BOUNDS
 
@@ -37,7 +37,7 @@ def loop(settings):
 
 
 def test_what_is_drawn_is_of_the_other_rows():
-    tables, bounds = loop(RULES["best"]).posterior.tables, mixture_chain((1,)).bounds
+    tables, bounds = loop(RULES["best"]).posterior.bounds, mixture_chain((1,)).bounds
     assert tables.heavy.tolist() == [1]
     light = np.delete(bounds.astype(np.float32), 1)
     assert tables.headers[0, TOTAL] == pytest.approx(light.sum(dtype=np.float64), rel=1e-12)
@@ -49,15 +49,15 @@ def test_what_is_drawn_is_of_the_other_rows():
 
 
 def test_a_choice_of_chi_learns_from_the_other_rows():
-    size = loop(RULES["MH-SS"]).posterior.tables.headers[0, TOTAL]
+    size = loop(RULES["MH-SS"]).posterior.bounds.headers[0, TOTAL]
     largest = size * mixture_chain((1,)).sizes.max()
     learned = []
     for max_rate in (np.inf, float(1.001 * largest)):
         settings = RULES["MH-SS"]._replace(max_rate=max_rate)
         _, counts = loop(settings).run(UPDATES, seed=53)
-        learned.append(counts.sum(axis=0))
+        learned.append(summed(counts))
     by_draws, by_all = learned
     # The one row that is always read makes some moves ones that read all of them.
-    assert by_draws[entry.FULL_PASS] < by_all[entry.FULL_PASS]
-    ratios = [each[entry.SQUARED_RATIOS] / each[entry.N_RATIOS] for each in learned]
+    assert by_draws["full_pass"] < by_all["full_pass"]
+    ratios = [each["squared_ratios"] / each["n_ratios"] for each in learned]
     assert ratios[0] == pytest.approx(ratios[1], rel=0.05)

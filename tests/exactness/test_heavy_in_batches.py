@@ -11,8 +11,7 @@ from exactness.compiled import ON_BATCHES, Compiled, posterior_of
 from exactness.kernels import BETA
 from exactness.test_enumeration import FIGURES
 from exactness.toys import jump, rows_of
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
+from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.steps import austere, penalty
 
 pytestmark = ON_BATCHES
@@ -47,7 +46,7 @@ def log_ratios(batch_size, most_drawn=np.inf):
     settings = penalty.penalty_test(batch_size=batch_size)._replace(kappa=0.0)
     chain = Compiled(posterior_of(rows, BETA, tables, most_drawn), jump([0.0, 1.0]), settings)
     before, counts = chain.run(600, seed=55)
-    return np.where(before < 0.5, 1.0, -1.0) * counts[:, entry.LOG_RATIO], counts[:, entry.N_OBS]
+    return np.where(before < 0.5, 1.0, -1.0) * counts["log_ratio"], counts["n_obs"]
 
 
 def possible(batch_size):
@@ -83,7 +82,7 @@ def test_a_later_look_reads_the_other_rows_once():
     settings = austere.austere_test(1e-9, batch_size=2)
     chain = Compiled(posterior_of(rows, BETA, tables), jump([0.0, 1.0]), settings)
     before, counts = chain.run(200, seed=56)
-    found = np.where(before < 0.5, 1.0, -1.0) * counts[:, entry.LOG_RATIO]
+    found = np.where(before < 0.5, 1.0, -1.0) * counts["log_ratio"]
     np.testing.assert_allclose(found, CHEAP + BETA * ROWS.sum(), rtol=1e-12)
-    assert (counts[:, entry.N_LOOKS] == 2.0).all()
-    assert (counts[:, entry.N_OBS] == ROWS.size).all()
+    assert (counts["n_looks"] == 2.0).all()
+    assert (counts["n_obs"] == ROWS.size).all()

@@ -14,7 +14,6 @@ from exactness.compiled import BY_BOUNDS
 from exactness.enumeration import total_variation
 from exactness.poisson import logistic, random_chain, student
 from exactness.poisson_levels import Rule, shares, transition_matrix
-from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.steps import poisson as levels
 
 pytestmark = BY_BOUNDS
@@ -113,21 +112,21 @@ def test_rows_are_read_at_the_same_rate_in_every_move():
     """Drawn rows are read, and the kept ones of them once more."""
     states, counts = loop("lam=1").run(UPDATES, seed=47)
     widths = enumeration.ranges(chosen())[0]
-    moved = counts[:, entry.N_LOOKS] > 0.0
+    moved = counts["n_looks"] > 0.0
     drawn = 1.0 + widths.sum()
     kept = np.array([1.0 + widths @ shares(chosen(), k) for k in range(len(chosen().log_prior))])
     kept = kept[states[moved].ravel().astype(int)]
     # A row that is kept is counted twice: of the variance of two Poisson numbers, four times.
-    excess = (counts[moved, entry.N_OBS] - drawn - kept) / np.sqrt(drawn + 3.0 * kept)
+    excess = (counts["n_obs"][moved] - drawn - kept) / np.sqrt(drawn + 3.0 * kept)
     assert abs(excess.mean()) < 5.0 / np.sqrt(excess.size)
     assert abs(np.mean(excess**2) - 1.0) < 5.0 * np.sqrt(3.0 / excess.size)
-    assert 0.0 < counts[:, entry.BOUND_RATIO].max() <= 1.0
+    assert 0.0 < counts["bound_ratio"].max() <= 1.0
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(end):
     chain, whole = chosen(), loop("large lam")
-    c = whole.posterior.tables.c.copy()
+    c = whole.posterior.bounds.c.copy()
     level = chain.inverse_temperature * (chain.log_likelihood - chain.log_likelihood[0])
     row = int(np.argmin(level.min(axis=0)) if end == "low" else np.argmax(level.max(axis=0)))
     width, below = c[:, row]
@@ -136,7 +135,7 @@ def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(en
     if end == "high":
         c[:, row] = (0.5 * (width + below), below)
     _, counts = whole.but(c=c).run(2_000, seed=48)
-    stopped = counts[:, entry.BOUND_RATIO] > 1.0
+    stopped = counts["bound_ratio"] > 1.0
     assert stopped.any()
-    assert (counts[stopped, entry.BOUND_ROW] == row).all()
-    assert not counts[stopped, entry.ACCEPTED].any()
+    assert (counts["bound_row"][stopped] == row).all()
+    assert not counts["accepted"][stopped].any()

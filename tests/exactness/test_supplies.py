@@ -20,17 +20,16 @@ from exactness import poisson as enumeration
 from exactness.compiled import grouped, posterior_of
 from exactness.poisson import RULES, Rule, accept, acceptance, logistic, random_chain
 from exactness.test_even_supplies import even_rows
-from exactness.toys import METRIC, jump, metric, propose, rows_of
-from kernels.chain import Loop, line, visited
+from exactness.toys import METRIC, jump, metric, rows_of
+from in_library import decide_batch, rate, sample_size, skewness, thin
+from native.chain import Loop, line, visited
 from pymc_minibatch_mh.chain.prefetch import ROOM
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, no_tables, table_of_move
-from pymc_minibatch_mh.kernels.draw import NUMBER
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.looks import add_moments, skewness, unit_noise
-from pymc_minibatch_mh.kernels.moves import GIVEN, Move
+from pymc_minibatch_mh.native.bound_tables import TOTAL, no_tables, table_of_move
+from pymc_minibatch_mh.native.draw import NUMBER
+from pymc_minibatch_mh.native.library import load
+from pymc_minibatch_mh.native.looks import add_moments, unit_noise
+from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.steps import austere, barker, penalty
-from pymc_minibatch_mh.steps import tuna as poisson
 
 # The law.
 
@@ -160,7 +159,7 @@ class ByBounds:
         self.settings = settings._replace(chi=0.4) if settings.chi else settings
         self.source, self.heavy = tables_of(C, RADII), np.empty(0, np.int64)
         self.source.headers[:, 1] = GIVEN
-        self.tables = no_tables()._replace(headers=self.source.headers, metric=address_of(metric))
+        self.tables = no_tables()._replace(headers=self.source.headers, metric=metric)
         self.fewest = 2.5 * ROOM if settings.chi else 100
 
     def decide(self, i, j, cheap, rng, take):
@@ -174,11 +173,11 @@ class ByBounds:
             total, count = BETA * (TABLE[j] - TABLE[i]).sum(), NUMBER_OF_ROWS
         else:
             size = self.tables.headers[table, TOTAL] * m
-            left = rng.poisson(poisson.rate(size, settings))
+            left = rng.poisson(rate(size, settings))
             while left > 0 and total > -np.inf:
                 row = take(table)
                 change = -BETA * (TABLE[j, row] - TABLE[i, row])
-                kept, added = poisson.thin(change, float(C[table, row]) * m, size, settings)
+                kept, added = thin(change, float(C[table, row]) * m, size, settings)
                 total += added if rng.random() < kept else 0.0
                 left, count = left - 1, count + 1
         probability = accept(0.0 if settings.delayed else cheap, total, 0.0)
@@ -189,8 +188,7 @@ class ByLooks:
     """Tests on batches, which draw rows evenly."""
 
     def __init__(self, name, heavy=()):
-        self.module, settings = TESTS[name]
-        self.settings = settings._replace(kappa=0.8)
+        self.settings = TESTS[name]._replace(kappa=0.8)
         self.heavy = np.array(heavy, np.int64)
         self.source = even_rows(NUMBER_OF_ROWS, self.heavy)
         self.tables, self.fewest = no_tables(), 1.1 * ROOM
@@ -199,14 +197,14 @@ class ByLooks:
 
     def decide(self, i, j, cheap, rng, take):
         """Return whether a move is accepted, the rows that were read, and the log ratio."""
-        module, settings, change = self.module, self.settings, TABLE[j] - TABLE[i]
+        settings, change = self.settings, TABLE[j] - TABLE[i]
         total = NUMBER_OF_ROWS - self.heavy.size
         noise = settings.kappa * unit_noise(line(BETA), POSITIONS[[i]], POSITIONS[[j]])
         uniform, batch, moments, verdict = rng.random(), [], (0, 0.0, 0.0, 0.0), -1.0
         read = 0
         while verdict < 0.0:
             n = len(batch)
-            target = module.sample_size(noise, n, total, settings)
+            target = sample_size(noise, n, total, settings)
             if target >= min(MOST - self.heavy.size, total):
                 # Stored rows are all read anew, those of earlier looks as well.
                 read += NUMBER_OF_ROWS
@@ -221,15 +219,15 @@ class ByLooks:
                 log_ratio = cheap + BETA * (total * mean + change[self.heavy].sum())
                 variance = (BETA * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
                 skew = skewness(n, second, third)
-            verdict = module.decide_batch(log_ratio, variance, skew, n, total, uniform, settings)[0]
+            verdict = decide_batch(log_ratio, variance, skew, n, total, uniform, settings)[0]
         return verdict > 0.0, read, log_ratio
 
 
 TESTS = {
-    "penalty": (penalty, penalty.penalty_test(batch_size=3)),
-    "barker": (barker, barker.barker_test(batch_size=2)),
-    "barker, grow": (barker, barker.barker_test(batch_size=2, batch_rule="grow")),
-    "austere": (austere, austere.austere_test(0.2, batch_size=2)),
+    "penalty": penalty.penalty_test(batch_size=3),
+    "barker": barker.barker_test(batch_size=2),
+    "barker, grow": barker.barker_test(batch_size=2, batch_rule="grow"),
+    "austere": austere.austere_test(0.2, batch_size=2),
 }
 
 
@@ -248,12 +246,13 @@ def compiled(test):
     tables = test.tables._replace(supply=pool.supply, heavy=pool.heavy)
     if len(test.tables.headers):
         tables = tables._replace(c=pool.c)
-    rows = rows_of(TABLE, PRIOR, POSITIONS, places=int(pool.space.context[0]))
-    space = rows._replace(term_starts=pool.space.term_starts)
-    posterior = posterior_of(space, BETA, tables, MOST)
+    rows = rows_of(TABLE, PRIOR, POSITIONS, places=pool._placed.numbers.ctypes.data)
+    # Numbers of rows are places in the supplies, all of one term.
+    rows = rows._replace(term_starts=np.array([0, pool.rows.size]))
+    posterior = posterior_of(rows, BETA, tables, MOST)
     loop = Loop(posterior, jump(POSITIONS), test.settings, POSITIONS[0], SEED)
     states, counts = visited(loop, POSITIONS[0], UPDATES)
-    pool.require_served()
+    assert loop.status == load().MH_OK
     return states, counts, pool
 
 
@@ -261,19 +260,18 @@ def reference(test):
     """Return the same by rows of lists, and how many of each list were used."""
     rng, used, found = np.random.default_rng(SEED), [0, 0], []
     rows = [sequence(test.source, k, 32).tolist() for k in range(test.source.n_tables)]
-    move = Move(POSITIONS[:1].copy(), *np.zeros((4, 1)))
-    proposal, posterior = jump(POSITIONS), SimpleNamespace(reference=line(BETA))
+    i, sums = 0, jump(POSITIONS).sums[0]
 
     def take(table):
         used[table] += 1
         return rows[table][used[table] - 1]
 
     for _ in range(UPDATES):
-        propose.py_func(proposal, move, posterior, rng)
-        i, j = (state_at(x) for x in (move.position, move.new))
+        rng.random()  # of the only component
+        j = int(np.searchsorted(sums[i, :-1], rng.random(), side="right"))
         accepted, *read = test.decide(i, j, PRIOR[j] - PRIOR[i], rng, take)
         found.append((POSITIONS[i], *read))
-        move.position[0] = POSITIONS[j if accepted else i]
+        i = j if accepted else i
     return np.array(found).T, np.array(used[: len(rows)])
 
 
@@ -293,11 +291,11 @@ def test_the_loop_decides_by_the_rows_that_come_next(name):
     states, counts, pool = compiled(test)
     (before, read, log_ratio), used = reference(test)
     np.testing.assert_array_equal(states, before)
-    np.testing.assert_array_equal(counts[:, entry.N_OBS], read)
-    np.testing.assert_allclose(counts[:, entry.LOG_RATIO], log_ratio, rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(counts["n_obs"], read)
+    np.testing.assert_allclose(counts["log_ratio"], log_ratio, rtol=1e-11, atol=1e-11)
     assert (pool.supply.places[:, NUMBER] == -(-used // ROOM)).all()
     assert used.min() > test.fewest
     assert np.unique(before).size == POSITIONS.size
     low, high = test.full_passes
-    assert low <= counts[:, entry.FULL_PASS].mean() < high
+    assert low <= counts["full_pass"].mean() < high
     assert pool._state.supply_key == KEY

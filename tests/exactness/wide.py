@@ -14,7 +14,7 @@ import wide
 from exactness import poisson
 from exactness.compiled import by_counts
 from exactness.poisson import Chain, Move, Rule
-from pymc_minibatch_mh.kernels.whitened_copy import WhitenedCopy, empty_lines, width_of
+from pymc_minibatch_mh.native.whitened_copy import WhitenedCopy, empty_lines, width_of
 from pymc_minibatch_mh.steps import tuna
 
 ROWS, STATES, SIZE = 4, 4, 6

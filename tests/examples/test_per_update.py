@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from every import every
-from kernels.test_looking import normal_rows, spread, updates
+from native.test_looking import normal_rows, spread, updates
 from papers.designs import Grid
 from papers.per_update import PerUpdate, PerUpdateAustereMH, PerUpdateTest, design_table
 from papers.sequential import sequential_error, sequential_use
 from pymc_minibatch_mh import audit
-from pymc_minibatch_mh.kernels import roles as entry
 from statistical.budget import FAR
 from zoo import sample
 
@@ -39,9 +38,6 @@ def test_every_update_has_the_cheapest_tolerated_test(tolerance):
                 assert use <= other_use + 1e-12
 
 
-# What runs is compiled anew, for a record of the paper's alone: the tests of it are slow.
-
-
 def per_update(tolerance, n_rows):
     return EMPTY._replace(**design_table(PerUpdate(tolerance), n_rows)._asdict())
 
@@ -61,8 +57,8 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     use = np.array([sequential_use(*one, all_rows_from=0.5) for one in designs])
     assert error.max() <= tolerance
     accepted = np.where(gaps > 0.0, 1.0 - error, error).mean()
-    assert counts[:, entry.ACCEPTED].mean() == pytest.approx(accepted, abs=0.02)
-    read = counts[:, entry.N_OBS] - rows.size
+    assert counts["accepted"].mean() == pytest.approx(accepted, abs=0.02)
+    read = counts["n_obs"] - rows.size
     assert read.mean() == pytest.approx(rows.size * use.mean(), rel=0.05)
 
 
@@ -71,11 +67,11 @@ def test_the_scan_of_a_design_per_update_is_counted():
     rows = 0.02 * normal_rows()
     counts = updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
     # Far from the threshold the test itself reads one batch.
-    assert (counts[:, entry.N_OBS] == rows.size + 50).all()
-    assert (counts[:, entry.FULL_PASS] == 1.0).all()
+    assert (counts["n_obs"] == rows.size + 50).all()
+    assert (counts["full_pass"] == 1.0).all()
     nearby = updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
-    assert (nearby[:, entry.FULL_PASS] == 1.0).all()
-    assert nearby[:, entry.N_OBS].max() == 2 * rows.size
+    assert (nearby["full_pass"] == 1.0).all()
+    assert nearby["n_obs"].max() == 2 * rows.size
 
 
 @pytest.mark.slow
@@ -88,13 +84,13 @@ def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
         distances=far, batch_sizes=sizes, epsilons=np.array([0.0, 0.5])
     )
     counts = updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
-    by_all = counts[:, entry.N_OBS] == 2 * rows.size
+    by_all = counts["n_obs"] == 2 * rows.size
     # Where all rows decide, log u lies within sd of the log ratio: half of it accepts.
     inside = min(1.0, math.exp(-0.5 + sd)) - math.exp(-0.5 - sd)
     noise = FAR * math.sqrt(0.25 / 4_000)
     assert by_all.mean() == pytest.approx(inside, abs=noise)
     accepts = (math.exp(-0.5) - math.exp(-0.5 - sd)) / inside
-    share = counts[by_all, entry.ACCEPTED].mean()
+    share = counts["accepted"][by_all].mean()
     assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
 
 

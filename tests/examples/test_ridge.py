@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit
 
 from every import every
+from in_library import barker_probability
 from papers import abstracts
 from papers.korattikara_bound import (
     contraction,
@@ -17,7 +18,7 @@ from papers.korattikara_bound import (
 from papers.report import Claim, Report
 from papers.ridge import correction_errors, ridge_correction, ridge_test
 from papers.seita_correction import PUBLISHED, RIDGES
-from pymc_minibatch_mh.steps.barker import acceptance_probability, barker_test
+from pymc_minibatch_mh.steps.barker import barker_test
 
 #: The one entry that is off, probably a misprint of 1.9e-2.
 OFF = (4000, 1.1, 0.1)
@@ -72,7 +73,7 @@ def test_a_test_errs_as_much_as_its_correction():
     assert test.masses.sum() == pytest.approx(1.0)
     # A batch without noise of its own, to which all of the normal part is added.
     errors = [
-        np.abs([acceptance_probability(x, 0.0, each) - expit(x) for x in ratios]).max()
+        np.abs([barker_probability(x, 0.0, each) - expit(x) for x in ratios]).max()
         for each in (test, barker_test(1.0))
     ]
     # Masses that sum to 1 err a little less than those of the table.

@@ -5,48 +5,24 @@ import pymc as pm
 import pytest
 from scipy.stats import chi2, kstest, ortho_group
 
-from papers.stiefel import LinkedStiefel, StiefelWalk
+from papers import stiefel
+from papers.stiefel import StiefelWalk
+from proposals.proposing import walked_by
 from pymc_minibatch_mh import PenaltyMH
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from statistical.budget import FAR, LEVEL
 
-# Its loops are compiled anew, for a record of the paper's alone.
-pytestmark = pytest.mark.slow
-NOTHING = np.zeros(0, dtype=np.int64)
 #: Shapes of matrices with orthonormal columns, rows, and both.
 SHAPES = [(4, 2), (2, 4), (3, 3)]
 
 
-def linked(shape, scale, first=0):
-    rows, columns = shape
-    sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
-    return LinkedStiefel(scale, first, *sides)
-
-
-@compiled()
-def _walked(own, posterior, start, steps, rng, new, log_q):
-    here, there, step = np.empty(new.size), np.empty(new.size), np.empty(new.size)
-    position = start.copy()
-    for _ in range(steps):
-        move = Move(position, new, here, there, step)
-        log_q[0], _ = roles.propose(own, move, posterior, rng)
-        position[:] = new
+def linked(shape, scale, first=0, others=0):
+    return stiefel.linked(scale, first, shape, shape[0] * shape[1] + first + others)
 
 
 def walked(own, start, rng, steps=1):
     """Return where a walk of some steps ends, all of them taken, and its last density ratio."""
-    size = start.size
-    one, matrix = np.zeros(size), np.eye(size)
-    reference = Reference(one, matrix, matrix, one, matrix, 0, 1.0)
-    posterior = Posterior(0, 0, RowSpace(NOTHING, NOTHING), reference, no_tables())
-    new, log_q = np.empty(size), np.empty(1)
-    _walked(own, posterior, np.ascontiguousarray(start.ravel()), steps, rng, new, log_q)
-    return new, log_q[0]
+    return walked_by(own, start.ravel(), rng, steps)
 
 
 def uniform(shape, rng):
@@ -72,7 +48,7 @@ def test_a_walk_stays_on_the_manifold_to_rounding(shape):
 def test_other_coordinates_stay_and_the_matrix_moves(shape):
     rng = np.random.default_rng(2)
     start = np.concatenate([[7.0, 8.0], uniform(shape, rng).ravel(), [9.0]])
-    end, _ = walked(linked(shape, 0.4, first=2), start, rng)
+    end, _ = walked(linked(shape, 0.4, first=2, others=1), start, rng)
     np.testing.assert_array_equal(end[[0, 1, -1]], [7.0, 8.0, 9.0])
     assert (end[2:-1] != start[2:-1]).all()
 
@@ -137,7 +113,7 @@ def test_where_the_matrix_lies_is_read_from_the_model():
     model = two_matrices()
     step = PenaltyMH([model["v"]], model=model, taylor_order=0, proposal=StiefelWalk(0.2))
     found = step.program.proposal.linked(step.chain.state.proposal, step.plan)
-    assert found == LinkedStiefel(0.2, 4, 2, 2, 2, 1)
+    assert found.state.tolist() == [0.2, 4, 2, 2, 2, 1]
 
 
 def test_more_than_a_matrix_is_refused():

@@ -26,7 +26,7 @@ import pymc as pm
 import pymc_minibatch_mh
 from golden.combinations import COMBINATIONS, Combination
 from pymc_minibatch_mh import sample
-from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.native.statistics import STATS
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]

@@ -19,11 +19,11 @@ from likelihood.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.likelihood.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.native.moves import ULPS
 from tiers import QUICK, fast
 
 ROWS = np.array([0, 1, 7, 500])
@@ -171,7 +171,8 @@ def test_a_part_without_probability_changes_nothing():
     with pm.Model() as model:
         mu = pm.math.exp(pm.Normal("level"))
         pm.ZeroInflatedPoisson("y", 0.7, mu, observed=np.array([0, 0, 1, 3]))
-    compiled = FormRows(row_functions(factorize(model, model.value_vars, min_rows=1)))
+    parts = factorize(model, model.value_vars, min_rows=1)
+    compiled = FormRows(row_functions(parts), parts.size)
     moved = np.tile([0.1, 0.2, 0.5], (2, 1))
     leaves = np.array([[0.0], [3.0]])
     (change, doubt), (other, none) = run(compiled.differences(0)[0], moved, leaves, width=2)
@@ -200,7 +201,7 @@ def test_open_brackets_have_all_derivatives(end):
             logp=lambda v, *given: brackets(*given),
         )
     functions = row_functions(factorize(model, model.value_vars, min_rows=1))
-    rows, data = FormRows(functions), RowData(functions[0], np.arange(4))
+    rows, data = FormRows(functions, 1), RowData(functions[0], np.arange(4))
     leaves = np.stack([np.broadcast_to(data.value(x), 4) for x in rows.leaves[0]], axis=1)
     ours = run(rows.slopes()[0], np.full((4, 1), 0.8), leaves, width=3)
     thirds = run(rows.thirds()[0], np.full((4, 1), 0.8), leaves, width=1)

@@ -8,10 +8,8 @@ from every import every
 from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.row_sums import add_derivatives, moments_of_move
 from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.native.row_sums import add_derivatives, moments_of_move
 from tiers import fast
 
 Y = np.array([0.9])
@@ -112,22 +110,20 @@ def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     model = model_with(KINDS["custom density"], beside=beside)
     parts = split_of(model)
     source = row_source(parts)
-    rows = FormRows(row_functions(parts)) if reader == "forms" else GraphRows(parts, source)
-    placed = rows.at(source)
-    space = RowSpace(source.term_starts, placed.context)
+    functions = row_functions(parts)
+    rows = FormRows(functions, parts.size) if reader == "forms" else GraphRows(parts, source)
+    space = rows.at(source).space(0, derivatives=True)
     first = int(source.term_starts[[term.name for term in parts.terms].index("y")])
     drawn = np.full(7, first)
     theta, new = positions(parts)
     before, after = (rows_of_whole(model, parts, "y", x) for x in (theta, new))
 
-    evaluate = placed.evaluate(0)
     ends, found = (theta, new, theta), np.empty(drawn.size)
-    n, mean, second, *_ = moments_of_move(address_of(evaluate), ends, space, drawn, found)
+    n, mean, second, *_ = moments_of_move(space, ends, drawn, found)
     assert n == drawn.size
     np.testing.assert_allclose(mean, after - before, rtol=1e-9)
     assert second < 1e-18 * mean**2
 
-    derivatives = placed.row_derivatives()
     sums, none = np.zeros(1 + parts.size), np.zeros((0, 0))
-    add_derivatives(address_of(derivatives), theta, space, drawn, sums, none)
+    add_derivatives(space, theta, drawn, sums, none)
     np.testing.assert_allclose(sums[0], drawn.size * before, rtol=1e-9)

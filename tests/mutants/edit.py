@@ -23,19 +23,11 @@ from typing import Any, NamedTuple
 import pytest
 from numba.core.caching import Cache
 from numba.core.dispatcher import Dispatcher
-from numba.core.registry import cpu_target
-
-from pymc_minibatch_mh import _jit
-from pymc_minibatch_mh.kernels import roles
 
 PACKAGE = "pymc_minibatch_mh"
 TESTS = Path(__file__).parents[1]
 #: Tests and helpers that never hold on to what is changed.
 KEPT = ("mutants", "nodes", "conftest")
-#: What compiled code calls by the type of a record: attribute of the record -> what is called.
-ROLES = {
-    name: getattr(roles, name) for name in ("propose", "decide", "sample_size", "decide_batch")
-}
 
 
 class Place(NamedTuple):
@@ -53,6 +45,9 @@ def places():
     """Import the whole package, and return its functions and classes by their full names."""
     package, found = import_module(PACKAGE), {}
     for info in pkgutil.walk_packages(package.__path__, f"{PACKAGE}."):
+        # The library is no module of Python's.
+        if not info.name.rpartition(".")[2].isidentifier():
+            continue
         module = import_module(info.name)
         own = dict(vars(module))
         for name, owner in vars(module).items():
@@ -86,7 +81,7 @@ def callers(place):
 
     add_users(place.value)
     known = {id(other.value): other for other in places().values()}
-    return [known[key] for key in reversed(found) if found[key] not in ROLES.values()]
+    return [known[key] for key in reversed(found)]
 
 
 def changed(place, changes):
@@ -111,7 +106,6 @@ def applied(target, changes):
     """Put a changed function in place, and import the tests that are used inside anew."""
     place = place_of(target)
     with ExitStack() as stack:
-        stack.enter_context(_roles_resolved_anew())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(Cache, "load_overload", _load_unless_of_tests)
         patch.setattr(Cache, "save_overload", lambda *_: None)
@@ -122,7 +116,7 @@ def applied(target, changes):
             made[id(caller.value)] = _made(caller, caller.tree(), made)
         for holder in _holders():
             for name, value in list(vars(holder).items()):
-                # As the loop of draws, which is an attribute of proposals.
+                # As the kernel of an operation, which is an attribute of its class.
                 static = isinstance(value, staticmethod)
                 new = made.get(id(value.__func__ if static else value))
                 if new is not None:
@@ -156,15 +150,12 @@ def _names(tree, context=None):
 
 @cache
 def _users():
-    """Return the compiled functions that have another one, or a role, compiled in, by its id."""
+    """Return the compiled functions that have another one compiled in, by its id."""
     users = defaultdict(list)
     for _, value in places().values():
         if isinstance(value, Dispatcher):
             for used in _used(value.py_func):
                 users[id(used)].append(value)
-        elif isinstance(value, type):
-            for name, role in ROLES.items():
-                users[id(vars(value).get(name))].append(role)
     return users
 
 
@@ -181,17 +172,9 @@ def _used(function):
             yield from [vars(value)[other] for other in names & vars(value).keys()]
 
 
-def _compiled(signature=None, **options):
-    """Compile as the package does, without a cache: a change has no file."""
-    return _jit.compiled(signature, **options | {"kept": False})
-
-
 def _made(place, tree, made):
     """Execute the definition of a function where others have been replaced."""
     namespace = {name: made.get(id(value), value) for name, value in vars(place.module).items()}
-    namespace["compiled"] = _compiled
-    # A function that is a role of a record is put in its place with the others, and taken back.
-    namespace["role_of"] = lambda record, name: lambda function: function
     # What a module imports for type checkers alone is not there.
     flags = __future__.annotations.compiler_flag
     exec(compile(tree, place.module.__file__, "exec", flags), namespace)  # noqa: S102 - our own
@@ -212,24 +195,6 @@ def _load_unless_of_tests(self, *arguments):
     """Compile functions of tests anew, which may have the changed one compiled in."""
     of_tests = TESTS in Path(self._py_func.__code__.co_filename).parents
     return None if of_tests else _load(self, *arguments)
-
-
-@contextmanager
-def _roles_resolved_anew():
-    """Forget which functions numba has found for the roles of records, now and at the end."""
-    _forget_roles()
-    try:
-        yield
-    finally:
-        _forget_roles()
-
-
-def _forget_roles():
-    context = cpu_target.typing_context
-    context.refresh()
-    for role in ROLES.values():
-        for template in context.resolve_value_type(role).templates:
-            template._impl_cache.clear()
 
 
 @contextmanager

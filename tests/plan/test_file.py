@@ -14,7 +14,7 @@ import pytest
 
 from every import every
 from grouped import slopes
-from pymc_minibatch_mh import TunaMH, _jit
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.plan import file
@@ -266,7 +266,7 @@ def test_bounds_with_a_function_of_a_user_are_not_saved_and_said_so(tmp_path, ca
 def test_a_file_of_another_version_is_refused(prepared, tmp_path, monkeypatch):
     step, path = prepared("poisson", "TunaMH"), tmp_path / "step.npz"
     step.save(path)
-    monkeypatch.setattr(file, "sources", lambda **_: "others")
+    monkeypatch.setattr(file, "_sources", lambda _: "others")
     message = "was saved by another version of this package, which may have computed its contents"
     with pytest.raises(StaleDataError, match=message):
         file.read(path, step.target)
@@ -276,7 +276,7 @@ def test_a_file_of_another_version_is_refused(prepared, tmp_path, monkeypatch):
         file.read(path, step.target)
 
 
-def test_a_version_is_known_by_all_sources_that_compute_what_a_file_holds(monkeypatch):
+def test_a_version_is_known_by_all_sources_that_compute_what_a_file_holds():
     computing, waiting = set(), {"plan"}
     while waiting:
         room = waiting.pop()
@@ -285,22 +285,19 @@ def test_a_version_is_known_by_all_sources_that_compute_what_a_file_holds(monkey
     # What no array depends on.
     computing -= {"errors", "checks", "progress", "threads"}
     assert {name.removesuffix(".py") for name in file.COMPUTING} == computing
-    asked = []
-    monkeypatch.setattr(file, "sources", lambda **given: asked.append(given["rooms"]) or "")
-    file._package()
-    assert asked == [file.COMPUTING]
 
 
-@every("room", file.COMPUTING)
-def test_every_room_counts(room, tmp_path):
-    for name in file.COMPUTING:
-        (
-            path := tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
-        ).parent.mkdir(exist_ok=True)
-        path.write_text("a = 1\n")
-    before = _jit.sources(tmp_path, file.COMPUTING)
-    (tmp_path / room if room.endswith(".py") else tmp_path / room / "a.py").write_text("a = 2\n")
-    assert _jit.sources(tmp_path, file.COMPUTING) != before
+SOURCES = [room if room.endswith(".py") else f"{room}/a.py" for room in file.COMPUTING]
+
+
+@every("source", [*SOURCES, "native/a.c", "native/a.h"])
+def test_every_source_counts(source, tmp_path):
+    for one in {*SOURCES, source}:
+        (tmp_path / one).parent.mkdir(exist_ok=True)
+        (tmp_path / one).write_text("a = 1\n")
+    before = file._sources(tmp_path)
+    (tmp_path / source).write_text("a = 2\n")
+    assert file._sources(tmp_path) != before
 
 
 def test_what_killed_processes_leave_behind_is_removed(prepared, tmp_path):

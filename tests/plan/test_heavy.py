@@ -10,10 +10,10 @@ from scipy.special import expit
 
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
-from pymc_minibatch_mh.kernels.whitened_copy import NO_COPY
+from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.moves import move_between
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY
 from pymc_minibatch_mh.plan.violations import (
     COST_IN_ORDER,
     COST_OF_A_CANDIDATE,
@@ -81,8 +81,8 @@ def test_who_draws_no_rows_by_bounds_keeps_them_all(grouped):
     step = FireflyMH(model=model)
     assert step.tables.heavy.size > 0
     posterior = step.program.posterior(np.empty(0))
-    assert posterior.tables.heavy.size == 0
-    np.testing.assert_array_equal(posterior.tables.headers, step.tables.headers)
+    assert posterior.bounds.heavy.size == 0
+    np.testing.assert_array_equal(posterior.bounds.headers, step.tables.headers)
 
 
 def test_none_are_heavy_where_typical_moves_are_unknown(grouped):
@@ -136,15 +136,30 @@ def test_rows_are_heavy_where_they_would_be_drawn_often():
     assert chosen(c, [2.0], copy) == [0, 1]
 
 
+#: Rows that a full pass inside an update reads at a time.
+BLOCK = 2048
+
+
+def summed(name, *arguments):
+    """Return the change of rows and the sum of their squares over their bounds."""
+    change, squares = np.empty(1), np.empty(1)
+    assert function(name)(*arguments, change, squares) == 0
+    return change[0], squares[0]
+
+
 def test_chosen_rows_of_two_terms_add_up_to_all(step_of):
     step = step_of("two_likelihoods", "TunaMH")
     posterior, rng = step.program.posterior(np.empty(0)), np.random.default_rng(3)
-    reference, c = posterior.reference, posterior.tables.c[0]
+    reference, c = posterior.reference, posterior.bounds.c[0]
     noise = rng.standard_normal((2, reference.centre.size))
     move = move_between(reference, *(reference.centre + noise @ reference.factor.T))
-    rows = np.arange(posterior.space.term_starts[-1])
+    rows = np.arange(posterior.rows.term_starts[-1])
     # More than a block of them, from both terms.
     some = np.sort(rng.choice(rows, BLOCK + 500, replace=False))
-    parts = [read_chosen(posterior, move, part, c) for part in (some, np.setdiff1d(rows, some))]
-    np.testing.assert_allclose(np.sum(parts, axis=0), read_all(posterior, move, c), rtol=1e-10)
+    parts = [
+        summed("mh_read_chosen", posterior, move, part, part.size, c)
+        for part in (some, np.setdiff1d(rows, some))
+    ]
+    whole = summed("mh_read_all", posterior, move, c)
+    np.testing.assert_allclose(np.sum(parts, axis=0), whole, rtol=1e-10)
     assert 0.0 < parts[0][1] < parts[0][1] + parts[1][1]

@@ -74,7 +74,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     model, members = rare
     step = method(model=model)
     np.testing.assert_array_equal(step.plan.heavy, members)
-    np.testing.assert_array_equal(step.program.posterior(np.empty(0)).tables.heavy, members)
+    np.testing.assert_array_equal(step.program.posterior(np.empty(0)).bounds.heavy, members)
     trace = drawn(model, step, 300, 100, chains=1, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members) + 100
     assert trace.sample_stats["n_obs"].max() <= ROWS + ROWS // 2
@@ -168,7 +168,7 @@ def test_who_knows_all_rows_reads_none_always(rare):
     model, _ = rare
     step = ConfidenceMH(model=model)
     assert step.plan.heavy is None
-    assert step.program.posterior(np.empty(0)).tables.heavy.size == 0
+    assert step.program.posterior(np.empty(0)).bounds.heavy.size == 0
     assert PenaltyMH(model=model, centre="start").plan.heavy.size == 0
 
 
@@ -187,7 +187,7 @@ def test_they_are_stored_and_sent_along(rare, step, tmp_path):
     sent = pickle.loads(cloudpickle.dumps(step))
     for other in (read, sent):
         np.testing.assert_array_equal(other.plan.heavy, members)
-        np.testing.assert_array_equal(other.program.posterior(np.empty(0)).tables.heavy, members)
+        np.testing.assert_array_equal(other.program.posterior(np.empty(0)).bounds.heavy, members)
         assert other.plan.calibration == step.plan.calibration
     assert TunaMH(model=model, prepared=tmp_path / "step.npz").plan.heavy is None
 

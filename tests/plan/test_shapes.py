@@ -5,7 +5,7 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.diagnostics.explain import reparametrizations, subsampled
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
+from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture

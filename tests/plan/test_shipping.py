@@ -18,7 +18,7 @@ from pymc_minibatch_mh.bounds import tables as shipping
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
+from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
 from pymc_minibatch_mh.plan.plan import full_passes_by_bounds, require_few, tell_of_uneven
 from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many
 from steps import stored
@@ -115,7 +115,7 @@ def test_bounds_of_ones_own_are_shipped_with_their_metric():
     step = TunaMH(model=model, bounds=Bounds(np.full(2_000, 1e3), lambda here, there: 1.0))
     other = arrived(step)
     assert is_mapped(other.tables.c)
-    assert other.tables.compiled_metric(np.zeros(3), np.zeros(3)) == 1.0
+    assert other.tables.metric_between(np.zeros(3), np.zeros(3)) == 1.0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")

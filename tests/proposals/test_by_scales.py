@@ -9,10 +9,10 @@ from every import every
 from proposals.proposing import proposed
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.scale_conditional import (
+from pymc_minibatch_mh.native.library import LaidOut
+from pymc_minibatch_mh.native.scale_conditional import (
     ScaleConditional,
     place_given_scales,
-    size_of_work,
     whiten_given_scales,
 )
 from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers, MixtureNumbers
@@ -52,20 +52,19 @@ def tables():
 
 
 def numbers(component, rho=0.0, scale=0.7):
-    of = tables()
     weights = np.array([1.0, 0.0] if component == 0 else [0.0, 1.0])
-    return ByScalesNumbers(scale, weights, np.array([rho]), of, np.zeros(size_of_work(of)))
+    return ByScalesNumbers(MixtureNumbers(scale, weights, np.array([rho])), tables())
 
 
 def place_of(white, of):
     place = np.empty(white.size)
-    volume = place_given_scales(of, white, place, np.zeros(size_of_work(of)))
+    volume = place_given_scales(of, white, place)
     return place, volume
 
 
 def white_of(place, of):
     white = np.empty(place.size)
-    volume = whiten_given_scales(of, place, white, np.zeros(size_of_work(of)))
+    volume = whiten_given_scales(of, place, white)
     return white, volume
 
 
@@ -112,18 +111,19 @@ def test_density_ratio_is_that_of_the_moves(rho):
     new, log_q, components = proposed(positions, own, rng)
     assert (components == (0 if rho is None else 1)).all()
     for here, there, found in zip(positions, new, log_q, strict=True):
-        forth = log_density(here, there, rho, own.scale, own.tables)
-        back = log_density(there, here, rho, own.scale, own.tables)
+        forth = log_density(here, there, rho, own.mixture.scale, own.tables)
+        back = log_density(there, here, rho, own.mixture.scale, own.tables)
         assert found == pytest.approx(back - forth, abs=1e-8)
 
 
 def test_density_has_an_integral_of_one():
     """Summed over a grid of positions, as draws of the map know nothing of their density."""
     of = tables()
+    laid_out = LaidOut("mh_scale_conditional", of)
     axes = [np.linspace(low, high, 51) for low, high in ((-6.0, 4.0), (-9.0, 9.0), (-5.0, 5.0))]
     logs = []
     for place in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
-        white, volume = white_of(place, of)
+        white, volume = white_of(place, laid_out)
         logs.append(volume - 0.5 * white @ white)
     cell = np.prod([axis[1] - axis[0] for axis in axes])
     determinant = np.linalg.det(of.spread)
@@ -168,9 +168,9 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
         step = TunaMH()
     tables, target = step.plan.scale_conditional, step.target
     assert tables is not None
-    work, place, ratios = np.empty(size_of_work(tables)), np.empty(GROUPS + 2), []
+    place, ratios = np.empty(GROUPS + 2), []
     for white in np.random.default_rng(6).standard_normal((300, GROUPS + 2)):
-        log_q = place_given_scales(tables, white, place, work) - 0.5 * white @ white
+        log_q = place_given_scales(tables, white, place) - 0.5 * white @ white
         ratios.append(target.log_prior(place) + target.log_likelihood(place) - log_q)
     assert np.std(ratios) < 0.05
 

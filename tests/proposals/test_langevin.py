@@ -4,22 +4,18 @@ import copy
 
 import numpy as np
 import pytest
+from numba import carray, cfunc, types
 from scipy.stats import multivariate_normal
 
 from altered import with_proposal
 from conformance.harness import run
+from proposals.proposing import proposed_for
 from proposals.test_own_move import moments
 from pymc_minibatch_mh import Langevin
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels import roles
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.batch import draw_batch
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
-from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.native.bound_tables import no_tables
+from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
+from pymc_minibatch_mh.proposals.own_move import GaussianRows
 from statistical.budget import FAR
 from zoo import drawn
 
@@ -31,18 +27,15 @@ CENTRE = np.array([0.3, 0.1, 0.6])
 FACTOR = np.array([[0.2, 0.0, 0.0], [0.06, 0.15, 0.0], [-0.04, 0.03, 0.1]])
 
 
-@compiled(LOGP_SIGNATURE)
+#: Rows of normal means: see `mh_derivatives_of_gaussian`.
+PRECISION = np.eye(SIZE)
+CONTEXT = np.array([DATA.ctypes.data, PRECISION.ctypes.data, SIZE])
+
+
+@cfunc(types.float64(types.CPointer(types.float64), types.CPointer(types.int64)))
 def prior(position, context):
     """Normal of standard deviation WIDTH."""
-    return -0.5 * np.sum(position * position) / WIDTH**2
-
-
-@compiled(DERIVATIVES_SIGNATURE)
-def derivatives(position, rows, ends, context, sums, hessian):
-    """Rows of normal means."""
-    for row in rows:
-        for j in range(position.size):
-            sums[1 + j] += DATA[row, j] - position[j]
+    return -0.5 * np.sum(carray(position, SIZE) ** 2) / WIDTH**2
 
 
 def posterior(first=0):
@@ -50,29 +43,28 @@ def posterior(first=0):
     gradient = (DATA - CENTRE).sum(axis=0)
     hessian = -ROWS * np.eye(SIZE)
     reference = Reference(CENTRE, FACTOR, np.linalg.inv(FACTOR), gradient, hessian, 2, BETA, first)
-    space = RowSpace(np.array([0, ROWS]), np.zeros(0, dtype=np.int64))
-    return Posterior(address_of(prior), 0, space, reference, no_tables())
+    return Posterior(
+        prior, GaussianRows(SIZE, np.array([0, ROWS]), CONTEXT), reference, no_tables()
+    )
+
+
+def batch(rng, size):
+    """Return rows that are drawn evenly and without replacement."""
+    rows = []
+    while len(rows) < size:
+        rows += dict.fromkeys(
+            row for row in rng.integers(0, ROWS, size - len(rows)) if row not in rows
+        )
+    return np.array(rows)
 
 
 def linked(step, preconditioner, batch_size):
-    address = address_of(derivatives) if batch_size else 0
-    return LangevinStep(step, PRECONDITIONERS[preconditioner], batch_size, address)
-
-
-@compiled()
-def _proposed(own, posterior, positions, rng, new, log_q):
-    reference, size = posterior.reference, new.shape[1]
-    here, there, step = np.empty(size), np.empty(size), np.empty(size)
-    for k in range(len(positions)):
-        whiten(reference.whitener, positions[k], reference.centre, here)
-        move = Move(positions[k], new[k], here, there, step)
-        log_q[k], _ = roles.propose(own, move, posterior, rng)
+    return LangevinStep(step, PRECONDITIONERS[preconditioner], batch_size)
 
 
 def proposed(own, positions, rng, first=0):
     """Return proposals and their density ratios, one for each position."""
-    new, log_q = np.empty_like(positions), np.empty(len(positions))
-    _proposed(own, posterior(first), positions, rng, new, log_q)
+    new, log_q, _ = proposed_for(posterior(first), positions, own, rng)
     return new, log_q
 
 
@@ -101,7 +93,7 @@ def test_density_ratio_is_that_of_one_batch_both_ways(preconditioner, batch_size
         rows = np.arange(ROWS)
         if batch_size:
             # The batch is what the generator gives first, before a position is looked at.
-            rows = draw_batch(twin, batch_size, 0, posterior(first)).drawn
+            rows = batch(twin, batch_size)
         assert len(rows) == (batch_size or ROWS)
         np.testing.assert_array_equal(new[:first], position[:first])
         expected = log_density(position, new, rows) - log_density(new, position, rows)
@@ -201,8 +193,6 @@ def test_rows_are_counted_in_every_update(prepared):
     own = prepared("logistic")
     step = with_proposal(own, Langevin(batch_size=40), updates=3)
     step.setup_chain(np.random.default_rng(1), 0, 10)
-    plain = (
-        with_proposal(own, own.program.proposal, updates=3).chain.advance(20).counts[:, entry.N_OBS]
-    )
+    plain = with_proposal(own, own.program.proposal, updates=3).chain.advance(20).counts["n_obs"]
     assert plain.min() < 240
-    assert step.chain.advance(20).counts[:, entry.N_OBS].min() >= 240
+    assert step.chain.advance(20).counts["n_obs"].min() >= 240

@@ -5,7 +5,6 @@ from scipy.stats import chi2, multivariate_normal
 from every import every
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
-from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.proposals import mixture
 from statistical.budget import FAR, LEVEL
 
@@ -89,12 +88,12 @@ def test_components_are_drawn_with_their_weights():
 
 
 def tallies(proposal, accept=0.5, best=None, tried=200.0):
-    table = np.zeros((proposal.n_components, entry.N_TALLIES))
-    table[:, entry.TRIED] = tried
-    table[:, entry.TALLY_ACCEPT] = accept * tried
-    table[:, entry.JUMP] = table[:, entry.SQUARE_JUMP] = 0.1 * tried
+    table = np.zeros(proposal.n_components, proposal.tally)
+    table["tried"] = tried
+    table["accept"] = accept * tried
+    table["jump"] = table["square_jump"] = 0.1 * tried
     if best is not None:
-        table[best, entry.JUMP] = table[best, entry.SQUARE_JUMP] = 4.0 * tried
+        table["jump"][best] = table["square_jump"][best] = 4.0 * tried
     return table
 
 
@@ -124,14 +123,14 @@ def test_weights_keep_their_floors(best):
 def test_the_walk_has_what_the_gaussian_approximation_loses(bold, local, floor):
     proposal = Mixture()
     table = tallies(proposal, accept=bold)
-    table[5, entry.TALLY_ACCEPT] = local * table[5, entry.TRIED]
+    table["accept"][5] = local * table["tried"][5]
     assert mixture.walk_floor(table, proposal.rho) == pytest.approx(floor, abs=1e-4)
 
 
 def test_weights_wait_until_every_component_was_tried():
     proposal = Mixture()
     table = tallies(proposal, best=2)
-    table[4, entry.TRIED] = 1.0
+    table["tried"][4] = 1.0
     numbers = adapted(proposal, table)
     np.testing.assert_array_equal(numbers.weights, proposal.record(3).weights)
     np.testing.assert_array_equal(numbers.rho, proposal.record(3).rho)
@@ -166,7 +165,7 @@ def test_the_scale_follows_the_acceptance_less_and_less():
 def test_a_move_that_reads_more_rows_is_less_efficient():
     proposal = Mixture()
     table = tallies(proposal)
-    table[1, entry.ROWS] = 1e6
+    table["rows"][1] = 1e6
     merits = mixture.efficiency(table, 3)
     assert merits[1] < merits[2] == merits[3]
 
@@ -174,8 +173,8 @@ def test_a_move_that_reads_more_rows_is_less_efficient():
 def test_antithetic_moves_do_not_win_on_means_alone():
     proposal = Mixture(rho=(-0.9, 0.0))
     table = tallies(proposal, best=2)
-    table[1, entry.JUMP] = 2.0 * 3 * 200.0 * 1.9
-    table[1, entry.SQUARE_JUMP] = 0.01 * 200.0
+    table["jump"][1] = 2.0 * 3 * 200.0 * 1.9
+    table["square_jump"][1] = 0.01 * 200.0
     assert mixture.efficiency(table, 3).argmax() == 2
 
 

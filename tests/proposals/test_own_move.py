@@ -13,7 +13,6 @@ from every import every
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.kernels import roles as entry
 from statistical.budget import FAR
 from zoo import drawn
 
@@ -152,8 +151,8 @@ def test_a_move_that_goes_nowhere_is_invalid(moved, move):
     chain = Chain(step.program, np.random.default_rng(1), adapting=False)
     before = chain.position.copy()
     counts = chain.advance(50).counts
-    assert (counts[:, entry.INVALID] == 1).all()
-    assert not counts[:, entry.ACCEPTED].any()
+    assert (counts["invalid"] == 1).all()
+    assert not counts["accepted"].any()
     np.testing.assert_array_equal(chain.position, before)
 
 
@@ -210,7 +209,7 @@ def test_a_move_that_goes_wrong_ends_sampling_by_its_name(model, moved, trace, m
         chain.advance(50)
     np.testing.assert_array_equal(chain.position, before)
     chain.state.proposal.state[2] = 0.0
-    assert chain.advance(50).counts[:, entry.ACCEPTED].any()
+    assert chain.advance(50).counts["accepted"].any()
 
 
 def test_exactness_rests_on_the_ratio_of_the_user(model, prepared):
@@ -303,6 +302,18 @@ def test_the_check_passes_right_ratios_and_fails_wrong_ones(move):
 def test_the_check_fails_a_move_that_remembers():
     with pytest.raises(SettingError, match="the proposal may depend on earlier positions"):
         OwnMove(remembering, state=[0.3, 0.1]).check(random_seed=1)
+
+
+def counting(position, new, rng, state, metric, rows):
+    """Walk at random, for as long as a walk of the check lasts."""
+    state[0] += 1.0
+    if state[0] > 100.0:
+        raise ValueError("walked on")
+    return nudge(position, new, rng, state[1:], metric, rows)
+
+
+def test_the_check_starts_every_walk_from_the_given_state():
+    assert OwnMove(counting, state=[0.0, 2.4]).check(random_seed=1) < 6.0
 
 
 def test_a_move_that_gets_nowhere_is_not_checked():

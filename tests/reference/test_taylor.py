@@ -9,14 +9,13 @@ import pymc as pm
 import pytest
 
 from every import every
+from in_library import predicted_noise
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.looks import predicted_noise
-from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.kernels.posterior import expansion_change
-from pymc_minibatch_mh.kernels.row_sums import moments_of_move
 from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.native.bound_tables import table_of_move
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.moves import move_between
+from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.mode import calibrate, reference_at
 from pymc_minibatch_mh.reference.target import Target
@@ -52,10 +51,16 @@ def setting_of(order, beta=1.0):
 
 
 def compiled_change(s, rows):
-    space, address = s.target.full_data.space, address_of(s.target.evaluate)
     rows, ends = np.array(rows, dtype=np.int64), (s.theta, s.new, s.reference.centre)
-    n, mean, *_ = moments_of_move(address, ends, space, rows, np.empty(rows.size))
+    n, mean, *_ = moments_of_move(s.target.space, ends, rows, np.empty(rows.size))
     return n * mean
+
+
+def expansion_change(reference, position, new):
+    """Return by how much the expansion of the likelihood changes, tempered."""
+    change = np.empty(1)
+    assert function("mh_expansion_change")(reference, position, new, change) == 0
+    return change[0]
 
 
 def expansion(s, theta):

@@ -8,14 +8,14 @@ import rich
 from rich.console import Console
 
 from pymc_minibatch_mh.chain.chain import Draws
-from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.sampling.workers import Bars, ChainProgress
 
 
 def block(draws, rows, accepted):
-    counts = np.zeros((draws, entry.N_COUNTS))
-    counts[:, entry.N_OBS] = rows
-    counts[:, entry.ACCEPTED] = accepted
+    counts = np.zeros(draws, COUNTS)
+    counts["n_obs"] = rows
+    counts["accepted"] = accepted
     return Draws(np.zeros((draws, 2)), counts)
 
 

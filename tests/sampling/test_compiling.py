@@ -114,7 +114,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_of_step_compiles_in_threads(kind, monkeypatch):
-    def refuse(_):
+    def refuse(*_):
         raise LoweringError("an operation", "is left as it is")
 
     model, method, settings = KINDS[kind]

@@ -3,21 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-from numba import carray, njit, types
-from numba.extending import intrinsic
 
 from altered import FixedProgram, with_program
-from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
-
-
-@intrinsic
-def pointer(typing_context, address):
-    """Return the pointer to an address, so that a role can have a memory."""
-
-    def generate(context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.int64), generate
+from pymc_minibatch_mh.native.library import ffi
 
 
 def fixed_program(step, prepared=None):
@@ -26,10 +14,13 @@ def fixed_program(step, prepared=None):
     return FixedProgram(prepared or own.plan, own.method, own.proposal, own.updates_per_draw)
 
 
-def with_prior(step, function):
-    """Return a copy of a step with another prior part."""
+def with_prior(step, altered):
+    """Return a copy of a step with another prior part, of the shipped one and the position."""
     program = fixed_program(step)
-    program.__dict__["_compiled"] = (function, *program._compiled[1:])
+    plain, rows = program._compiled
+    prior = ffi.cast("mh_log_prior", plain.address)
+    called = ffi.callback("mh_log_prior", lambda here, context: altered(prior(here, context), here))
+    program.__dict__["_compiled"] = called, rows
     return with_program(step, program)
 
 
@@ -40,41 +31,23 @@ def with_reference(step, **fields):
 
 
 def with_prior_times(step, factor):
-    prior = step.target.prior
-
-    @njit(LOGP_SIGNATURE)
-    def scaled(position, context):
-        return factor * prior(position, context)
-
-    return with_prior(step, scaled)
+    return with_prior(step, lambda prior, _: factor * prior)
 
 
 def without_jacobian(step, name):
     place = next(block.start for block in step.target.factorization.blocks if block.name == name)
-    prior = step.target.prior
-
-    @njit(LOGP_SIGNATURE)
-    def bare(position, context):
-        return prior(position, context) - position[place]
-
-    return with_prior(step, bare)
+    return with_prior(step, lambda prior, position: prior - position[place])
 
 
 def with_stale_prior(step):
     """Return the prior of the position that was asked for before."""
-    prior, memory = step.target.prior, np.zeros(1)
-    address = memory.ctypes.data
+    last = [0.0]
 
-    @njit(LOGP_SIGNATURE)
-    def stale(position, context):
-        last = carray(pointer(address), 1, np.float64)
-        value = last[0]
-        last[0] = prior(position, context)
-        return value
+    def stale(prior, _):
+        last.append(prior)
+        return last.pop(0)
 
-    mutant = with_prior(step, stale)
-    mutant.memory = memory
-    return mutant
+    return with_prior(step, stale)
 
 
 def without_second_order(step):

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
 from benchmarks.skew import AIM, LAWS
 from every import every
+from in_library import barker_error, barker_probability, decide_batch, sample_size
 from pymc_minibatch_mh.steps import barker
 from pymc_minibatch_mh.steps.barker import (
     SHIPPED_SIGMAS,
@@ -25,7 +25,7 @@ DEFAULT = barker.barker_test()
 
 
 def probability(log_ratio, variance, settings=DEFAULT):
-    return barker.decide_batch(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
+    return decide_batch(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
 
 
 @every("sigma", [1.0, 1.2])
@@ -69,15 +69,15 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
 
 @every("spread", [1e2, 1e4, 3e5])
 def test_predicted_batch_has_the_variance_aimed_at(spread):
-    rows = barker.sample_size(spread, 0, BIG, barker.barker_test(batch_size=2))
+    rows = sample_size(spread, 0, BIG, barker.barker_test(batch_size=2))
     aim = 0.7 * 1.2**2
     assert spread * (1 / rows - 1 / BIG) <= aim < spread * (1 / (rows - 1) - 1 / BIG)
 
 
 def test_predicted_batch_at_the_ends():
-    plans = [barker.sample_size(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
+    plans = [sample_size(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
     assert plans == [100, 100, BIG, BIG]
-    assert barker.sample_size(1.0, 0, 60, DEFAULT) == 60
+    assert sample_size(1.0, 0, 60, DEFAULT) == 60
 
 
 @every(("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)])
@@ -85,21 +85,21 @@ def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
     settings = barker.barker_test(max_error=max_error, error_bound=bound)
     settings = settings._replace(skewness=skewness)
     spread = 200.0
-    rows = barker.sample_size(spread, 0, BIG, settings)
+    rows = sample_size(spread, 0, BIG, settings)
 
     def error(n):
-        return barker.error_estimate(spread * (1 / n - 1 / BIG), 0.0, n, BIG, settings)
+        return barker_error(spread * (1 / n - 1 / BIG), 0.0, n, BIG, settings)
 
-    assert rows > barker.sample_size(spread, 0, BIG, barker.barker_test())
+    assert rows > sample_size(spread, 0, BIG, barker.barker_test())
     assert error(rows) <= max_error < error(rows - 1)
 
 
 def test_growth_reads_on_until_the_variance_and_the_error_fit():
     settings = barker.barker_test(batch_rule="grow", max_error=0.05)
-    assert [barker.sample_size(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
-    assert barker.decide_batch(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
-    assert barker.decide_batch(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
-    assert barker.decide_batch(0.1, 1.43, 9.0, 100, BIG, 0.5, settings)[0] == -1.0
+    assert [sample_size(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
+    assert decide_batch(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
+    assert decide_batch(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
+    assert decide_batch(0.1, 1.43, 9.0, 100, BIG, 0.5, settings)[0] == -1.0
 
 
 def test_edgeworth_error_is_the_documented_sum():
@@ -108,26 +108,26 @@ def test_edgeworth_error_is_the_documented_sum():
     for skewness, used in ((-2.0, 2.0), (0.1, 0.5), (math.nan, 0.5)):
         expected = (2 - f) * used * s2**1.5 / (48 * math.sqrt(200 * (1 - f)))
         expected += 0.0319 * s2**2 / 199 + table.error
-        found = barker.decide_batch(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
+        found = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
         assert found == pytest.approx(expected, rel=1e-12)
         grown = barker.barker_test(batch_rule="grow")._replace(skewness=0.5)
-        more = barker.decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
+        more = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
 
 
 def test_novak_error_is_the_papers_at_300_rows():
     settings = barker.barker_test(error_bound="novak")
-    error = barker.error_estimate(0.5, 0.0, 300, BIG, settings)
+    error = barker_error(0.5, 0.0, 300, BIG, settings)
     # The paper's expression takes E|X| = .80 of Gaussian data where the test takes its bound 1.
     assert error == pytest.approx(0.68, abs=0.03)
-    assert barker.error_estimate(0.5, 5.0, 300, BIG, settings) > error
+    assert barker_error(0.5, 5.0, 300, BIG, settings) > error
 
 
 def test_uncompensated_noise_is_part_of_the_error():
-    fits = barker.error_estimate(1.44, 0.0, 10**5, BIG, DEFAULT)
-    exceeds = barker.error_estimate(1.64, 0.0, 10**5, BIG, DEFAULT)
+    fits = barker_error(1.44, 0.0, 10**5, BIG, DEFAULT)
+    exceeds = barker_error(1.64, 0.0, 10**5, BIG, DEFAULT)
     assert exceeds - fits == pytest.approx(0.2 / (12 * math.sqrt(3.0)), rel=1e-3)
-    assert barker.error_estimate(1e9, 0.0, 500, BIG, DEFAULT) == 1.0
+    assert barker_error(1e9, 0.0, 500, BIG, DEFAULT) == 1.0
 
 
 def test_edgeworth_error_covers_skewed_batches():
@@ -136,11 +136,8 @@ def test_edgeworth_error_covers_skewed_batches():
     rows = rng.standard_gamma(4.0, (200_000, 50)) - 4.0
     scale = 1.0 / math.sqrt(4.0 / 50)
     log_ratio, variance = scale * rows.mean(axis=1), scale**2 * rows.var(axis=1, ddof=1) / 50
-    accepted = [
-        barker.acceptance_probability(d, v, DEFAULT)
-        for d, v in zip(log_ratio, variance, strict=True)
-    ]
-    error = barker.error_estimate(1.0, 1.0, 50, 10**9, DEFAULT)
+    accepted = [barker_probability(d, v, DEFAULT) for d, v in zip(log_ratio, variance, strict=True)]
+    error = barker_error(1.0, 1.0, 50, 10**9, DEFAULT)
     assert abs(np.mean(accepted) - 0.5) < error < 0.02
 
 
@@ -214,18 +211,10 @@ HUGE = 10_000_000
 SIGMA, ROWS, BATCHES = 1.2, 300, 20_000
 
 
-@njit
-def accepted(log_ratios, variances, skewnesses, n, settings, out):
-    for k in range(out.size):
-        out[k] = barker.decide_batch(
-            log_ratios[k], variances[k], skewnesses[k], n, HUGE, 0.5, settings
-        )[1]
-
-
 def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):
-    settings, out = barker.barker_test(SIGMA, **given), np.empty(len(log_ratios))
-    accepted(log_ratios, variances, skewnesses, n, settings, out)
-    return out
+    settings, batches = barker.barker_test(SIGMA, **given), (log_ratios, variances, skewnesses)
+    decided = [decide_batch(*each, n, HUGE, 0.5, settings) for each in zip(*batches, strict=True)]
+    return np.array([probability for _, probability, _ in decided])
 
 
 def batches():

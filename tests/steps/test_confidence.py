@@ -6,16 +6,19 @@ from scipy.special import zeta
 from scipy.stats import hypergeom
 
 from every import every
+from in_library import decide_by_width, level, next_rows
+from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import confidence
 
 DEFAULT = confidence.confidence_test()
+half_width = function("mh_half_width")
 
 
 @every("p", [1.2, 2.0, 5.0])
 def test_the_levels_of_all_looks_add_up_to_less_than_delta(p):
     test = confidence.confidence_test(p=p, delta=0.1)
     # The tail of the series in closed form, of which few terms are added up.
-    levels = sum(confidence.level(k, test) for k in range(confidence.FIRST_LOOK, 2_000))
+    levels = sum(level(k, test) for k in range(2, 2_000))
     share = (p - 1.0) / p
     rest = share * 0.1 * zeta(p, 2_000)
     assert levels + rest == pytest.approx(share * 0.1 * (zeta(p) - 1.0), rel=1e-9)
@@ -23,17 +26,16 @@ def test_the_levels_of_all_looks_add_up_to_less_than_delta(p):
 
 
 def test_the_first_look_counts_as_the_second():
-    assert confidence.FIRST_LOOK == 2
-    assert confidence.level(2, DEFAULT) == pytest.approx(0.01 / 8, rel=1e-15)
-    assert confidence.level(3, DEFAULT) == pytest.approx(0.01 / 18, rel=1e-15)
+    assert level(2, DEFAULT) == pytest.approx(0.01 / 8, rel=1e-15)
+    assert level(3, DEFAULT) == pytest.approx(0.01 / 18, rel=1e-15)
 
 
 def test_the_width_is_the_one_of_the_comparison():
     """c = σ sqrt(2 ln(3/δ_k)/n) + 6 max|l| ln(3/δ_k)/n, with R = 2 max|l|."""
-    sigma, largest, n, level = 0.3, 1.7, 400, 0.00125
-    bits = math.log(3.0 / level)
+    sigma, largest, n, delta_k = 0.3, 1.7, 400, 0.00125
+    bits = math.log(3.0 / delta_k)
     expected = sigma * math.sqrt(2.0 * bits / n) + 6.0 * largest * bits / n
-    found = confidence.half_width(sigma, 2.0 * largest, n, level)
+    found = half_width(sigma, 2.0 * largest, n, delta_k)
     assert found == pytest.approx(expected, rel=1e-15)
 
 
@@ -41,7 +43,7 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
     def looks(total, test):
         n, found = 0, []
         while n < total:
-            n = confidence.next_rows(n, total, 0.5 * total, test)
+            n = next_rows(n, total, 0.5 * total, test)
             found.append(n)
         return found
 
@@ -64,18 +66,16 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
 TOTAL = 1_000
 
 
-@every("level", [0.2, 0.01])
+@every("delta_k", [0.2, 0.01])
 @every("n", [10, 50, 400])
-def test_a_look_is_wrong_with_probability_delta_k_at_most(n, level):
+def test_a_look_is_wrong_with_probability_delta_k_at_most(n, delta_k):
     """Of rows that are 0 or 1, for every number of ones, summed over all batches."""
     for ones in (1, 3, 10, 50, 300, 500, 950, 999):
         found = np.arange(n + 1)
         share = found / n
-        widths = np.array(
-            [confidence.half_width(s, 1.0, n, level) for s in np.sqrt(share * (1.0 - share))]
-        )
+        widths = np.array([half_width(s, 1.0, n, delta_k) for s in np.sqrt(share * (1.0 - share))])
         wrong = np.abs(share - ones / TOTAL) > widths
-        assert hypergeom.pmf(found, TOTAL, ones, n)[wrong].sum() <= level
+        assert hypergeom.pmf(found, TOTAL, ones, n)[wrong].sum() <= delta_k
 
 
 def test_a_look_decides_where_the_threshold_is_out_of_reach():
@@ -84,16 +84,16 @@ def test_a_look_decides_where_the_threshold_is_out_of_reach():
     for side in (-1.0, 1.0):
         for distance in (0.1, 0.69, 0.71, 5.0):
             log_ratio = threshold + side * distance
-            verdict, p = confidence.decide_batch(log_ratio, 0.7, uniform)
+            verdict, p = decide_by_width(log_ratio, 0.7, uniform)
             assert verdict == ((side > 0.0) if distance > 0.7 else -1.0)
             assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
 
 
 @every("width", [0.0, 3.0, math.nan])
 def test_infinite_and_undefined_log_ratios(width):
-    assert confidence.decide_batch(math.nan, width, 0.0) == (0, 0)
-    assert confidence.decide_batch(-math.inf, width, 0.0) == (0, 0)
-    assert confidence.decide_batch(math.inf, width, 0.999) == (1, 1)
+    assert decide_by_width(math.nan, width, 0.0) == (0, 0)
+    assert decide_by_width(-math.inf, width, 0.0) == (0, 0)
+    assert decide_by_width(math.inf, width, 0.999) == (1, 1)
 
 
 @every("scans", [False, True])

@@ -6,19 +6,16 @@ twice.
 """
 
 import copy
-import ctypes
 
 import numpy as np
 import pytest
-from numba import njit
 
 from every import every
 from grouped import MODELS as GROUPED
 from plan.test_heavy import rare_groups
 from pymc_minibatch_mh import AustereMH, TunaMH
-from pymc_minibatch_mh.chain import program
-from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.roles import EVALUATE, EVALUATE_SIGNATURE
+from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.reference import full_data
 from steps import stored
 
@@ -29,30 +26,53 @@ class Counter:
     """Evaluated rows, counted by functions that stand before those of models."""
 
     def __init__(self, monkeypatch):
-        self.rows = 0
-        self._add = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self._count)
-        self._before = {}
-        for module in (program, full_data):
-            monkeypatch.setattr(module, "address_of", self._address_of)
+        self._calls, self._kept = [], {}
+        posterior, moments = Program.posterior, full_data.kernels.moments_of_move
 
-    def _count(self, rows):
-        self.rows += rows
+        def counted_posterior(*arguments):
+            found = posterior(*arguments)
+            return found._replace(rows=self._counted(found.rows))
 
-    def _address_of(self, function):
-        address = address_of(function)
-        if function.nopython_signatures != [EVALUATE_SIGNATURE]:
-            return address
-        if address not in self._before:
-            add = self._add
+        def counted_moments(space, *arguments):
+            return moments(self._counted(space), *arguments)
 
-            @njit(EVALUATE_SIGNATURE, nogil=True)
-            def counting(here, there, centre, rows, ends, context, differences, scales):
-                add(rows.size)
-                evaluate = function_at(address, EVALUATE)
-                evaluate(here, there, centre, rows, ends, context, differences, scales)
+        monkeypatch.setattr(Program, "posterior", counted_posterior)
+        monkeypatch.setattr(full_data.kernels, "moments_of_move", counted_moments)
 
-            self._before[address] = counting
-        return address_of(self._before[address])
+    @property
+    def rows(self):
+        """How many have been evaluated since the last call of `begin`."""
+        return sum(self._calls)
+
+    def begin(self):
+        self._calls.clear()
+
+    def _counted(self, space):
+        """Return rows whose differences are counted."""
+        if space.terms is None:
+            return space._replace(differences=self._graph(space))
+        terms = ffi.new("mh_term[]", [space.terms.at[k] for k in range(space.n_terms)])
+        for term in terms:
+            term.difference = self._of_term(term.difference)
+        address = int(ffi.cast("intptr_t", terms))
+        self._kept[address] = terms
+        return space._replace(terms=address)
+
+    def _of_term(self, plain):
+        def difference(inputs, outputs, n):
+            self._calls.append(n)
+            plain(inputs, outputs, n)
+
+        return self._kept.setdefault(plain, ffi.callback("mh_row_function", difference))
+
+    def _graph(self, space):
+        plain = ffi.cast("mh_graph_differences", space.differences.address)
+
+        def differences(position, new, centre, rows, ends, *rest):
+            self._calls.append(ends[space.n_terms - 1])
+            plain(position, new, centre, rows, ends, *rest)
+
+        return self._kept.setdefault(plain, ffi.callback("mh_graph_differences", differences))
 
 
 def counted(monkeypatch, step, point, draws=DRAWS, **settings):
@@ -62,7 +82,8 @@ def counted(monkeypatch, step, point, draws=DRAWS, **settings):
     step.setup_chain(np.random.default_rng(1), 0, draws)
     point, _ = step.step(point)
     step.chain.change(test=step.chain.state.test._replace(**settings))
-    counter.rows, stats = 0, []
+    counter.begin()
+    stats = []
     for _ in range(draws):
         point, (one,) = step.step(point)
         stats.append(one)

@@ -189,7 +189,7 @@ def test_the_metric_follows_the_centre(given):
     here = chain.plan.tables.arrays
     chain.move_centre(chain.plan.at(away_from(given.reference)))
     there = chain.plan.tables.arrays
-    assert chain.kernel_state().record.posterior.tables.metric == there.metric != here.metric
+    assert chain.kernel_state().record.posterior.bounds.metric == there.metric != here.metric
     np.testing.assert_array_equal(there.c, here.c)
     chain.move_centre(given.plan)
     np.testing.assert_array_equal(chain.plan.tables.headers, here.headers)
@@ -204,10 +204,10 @@ def test_bounds_follow_the_centre(derived):
     moved = deepcopy(home)
     moved.reference = away_from(home.reference)
     chain.state = moved
-    c = chain.kernel_state().record.posterior.tables.c
+    c = chain.kernel_state().record.posterior.bounds.c
     assert not np.array_equal(c, derived.tables.c)
     chain.state = deepcopy(home)
-    np.testing.assert_array_equal(chain.kernel_state().record.posterior.tables.c, derived.tables.c)
+    np.testing.assert_array_equal(chain.kernel_state().record.posterior.bounds.c, derived.tables.c)
 
 
 def test_a_metric_that_cannot_be_compiled_is_refused(model):

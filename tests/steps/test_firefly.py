@@ -8,7 +8,7 @@ import pytest
 from altered import with_tables
 from pymc_minibatch_mh import audit, explain, overdispersed_initvals
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import RADIUS
+from pymc_minibatch_mh.native.bound_tables import RADIUS
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

@@ -8,6 +8,7 @@ import pytest
 import pymc_minibatch_mh
 import zoo
 from every import every
+from published import keep_by_level
 from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from pymc_minibatch_mh.steps import poisson as levels
@@ -162,7 +163,7 @@ def test_thinning_leaves_the_published_intensity(lam):
     total = widths.sum()
     for width, share in zip(widths, RNG.random(50), strict=True):
         # Of R = λ + L rows on average, this one is drawn with probability M_i/L.
-        kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
+        kept = (lam + total) * width / total * keep_by_level(share, lam / total)
         assert kept == pytest.approx(lam * width / total + share * width, rel=1e-13)
 
 

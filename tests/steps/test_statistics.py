@@ -9,7 +9,7 @@ import pytest
 import grouped
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, plot_bounds, sample
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.roles import STATS
+from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.steps.base import DECLARED
 from zoo import METHODS, RANGED
 

@@ -28,11 +28,10 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.kernels.draw import END, NEXT
-from pymc_minibatch_mh.kernels.moves import JOINT
 from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.native.draw import END, NEXT
+from pymc_minibatch_mh.native.moves import JOINT
 from pymc_minibatch_mh.plan import plan
 from statistical.budget import VERY_FAR
 from steps import stored
@@ -91,7 +90,7 @@ def test_rows_that_cannot_change_are_not_asked_for():
     asked = storage.reads
     draws = chain.advance(500)
     assert storage.reads == asked
-    assert not draws.counts[:, entry.N_OBS].any()
+    assert not draws.counts["n_obs"].any()
     twin = chain_of(in_memory, 5)
     twin.rng.integers(2**62)
     np.testing.assert_allclose(twin.advance(500).positions, draws.positions, rtol=1e-9)
@@ -222,11 +221,11 @@ def test_chains_far_out_decide_by_all_rows_as_in_memory():
         chain.state.supply_key = 1
         chain.place(np.array([30.0]), np.zeros(0))
         found.append(chain.advance(20))
-    passes = [draws.counts[:, entry.FULL_PASS] for draws in found]
+    passes = [draws.counts["full_pass"] for draws in found]
     assert (passes[0] == 1.0).all()
     np.testing.assert_array_equal(*passes)
     np.testing.assert_allclose(*(draws.positions for draws in found), rtol=1e-9)
-    np.testing.assert_allclose(*(draws.counts[:, entry.LOG_RATIO] for draws in found), rtol=1e-8)
+    np.testing.assert_allclose(*(draws.counts["log_ratio"] for draws in found), rtol=1e-8)
 
 
 class GoneError(OSError):
@@ -258,7 +257,7 @@ def test_no_update_follows_a_pass_that_has_failed(cls):
         with pytest.raises(GoneError, match="no such disk"):
             chain.advance(2)
     assert len(positions) == 4
-    assert chain.state.window[:, entry.TRIED].sum() == 3
+    assert chain.state.window["tried"].sum() == 3
     np.testing.assert_array_equal(chain.position, positions[-1])
     storage.error = None
     assert np.isfinite(chain.advance(1).positions).all()
@@ -372,9 +371,9 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
         chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
         chain.state.started, chain.state.supply_key = True, 1
         found.append(chain.advance(60))
-    assert (found[0].counts[:, entry.FULL_PASS] == 1.0).all()
+    assert (found[0].counts["full_pass"] == 1.0).all()
     np.testing.assert_allclose(*(draws.positions for draws in found), rtol=1e-7)
-    np.testing.assert_allclose(*(x.counts[:, entry.LOG_RATIO] for x in found), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(*(x.counts["log_ratio"] for x in found), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ON_BATCHES)
@@ -389,7 +388,7 @@ def test_rows_that_every_update_reads_are_read_where_they_lie(name):
         some = np.arange(0, 4_096, 7)
         np.testing.assert_array_equal(own.values[some], column.read(pool.rows[some]))
     assert not np.isin(pool.rows[:4_096], heavy).any()
-    assert draws.counts[:, entry.N_OBS].min() >= heavy.size + 100
+    assert draws.counts["n_obs"].min() >= heavy.size + 100
 
 
 def test_rows_that_arrive_are_measured_with_the_others():
@@ -471,7 +470,7 @@ def test_a_forecast_is_about_what_chains_do(monkeypatch):
     chain.state.started = True
     chain.advance(300)
     chain.stop_adapting()
-    seen = chain.advance(3_000).counts[:, entry.FULL_PASS].mean()
+    seen = chain.advance(3_000).counts["full_pass"].mean()
     assert 0.01 < forecast < 0.9
     assert 0.3 < seen / forecast < 3.0
 
@@ -493,4 +492,4 @@ def test_a_test_of_ones_own_draws_ahead_as_well():
     _, model, _ = stored.logistic()
     step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
-    assert (draws.counts[:, entry.N_OBS] == 150.0).all()
+    assert (draws.counts["n_obs"] == 150.0).all()

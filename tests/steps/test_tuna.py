@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from altered import with_method
 from every import every
+from in_library import accept_probability, rate, thin
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import tuna as poisson
@@ -41,14 +42,14 @@ def intensity(form, change, bound, size, chi):
 
 def ceiling(bound, size, settings):
     """Return φ̄ of a row, a share of the rate."""
-    return poisson.rate(size, settings) * bound / size
+    return rate(size, settings) * bound / size
 
 
 @every(("form", "chi"), FORMS)
 def test_thinning_leaves_the_published_intensity(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
-        keep, _ = poisson.thin(change, bound, size, settings)
+        keep, _ = thin(change, bound, size, settings)
         assert 0.0 <= keep <= 1.0
         left = keep * ceiling(bound, size, settings)
         expected = float(intensity(form, change, bound, size, chi))
@@ -59,8 +60,8 @@ def test_thinning_leaves_the_published_intensity(form, chi):
 def test_intensities_differ_by_the_change(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
-        there, _ = poisson.thin(change, bound, size, settings)
-        back, _ = poisson.thin(-change, bound, size, settings)
+        there, _ = thin(change, bound, size, settings)
+        back, _ = thin(-change, bound, size, settings)
         top = ceiling(bound, size, settings)
         assert (there - back) * top == pytest.approx(change, rel=1e-12, abs=1e-15 * top)
 
@@ -69,8 +70,8 @@ def test_intensities_differ_by_the_change(form, chi):
 def test_log_ratio_is_that_of_the_intensities(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
-        keep, log_ratio = poisson.thin(change, bound, size, settings)
-        back, log_back = poisson.thin(-change, bound, size, settings)
+        keep, log_ratio = thin(change, bound, size, settings)
+        back, log_back = thin(-change, bound, size, settings)
         if keep > 0.0 and back > 0.0:
             assert log_ratio == pytest.approx(math.log(back / keep), rel=1e-9, abs=1e-12)
             assert log_ratio == -log_back
@@ -90,30 +91,30 @@ def test_small_changes_keep_their_digits(form):
         # log(1 + z) to third order, in rational numbers.
         z = back / there - 1
         expected = float(z - z**2 / 2 + z**3 / 3)
-        assert poisson.thin(change, bound, size, settings)[1] == pytest.approx(expected, rel=4e-16)
+        assert thin(change, bound, size, settings)[1] == pytest.approx(expected, rel=4e-16)
 
 
 @every("form", ["best", "paper", "factorized"])
 def test_tight_bounds(form):
     settings = poisson.poisson_test(form)
-    assert poisson.thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
-    assert poisson.thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
+    assert thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
+    assert thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
 
 
 @every(("form", "chi"), FORMS)
 def test_rows_that_cannot_change_are_never_kept(form, chi):
     settings = poisson.poisson_test(form, chi)
-    assert poisson.thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
-    assert poisson.thin(0.0, 0.0, 0.0, settings) == (0.0, 0.0)
-    assert poisson.thin(-0.0, 0.0, 0.0, settings) == (0.0, 0.0)
-    assert poisson.rate(0.0, settings) == 0.0
+    assert thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
+    assert thin(0.0, 0.0, 0.0, settings) == (0.0, 0.0)
+    assert thin(-0.0, 0.0, 0.0, settings) == (0.0, 0.0)
+    assert rate(0.0, settings) == 0.0
 
 
 @every("form", ["best", "paper"])
 def test_subnormal_bounds_leave_probabilities(form):
     settings = poisson.poisson_test(form, 0.4)
     for change in (5e-324, -5e-324, 1e-320, -1e-320):
-        keep, log_ratio = poisson.thin(change, 1e-320, 1e-300, settings)
+        keep, log_ratio = thin(change, 1e-320, 1e-300, settings)
         assert 0.0 <= keep <= 1.0
         assert not math.isnan(log_ratio)
 
@@ -121,10 +122,10 @@ def test_subnormal_bounds_leave_probabilities(form):
 @every("delayed", [0.0, 1.0])
 @every("bad", [math.nan, -math.inf])
 def test_undefined_log_ratios_reject(bad, delayed):
-    assert poisson.accept_probability(bad, 0.0, delayed) == 0.0
-    assert poisson.accept_probability(0.0, bad, delayed) == 0.0
-    assert poisson.accept_probability(math.inf, bad, delayed) == 0.0
-    assert poisson.accept_probability(bad, math.inf, delayed) == 0.0
+    assert accept_probability(bad, 0.0, delayed) == 0.0
+    assert accept_probability(0.0, bad, delayed) == 0.0
+    assert accept_probability(math.inf, bad, delayed) == 0.0
+    assert accept_probability(bad, math.inf, delayed) == 0.0
 
 
 def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
@@ -160,14 +161,14 @@ def test_best_chi_is_0_without_a_move_to_judge_by_and_where_rows_are_dear(sizes)
 def test_best_chi_reads_all_rows_only_where_that_pays():
     limit = 3_000.0
     quiet, loud = (poisson.best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
-    assert poisson.rate(700.0, poisson.poisson_test("best", quiet)) < limit
-    assert poisson.rate(700.0, poisson.poisson_test("best", loud)) > limit
+    assert rate(700.0, poisson.poisson_test("best", quiet)) < limit
+    assert rate(700.0, poisson.poisson_test("best", loud)) > limit
 
 
 def test_largest_chi_reads_as_many_rows_as_a_pass():
     for size in (1e-3, 7.0, 99.0):
         chi = poisson.largest_chi(size, 100.0)
-        assert poisson.rate(size, poisson.poisson_test("best", chi)) == pytest.approx(100.0)
+        assert rate(size, poisson.poisson_test("best", chi)) == pytest.approx(100.0)
     assert poisson.largest_chi(0.0, 100.0) == math.inf
     assert poisson.largest_chi(100.0, 100.0) == poisson.largest_chi(math.inf, 100.0) == 0.0
 

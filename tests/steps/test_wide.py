@@ -13,8 +13,8 @@ from conformance.harness import same_draws
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.likelihood.function import RowData
+from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.plan.plan import functions_of
 from pymc_minibatch_mh.steps import tuna
 from tiers import fast
@@ -199,23 +199,23 @@ def test_large_copies_are_shared_by_a_file(monkeypatch):
 
 
 def totals(**values):
-    found = np.zeros(entry.N_COUNTS)
+    found = np.zeros((), COUNTS)
     for name, value in values.items():
-        found[getattr(entry, name)] = value
+        found[name] = value
     return found
 
 
 def test_ceilings_are_raised_by_what_rows_and_candidates_cost():
-    seen = {"N_SIZES": 1_000.0, "N_RATIOS": 3_000.0, "SQUARED_RATIOS": 600.0}
+    seen = {"n_sizes": 1_000.0, "n_ratios": 3_000.0, "squared_ratios": 600.0}
     few, many = (
-        tuna.ceiling_factor_from(totals(SIZES=1_000.0 * size, **seen), 4.0, 100)
+        tuna.ceiling_factor_from(totals(sizes=1_000.0 * size, **seen), 4.0, 100)
         for size in (100.0, 10_000.0)
     )
     # Rows are cheap beside many candidates.
     assert 1.0 < few < many
-    noiseless = totals(SIZES=1e5, **(seen | {"SQUARED_RATIOS": 1e-9}))
+    noiseless = totals(sizes=1e5, **(seen | {"squared_ratios": 1e-9}))
     assert tuna.ceiling_factor_from(noiseless, 4.0, 100) == 1.0
-    assert tuna.ceiling_factor_from(totals(SIZES=1e5, N_SIZES=10.0), 4.0, 100) is None
+    assert tuna.ceiling_factor_from(totals(sizes=1e5, n_sizes=10.0), 4.0, 100) is None
 
 
 def test_settings_say_which_factor_is_chosen():

@@ -13,6 +13,7 @@ from exactness import law
 from families import FAMILIES
 from inputs.table import ACCEPTED, on_the_page
 from inputs.table import PAGE as INPUTS
+from mutants import c_sources
 from mutants.catalogue import EDITED
 from mutants.held import HELD
 from statistical.budget import BUDGET, RANDOM
@@ -77,10 +78,10 @@ def approximate():
     return table(head, rows)
 
 
-def edited():
+def edited(mutants):
     rows = [
         [m.name, m.breaks, code(m.target), code(m.killer), "slow" if m.slow else "fast"]
-        for m in EDITED
+        for m in mutants
     ]
     return table(["mutant", "what it breaks", "edited", "test that kills it", "tier"], rows)
 
@@ -158,7 +159,8 @@ def tables():
     made = {
         "exact": exact(),
         "approximate": approximate(),
-        "edited mutants": edited(),
+        "edited mutants": edited(EDITED),
+        "mutants in C": edited(c_sources.catalogue()),
         "held mutants": held(),
         "models": models(),
         "budget": budget(),

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.kernels.row_sums import largest_of
+from pymc_minibatch_mh.native.row_sums import largest_of
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

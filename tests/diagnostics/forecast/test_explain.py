@@ -25,11 +25,10 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.kernels import roles as entry_of
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.terms import potentials_in_full
+from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.steps.base import model_behind
 from zoo import logistic, sample
 
@@ -202,7 +201,7 @@ def test_columns_of_data_without_a_name_are_told_apart():
 
 
 def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
-    def without_derivatives(functions):
+    def without_derivatives(functions, size):
         raise LoweringError("an operation", "has no derivative")
 
     monkeypatch.setattr(compiled_model, "FormRows", without_derivatives)
@@ -490,7 +489,7 @@ def test_passes_too_rare_for_a_pilot_are_in_the_forecast(monkeypatch):
     _, point = run(chain, point, 1_000)
     chain.stop_tuning()
     counts = chain.chain.advance(100_000).counts
-    rows, passes = counts[:, entry_of.N_OBS], counts[:, entry_of.FULL_PASS]
+    rows, passes = counts["n_obs"], counts["full_pass"]
     # A pass in some thousands of updates reads nearly all rows of a run, and no pilot meets it.
     assert passes.mean() < 1e-3
     assert rows[passes == 0].mean() < 0.1 * rows.mean()

@@ -1,1 +1,0 @@
-"""Compiled loops that know no model, no proposal and no test."""

@@ -1,0 +1,1 @@
+"""Loops that know no model, in C: read ``mh.h`` first."""

@@ -1,0 +1,60 @@
+/* The austere test: a sequential t-test of the Metropolis decision on growing batches.
+ *
+ * The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
+ * look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, with D* the estimated
+ * log ratio and s^2 its variance. It stops when the tail beyond |t| is below epsilon and reads
+ * batch_size more rows otherwise. With another boundary than 0.5, early looks have a smaller tail,
+ * that of the normal limit G_0 (n/N)^(0.5 - boundary).
+ *
+ * A batch of equal differences, up to rounding, is undecided, unless all rows were equal in every
+ * move that was measured on all rows. */
+#include "inside.h"
+
+/* The mean of equal differences is off by an ulp, which leaves them a deviation of that size. */
+static const double ROUNDING = 1e-12;
+
+/* The tail probability below which a look at n rows decides. */
+static double level(int64_t n, int64_t total, const mh_austere_test *test)
+{
+    if (test->boundary == 0.5)
+        return test->epsilon;
+    const double share = (double)n / (double)total;
+    return mh_normal_cdf(-test->limit * pow(share, 0.5 - test->boundary));
+}
+
+/* batch_size rows more than n, all at epsilon 0; the noise is not used. */
+int64_t mh_austere_sample_size(const void *settings, double noise, int64_t n, int64_t total)
+{
+    const mh_austere_test *test = settings;
+    (void)noise;
+    return test->epsilon > 0.0 ? mh_min(total, n + test->batch_size) : total;
+}
+
+/* The error estimate is the tail probability beyond |t| at this look, which the level is compared
+ * with; 0 with all rows read. */
+mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdict *out)
+{
+    const mh_austere_test *test = settings;
+    const double log_ratio = look->log_ratio;
+    *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
+    if (!(log_ratio > -INFINITY))
+        return MH_OK;
+    const double threshold = look->uniform > 0.0 ? log(look->uniform) : -INFINITY;
+    out->probability = exp(mh_smaller(0.0, log_ratio));
+    out->verdict = log_ratio > threshold ? MH_ACCEPT : MH_REJECT;
+    if (look->n >= look->total || isinf(log_ratio))
+        return MH_OK;
+    const double deviation = sqrt(look->variance);
+    if (!(deviation > ROUNDING * mh_larger(1.0, fabs(log_ratio)))) {
+        /* Of the batch alone, rows that are equal say nothing of rare ones that are not. */
+        if (!(test->kappa == 0.0 && test->third_moment == 0.0)) {
+            out->verdict = MH_READ_MORE;
+            out->error = 0.5;
+        }
+        return MH_OK;
+    }
+    out->error = mh_student_tail(fabs(log_ratio - threshold) / deviation, (double)look->n - 1.0);
+    if (!(out->error < level(look->n, look->total, test)))
+        out->verdict = MH_READ_MORE;
+    return MH_OK;
+}

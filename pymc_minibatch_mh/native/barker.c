@@ -1,0 +1,161 @@
+/* Barker's test on a batch: accept iff D* + X_nc + X_corr > 0, where D* is the log ratio estimated
+ * from n rows, s^2 its estimated variance, X_nc is N(0, sigma^2 - s^2), and X_corr follows the
+ * tabulated discrete law C_sigma, for which N(0, sigma^2) + C_sigma is all but a logistic variable.
+ * The two auxiliary variables are integrated out, so that one uniform number decides:
+ *
+ *     p = sum_j m_j Phi((D* + c_j)/sqrt(sigma^2 - s^2)),    accept iff uniform < p.
+ *
+ * With all rows read the test is exact. */
+#include "inside.h"
+
+/* Beyond, Phi is 0 or 1 in double precision. */
+static const double REACH = 8.3;
+/* Share of sigma^2 that the variance of a batch may have for its skewness to be corrected for: with
+ * less noise added, the acceptance probability is too rough for a third derivative. */
+static const double SKEW_ROOM = 0.85;
+/* sup |S''| of the logistic function S, 1/(6 sqrt(3)), and sqrt(2 pi). */
+static const double CURVATURE = 0.096225044864937631, ROOT_TWO_PI = 2.5066282746310002;
+/* Share of the admissible variance that a batch aims at, so that few batches exceed it. */
+static const double AIM = 0.7;
+
+/* The first place whose atom is not below a value, or with `after` the first above it. */
+static int64_t place_of(const mh_barker_test *test, double value, int after)
+{
+    int64_t low = 0, high = test->n_atoms;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        const double atom = test->atoms[middle];
+        if (after ? atom <= value : atom < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* P(D* + X_nc + X_corr > 0), with X_nc = 0 where the variance exceeds sigma^2. */
+double mh_barker_probability(double log_ratio, double variance, const mh_barker_test *test)
+{
+    const double room = mh_square(test->sigma) - variance;
+    const double noise = room > 0.0 ? sqrt(room) : 0.0;
+    const int64_t lower = place_of(test, -log_ratio - REACH * noise, 0);
+    const int64_t upper = place_of(test, -log_ratio + REACH * noise, 1);
+    double probability = test->tails[upper];
+    for (int64_t j = lower; j < upper; j++) {
+        const double share =
+            noise > 0.0 ? mh_normal_cdf((log_ratio + test->atoms[j]) / noise) : 0.5;
+        probability += test->masses[j] * share;
+    }
+    return probability;
+}
+
+/* The first Edgeworth correction of the acceptance probability F(D*, s^2) of a batch.
+ *
+ * With third moments of the rows, E F(D*, s^2) = S(D) - (2-f) g s^3 S'''(D)/(6 sqrt(n(1-f))) to the
+ * order 1/sqrt(n), f = n/total: added is the same with F''' for S''', whose mean is S'''. The
+ * skewed limit law of the paper's appendix A.5 has a shift besides, which belongs to a studentised
+ * mean. */
+double mh_barker_skew_shift(const mh_look *look, const mh_barker_test *test)
+{
+    const double variance = look->variance, skewness = look->skewness, n = (double)look->n;
+    const double square = mh_square(test->sigma);
+    if (!(variance < SKEW_ROOM * square && fabs(skewness) < INFINITY))
+        return 0.0;
+    const double noise = sqrt(square - variance);
+    double bend = 0.0;
+    for (int64_t j = 0; j < test->n_atoms; j++) {
+        const double z = (look->log_ratio + test->atoms[j]) / noise;
+        bend += test->masses[j] * exp(-0.5 * z * z) * (z * z - 1.0);
+    }
+    bend /= ROOT_TWO_PI * mh_cube(noise);
+    const double f = n / (double)look->total;
+    return (2.0 - f) * skewness * pow(variance, 1.5) * bend / (6.0 * sqrt(n * (1.0 - f)));
+}
+
+/* The estimated error of the acceptance probability of a batch of n of all `total` rows.
+ *
+ * Edgeworth: the leading error of a studentised mean, (2-f) |g| s^3/(48 sqrt(n(1-f))) + 0.0319
+ * s^4/(n-1) with f = n/total and g the larger of the batch's and the measured skewness (NaN counts
+ * as 0), plus |g| sigma/(4 sqrt(n)) where batches grow, whose stopping shifts D*. Novak: (6.4 m +
+ * 2)/sqrt(n), the paper's corollary 1 with E|X| <= 1 and m the larger of the measured E|X|^3 and
+ * |g|, a bound for independent rows and true moments only. Both plus the error of the table and,
+ * where s^2 > sigma^2, (s^2 - sigma^2) sup|S''|/2 for noise that is not compensated. 0 with all
+ * rows read. */
+double mh_barker_error(double variance, double skewness, int64_t n, int64_t total,
+                       const mh_barker_test *test)
+{
+    if (n >= total)
+        return 0.0;
+    const double skew = fabs(skewness) > test->skewness ? fabs(skewness) : test->skewness;
+    const double sigma = test->sigma, count = (double)n;
+    double error =
+        test->table_error + mh_larger(0.0, variance - sigma * sigma) * CURVATURE / 2.0;
+    if (test->novak) {
+        error += (6.4 * mh_larger(test->third_moment, skew) + 2.0) / sqrt(count);
+    } else {
+        const double f = count / (double)total;
+        error += (2.0 - f) * skew * pow(variance, 1.5) / (48.0 * sqrt(count * (1.0 - f)));
+        error += 0.0319 * variance * variance / (count - 1.0);
+        if (test->grow)
+            error += skew * sigma / (4.0 * sqrt(count));
+    }
+    return mh_smaller(error, 1.0);
+}
+
+/* Whether the predicted error of a batch of n rows is small enough. */
+static int is_enough(double noise, int64_t n, int64_t total, const mh_barker_test *test)
+{
+    const double variance = noise * (1.0 / (double)n - 1.0 / (double)total);
+    return mh_barker_error(variance, 0.0, n, total, test) <= test->max_error;
+}
+
+/* The rows of the next look. Where batches are predicted, n = ceil(1/(1/total + 0.7 sigma^2/V)), or
+ * more for max_error; V has to be symmetric in the two positions, or the test is biased. Where they
+ * grow, batch_size more, whatever V is. */
+int64_t mh_barker_sample_size(const void *settings, double noise, int64_t n, int64_t total)
+{
+    const mh_barker_test *test = settings;
+    if (test->grow)
+        return mh_min(total, n + test->batch_size);
+    const int64_t rows =
+        mh_max(mh_rows_for_variance(noise, total, AIM * mh_square(test->sigma)), test->batch_size);
+    if (rows >= total)
+        return total;
+    if (is_enough(noise, rows, total, test))
+        return rows;
+    int64_t low = rows - 1, high = total;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (is_enough(noise, middle, total, test))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+mh_status mh_barker_decide(const void *settings, const mh_look *look, mh_verdict *out)
+{
+    const mh_barker_test *test = settings;
+    *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
+    if (!(look->log_ratio > -INFINITY))
+        return MH_OK;
+    if (look->n >= look->total || isinf(look->log_ratio)) {
+        out->probability = mh_logistic(look->log_ratio);
+        out->verdict = look->uniform < out->probability ? MH_ACCEPT : MH_REJECT;
+        return MH_OK;
+    }
+    double probability = mh_barker_probability(look->log_ratio, look->variance, test);
+    if (test->skewed)
+        probability =
+            mh_smaller(mh_larger(probability + mh_barker_skew_shift(look, test), 0.0), 1.0);
+    out->probability = probability;
+    out->error =
+        mh_barker_error(look->variance, look->skewness, look->n, look->total, test);
+    if (test->grow &&
+        !(look->variance < mh_square(test->sigma) && out->error <= test->max_error))
+        out->verdict = MH_READ_MORE;
+    else
+        out->verdict = look->uniform < probability ? MH_ACCEPT : MH_REJECT;
+    return MH_OK;
+}

@@ -1,0 +1,195 @@
+/* Tables of bounds |dU_i| <= c_i M over nested regions, and which of them serves a move.
+ *
+ * Bounds take moves without their components along directions that change no row. Where directions
+ * are known by groups of rows, M is the largest of the groups'. Everything is symmetric in the two
+ * positions. */
+#include "inside.h"
+
+/* Far more than the rounding errors of a distance. */
+static const double OUTSIDE = 1.0 + 1e-12;
+
+/* A move as tables ask for it: its products, and those of each group of rows, if there are any. */
+typedef struct {
+    mh_products dots;
+    int64_t n_groups;
+    const mh_products *groups;
+} seen;
+
+/* Return a whitened vector without its components along directions that change no row. */
+static double *read_part(const mh_bounds *bounds, const double *vector, int64_t size,
+                         mh_arena *scratch)
+{
+    double *out = mh_take(scratch, size, double);
+    if (!out)
+        return NULL;
+    mh_copy_to(out, vector, size);
+    for (int64_t k = 0; k < bounds->n_unread; k++) {
+        const double *direction = bounds->unread + k * size;
+        const double along = -mh_inner(direction, vector, size);
+        for (int64_t i = 0; i < size; i++)
+            out[i] += along * direction[i];
+    }
+    return out;
+}
+
+/* The largest changes of rows in a move, as products. */
+static mh_status products_of_read(const mh_bounds *bounds, const mh_move *move, int64_t size,
+                                  mh_products *out, mh_arena *scratch)
+{
+    const mh_move read = {.here = read_part(bounds, move->here, size, scratch),
+                          .there = read_part(bounds, move->there, size, scratch),
+                          .step = read_part(bounds, move->step, size, scratch)};
+    MH_NEED(read.here && read.there && read.step);
+    mh_products_of_move(&read, size, out);
+    return MH_OK;
+}
+
+/* Add the components along some directions to the products of a move. */
+static void add_along(const double *directions, int64_t n, const mh_move *move, int64_t size,
+                      mh_products *out)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const double *direction = directions + k * size;
+        const double a = mh_inner(direction, move->here, size);
+        const double other = mh_inner(direction, move->there, size);
+        const double b = mh_inner(direction, move->step, size);
+        out->here += a * a;
+        out->there += other * other;
+        out->step += b * b;
+        out->along_here += a * b;
+        out->along_there += other * b;
+    }
+}
+
+/* The largest changes of rows of each group; squares of the two ends are the largest of each. */
+static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move, int64_t size,
+                                    seen *out, mh_arena *scratch)
+{
+    mh_products *groups = mh_take(scratch, bounds->n_groups, mh_products);
+    MH_NEED(groups);
+    mh_products common = {0.0, 0.0, 0.0, 0.0, 0.0};
+    add_along(bounds->shared, bounds->n_shared, move, size, &common);
+    out->dots = (mh_products){0.0, 0.0, 0.0, 0.0, 0.0};
+    for (int64_t g = 0; g < bounds->n_groups; g++) {
+        groups[g] = common;
+        add_along(bounds->own + g * bounds->each * size, bounds->each, move, size, groups + g);
+        out->dots.here = mh_larger(out->dots.here, groups[g].here);
+        out->dots.there = mh_larger(out->dots.there, groups[g].there);
+    }
+    out->n_groups = bounds->n_groups;
+    out->groups = groups;
+    return MH_OK;
+}
+
+static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size, seen *out,
+                     mh_arena *scratch)
+{
+    out->n_groups = 0;
+    out->groups = NULL;
+    if (bounds->n_groups)
+        return products_of_groups(bounds, move, size, out, scratch);
+    if (bounds->n_unread)
+        return products_of_read(bounds, move, size, &out->dots, scratch);
+    mh_products_of_move(move, size, &out->dots);
+    return MH_OK;
+}
+
+/* Return M: the largest of all groups, or of the whole move where there are none. */
+static double largest_size(const seen *move, int64_t order, int64_t kind)
+{
+    if (!move->n_groups)
+        return mh_size_of_move(&move->dots, order, kind);
+    double largest = 0.0;
+    for (int64_t g = 0; g < move->n_groups; g++)
+        largest = mh_larger(largest, mh_size_of_move(move->groups + g, order, kind));
+    return largest;
+}
+
+/* Return M by a user's metric, of both directions. */
+static double given_size(mh_metric metric, const mh_move *move, int64_t size)
+{
+    const double forth = metric(move->position, move->new, size);
+    const double back = metric(move->new, move->position, size);
+    /* A table without bounds lets all rows decide, there and back. */
+    return forth >= 0.0 && back >= 0.0 ? mh_larger(forth, back) : INFINITY;
+}
+
+static double size_by(const mh_bounds *bounds, int64_t kind, const mh_move *move, const seen *part,
+                      const mh_reference *reference)
+{
+    if (kind == MH_GIVEN)
+        return given_size(bounds->metric, move, reference->size);
+    if (kind == MH_FROM_CENTRE)
+        return part->dots.here == 0.0 ? 1.0 : INFINITY;
+    return largest_size(part, reference->order, kind);
+}
+
+mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *reference,
+                            const mh_move *move, int64_t *table, double *m, mh_arena *scratch)
+{
+    const mh_mark mark = mh_mark_of(scratch);
+    seen part;
+    MH_TRY(see(bounds, move, reference->size, &part, scratch));
+    const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
+    double best_size = INFINITY, best_m = INFINITY, own = INFINITY;
+    int64_t known = -1; /* kind that `own` is the M of: that of neighbours is often the same */
+    *table = -1;
+    for (int64_t k = 0; k < bounds->n_tables; k++) {
+        const mh_table *one = bounds->tables + k;
+        if (!(outer <= one->radius))
+            continue;
+        if (one->kind != known)
+            own = size_by(bounds, one->kind, move, &part, reference);
+        known = one->kind;
+        if (one->total * own < best_size) {
+            *table = k;
+            best_size = one->total * own;
+            best_m = own;
+        }
+    }
+    *m = reference->relative * best_m;
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+mh_status mh_draw_rows(const mh_generator *rng, const mh_bounds *bounds, int64_t table, int64_t n,
+                       int64_t *rows)
+{
+    if (bounds->supply.room > 0)
+        return mh_take_rows(&bounds->supply, table, n, rows);
+    const mh_table *one = bounds->tables + table;
+    mh_draw_alias(rng, bounds->n_drawn, one->thresholds, one->aliases, n, rows);
+    return MH_OK;
+}
+
+void mh_ask_for_bounds(const mh_table *table, const int64_t *drawn, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        mh_prefetch(table->c + drawn[i]);
+}
+
+/* mh_smallest_table for two positions. */
+mh_status mh_table_of_move(const mh_bounds *bounds, const mh_reference *reference,
+                           double *position, double *new_position, int64_t *table, double *m,
+                           mh_arena *scratch)
+{
+    const mh_mark mark = mh_mark_of(scratch);
+    mh_move move;
+    MH_TRY(mh_move_between(reference, position, new_position, &move, scratch));
+    MH_TRY(mh_smallest_table(bounds, reference, &move, table, m, scratch));
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+mh_status mh_sizes_between(const mh_bounds *bounds, const mh_reference *reference, int64_t n,
+                           double *ends, double *sizes, mh_arena *scratch)
+{
+    for (int64_t k = 0; k < n; k++) {
+        double *position = ends + 2 * k * reference->size, m = INFINITY;
+        int64_t table = -1;
+        MH_TRY(mh_table_of_move(bounds, reference, position, position + reference->size, &table, &m,
+                                scratch));
+        sizes[k] = table >= 0 ? bounds->tables[table].total * m : INFINITY;
+    }
+    return MH_OK;
+}

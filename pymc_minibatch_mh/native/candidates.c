@@ -1,0 +1,257 @@
+/* Candidates: rows drawn at rates that add up over all of them without looking at any.
+ *
+ * For parts p of a row (parts.c), x_ip = s_i |w| or |z_if e_f|, of both ends, by Minkowski's
+ * inequality
+ *
+ *     sum over i of (sum over p of x_ip)^3 + (sum of x_ip')^3 <= A^3,
+ *     A = sum over p of P_p^(1/3),    P_p = sum over i of x_ip^3 + x_ip'^3,
+ *
+ * and by Hoelder's as well, with a and b as A of the parts of d_i and of max(x_i, x_i'),
+ *
+ *     sum over i of d_i max(x_i, x_i')^2 <= a b^2.
+ *
+ * Ceilings add up to A^3/6 or a b^2/2 at most, and the smaller one is the rate. It is that of
+ * superposed Poisson processes, one for each part of both ends, or of the way (a third of all) and
+ * of the farther end: a row comes from part p as often as its own cube is in P_p. Which rows come
+ * from the part of a factor is known by sums over its elements, P_f = sum of C_g |e_g|^3, and C_g
+ * the sum of z_i^3 over the rows of g. A candidate is kept with probability phi_i over its rate, by
+ * look-ups, before its data are read: rows that are kept are independent Poisson counts with means
+ * kappa phi_i, whatever the rate. */
+#include "inside.h"
+
+/* Kinds of cubes: of both ends, of the way between them, and of the end that is farther. */
+enum { ENDS, WAY, FARTHER, KINDS };
+
+/* Far more than the rounding errors of a rate. */
+#define ROUNDING (1.0 + 1e-10)
+
+static double cube_of(int64_t kind, double one, double other)
+{
+    const double here = fabs(one), there = fabs(other);
+    if (kind == ENDS)
+        return mh_cube(here) + mh_cube(there);
+    return mh_cube(kind == WAY ? fabs(other - one) : mh_larger(here, there));
+}
+
+static double cube_of_border(int64_t kind, const double *border)
+{
+    return kind == WAY ? mh_cube(border[2]) : cube_of(kind, border[0], border[1]);
+}
+
+static int is_within(const mh_parts *parts, const mh_part_ends *ends, int64_t g)
+{
+    return mh_larger(fabs(ends->here[g]), fabs(ends->there[g])) <= parts->radii[g];
+}
+
+/* Write the sums of the cubes of every kind, of the border, then of each factor, (3, F + 1).
+ * Elements beyond their radii have no share. */
+static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *sums,
+                      int64_t *outside)
+{
+    const int64_t count = parts->n_factors + 1;
+    int64_t n = 0;
+    for (int64_t kind = 0; kind < KINDS; kind++)
+        sums[kind * count] = parts->border_cubes * cube_of_border(kind, ends->border);
+    for (int64_t f = 0; f < parts->n_factors; f++) {
+        const int64_t low = parts->first[f], high = parts->first[f + 1];
+        double found[KINDS + 1];
+        mh_sum_cubes_within(parts->cubes + low, parts->radii + low, ends->here + low,
+                            ends->there + low, high - low, found);
+        for (int64_t kind = 0; kind < KINDS; kind++)
+            sums[kind * count + 1 + f] = found[kind];
+        if (!(found[KINDS] < (double)(high - low)))
+            continue;
+        for (int64_t g = low; g < high; g++)
+            if (!is_within(parts, ends, g))
+                outside[++n] = g;
+    }
+    outside[0] = n;
+}
+
+/* Write running sums of C_g times the cubes of one kind within each factor, (L,). */
+static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t kind,
+                        double *running)
+{
+    for (int64_t f = 0; f < parts->n_factors; f++) {
+        double total = 0.0;
+        for (int64_t g = parts->first[f]; g < parts->first[f + 1]; g++) {
+            if (is_within(parts, ends, g))
+                total += parts->cubes[g] * cube_of(kind, ends->here[g], ends->there[g]);
+            running[g] = total;
+        }
+    }
+}
+
+/* Write the chances and units of the parts of one process, whose roots add up to `total`. */
+static void fill_chances(const double *sums, int64_t count, int64_t kind, double total,
+                         double *chances, double *units)
+{
+    const double whole = kind == ENDS ? 1.0 : (1.0 + (kind == FARTHER)) / 3.0;
+    for (int64_t p = 0; p < count; p++) {
+        const double root = cbrt(sums[p]);
+        chances[p] = whole * root / total;
+        units[p] = root > 0.0 ? whole / (root * root * total) : 0.0;
+    }
+}
+
+mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rates *rates,
+                        int64_t *outside, double *limit, mh_arena *scratch)
+{
+    const mh_mark mark = mh_mark_of(scratch);
+    const int64_t count = parts->n_factors + 1, size = parts->first[parts->n_factors];
+    double *sums = mh_take(scratch, KINDS * count, double), roots[KINDS] = {0.0};
+    MH_NEED(sums);
+    sum_cubes(parts, ends, sums, outside);
+    for (int64_t kind = 0; kind < KINDS; kind++)
+        for (int64_t p = 0; p < count; p++)
+            roots[kind] += cbrt(sums[kind * count + p]);
+    const double by_ends = mh_cube(roots[ENDS]) / 6.0;
+    const double by_way = 0.5 * roots[WAY] * mh_square(roots[FARTHER]);
+    rates->kinds[0] = by_ends <= by_way ? ENDS : WAY;
+    rates->kinds[1] = by_ends <= by_way ? -1 : FARTHER;
+    *limit = mh_smaller(by_ends, by_way) * ROUNDING;
+    for (int64_t k = 0; k < 2; k++) {
+        const int64_t kind = rates->kinds[k];
+        double *chances = rates->chances + k * count, *units = rates->units + k * count;
+        if (kind < 0 || !(*limit > 0.0)) {
+            mh_fill(chances, count, 0.0);
+            mh_fill(units, count, 0.0);
+            continue;
+        }
+        fill_chances(sums + kind * count, count, kind, roots[kind], chances, units);
+        run_through(parts, ends, kind, rates->running + k * size);
+    }
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* Find the first of ascending sums, from place `low` to `high`, that is above a value. */
+static int64_t first_above(const double *sums, int64_t low, int64_t high, double value)
+{
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (sums[middle - 1] > value)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
+/* The same, sought from a place that is likely near: few lines of a cache are read. */
+static int64_t first_above_near(const double *sums, int64_t low, int64_t high, double value,
+                                int64_t place)
+{
+    int64_t step = 1;
+    if (sums[place] > value) {
+        while (place - step >= low && sums[place - step] > value)
+            step *= 2;
+        return first_above(sums, mh_max(low, place - step), mh_min(high, place + 1), value);
+    }
+    while (place + step < high && !(sums[place + step] > value))
+        step *= 2;
+    return first_above(sums, mh_min(place + 1, high - 1), mh_min(high, place + step + 1), value);
+}
+
+/* A candidate whose row is not known yet: sought between two places in the running sums of an
+ * element, by a value, from `near`; or, with `high` at -1, in the alias table at `near`. */
+typedef struct sought {
+    int64_t low;
+    int64_t high;
+    int64_t near;
+    double value;
+} sought;
+
+/* Draw from which process a candidate comes, and from which part: the last that has a chance, where
+ * rounding leaves something. */
+static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng,
+                      int64_t *process, int64_t *part)
+{
+    const int64_t count = parts->n_factors + 1;
+    double left = mh_uniform(rng);
+    *process = *part = 0;
+    for (int64_t i = 0; i < 2 * count && left >= 0.0; i++) {
+        if (!(rates->chances[i] > 0.0))
+            continue;
+        *process = i >= count;
+        *part = i - *process * count;
+        left -= rates->chances[i];
+    }
+}
+
+/* Draw a candidate's part, its element and its share there; ask for the memory of these. */
+static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng)
+{
+    int64_t process, part;
+    draw_part(parts, rates, rng, &process, &part);
+    if (part == 0) {
+        const int64_t place = mh_integer_below(rng, parts->n_rows);
+        mh_prefetch(parts->thresholds + place);
+        mh_prefetch(parts->aliases + place);
+        return (sought){0, -1, place, mh_uniform(rng)};
+    }
+    const int64_t low = parts->first[part - 1], high = parts->first[part];
+    const double *running = rates->running + process * parts->first[parts->n_factors];
+    const int64_t g = first_above(running, low, high, mh_uniform(rng) * running[high - 1]);
+    const int64_t start = parts->starts[g], stop = parts->starts[g + 1];
+    const double share = mh_uniform(rng);
+    const int64_t near = start + (int64_t)(share * (double)(stop - start));
+    mh_prefetch(parts->running + near);
+    mh_prefetch(parts->rows + near);
+    return (sought){start, stop, near, share * parts->cubes[g]};
+}
+
+static int64_t row_of(const mh_parts *parts, sought one)
+{
+    if (one.high < 0)
+        return one.value < parts->thresholds[one.near] ? one.near : parts->aliases[one.near];
+    const double *running = parts->running;
+    return parts->rows[first_above_near(running, one.low, one.high, one.value, one.near)];
+}
+
+/* The memory of all is asked for before the first is looked at: none is likely to be in a cache. */
+void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng,
+                        int64_t n, int64_t *rows, double *chances)
+{
+    sought all[MH_AHEAD];
+    for (int64_t i = 0; i < n; i++) {
+        all[i] = seek(parts, rates, rng);
+        chances[i] = mh_uniform(rng);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t row = rows[i] = row_of(parts, all[i]);
+        mh_prefetch(parts->border + row);
+        mh_prefetch(parts->weights + row * parts->n_factors);
+        mh_prefetch(parts->elements + row * parts->n_factors);
+    }
+}
+
+/* Return the probability that a candidate is this row. */
+static double chance_of_row(const mh_parts *parts, const mh_part_ends *ends, const mh_rates *rates,
+                            int64_t row)
+{
+    const int64_t n = parts->n_factors;
+    const int32_t *elements = parts->elements + row * n;
+    const double *weights = parts->weights + row * n, s = parts->border[row];
+    double found = 0.0;
+    for (int64_t k = 0; k < 2 && rates->kinds[k] >= 0; k++) {
+        const int64_t kind = rates->kinds[k];
+        const double *units = rates->units + k * (n + 1);
+        found += units[0] * s * s * s * cube_of_border(kind, ends->border);
+        for (int64_t f = 0; f < n; f++) {
+            const int64_t g = elements[f];
+            if (g < 0)
+                continue;
+            const double z = fabs(weights[f]);
+            found += units[1 + f] * (z * z * z * cube_of(kind, ends->here[g], ends->there[g]));
+        }
+    }
+    return found;
+}
+
+double mh_share_of_candidates(const mh_parts *parts, const mh_part_ends *ends,
+                              const mh_rates *rates, double limit, int64_t row)
+{
+    const double rate = limit * chance_of_row(parts, ends, rates, row);
+    return rate > 0.0 ? mh_ceiling(parts, ends, row) / rate : 0.0;
+}

@@ -1,0 +1,215 @@
+/* The confidence sampler: concentration bounds decide on growing batches.
+ *
+ * The uniform u is drawn first. With l_i = beta [r_i(theta') - r_i(theta)], Metropolis accepts iff
+ * the mean of all l_i exceeds mu_0 = (log u - cheap)/N. Look k at n rows, drawn without
+ * replacement, stops where the mean of theirs is further from mu_0 than
+ *
+ *     c_n = s sqrt(2 log(3/delta_k)/n) + 3 R log(3/delta_k)/n,
+ *     delta_k = (p - 1) delta/(p k^p),
+ *
+ * an empirical Bernstein bound (Audibert, Munos, Szepesvari 2009, doi:10.1016/j.tcs.2009.01.016): s
+ * has divisor n, and R is at least the range of the l_i. Otherwise the next look has gamma times as
+ * many rows, until all of them decide. Looks count from k = 2.
+ *
+ * With bounds, s is that of the batch and R = 2 M max c_i, by the table that serves the move; all
+ * rows are read where none does. With a scan, s and R = 2 max |l_i| are those of all rows. */
+#include "inside.h"
+
+/* Number k of the first look. */
+enum { FIRST_LOOK = 2 };
+
+/* What is known of a move before its batches: its table, -1 without one, and M; R; and of a scan
+ * the mean of all differences and the deviation of the l_i. */
+typedef struct known_before {
+    int64_t table;
+    double m;
+    double reach;
+    double mean;
+    double deviation;
+} known_before;
+
+/* Rows, their moments, the number of the look, and rows read in all. */
+typedef struct batch_so_far {
+    mh_drawn drawn;
+    mh_moments moments;
+    int64_t look;
+    int64_t read;
+} batch_so_far;
+
+/* What a look finds: the log ratio, N c_n and the standard error of the mean, 0 with all rows. */
+typedef struct found {
+    double log_ratio;
+    double width;
+    double error;
+} found;
+
+int64_t mh_confidence_rows(int64_t n, int64_t total, double most_drawn,
+                           const mh_confidence_test *test)
+{
+    int64_t target = test->batch_size;
+    if (n > 0)
+        target = mh_max(n + 1, (int64_t)ceil(test->gamma * (double)n));
+    const double limit = test->scans ? (double)total : mh_smaller(most_drawn, (double)total);
+    return (double)target >= limit ? total : target;
+}
+
+double mh_confidence_level(int64_t look, const mh_confidence_test *test)
+{
+    return (test->p - 1.0) * test->delta / (test->p * pow((double)look, test->p));
+}
+
+double mh_half_width(double deviation, double reach, int64_t n, double level)
+{
+    const double bits = log(3.0 / level), count = (double)n;
+    return deviation * sqrt(2.0 * bits / count) + 3.0 * reach * bits / count;
+}
+
+void mh_confidence_decide(double log_ratio, double width, double uniform, mh_verdict *out)
+{
+    *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
+    if (!(log_ratio > -INFINITY))
+        return;
+    const double threshold = uniform > 0.0 ? log(uniform) : -INFINITY;
+    out->probability = exp(mh_smaller(0.0, log_ratio));
+    if (width > 0.0 && !(fabs(log_ratio - threshold) > width))
+        out->verdict = MH_READ_MORE;
+    else
+        out->verdict = log_ratio > threshold ? MH_ACCEPT : MH_REJECT;
+}
+
+static mh_status know_before(const mh_confidence_test *test, mh_chain *chain, known_before *known)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const double beta = posterior->reference.inverse_temperature;
+    *known = (known_before){-1, INFINITY, INFINITY, 0.0, 0.0};
+    if (!test->scans) {
+        MH_TRY(mh_smallest_table(&posterior->bounds, &posterior->reference, &chain->move,
+                                 &known->table, &known->m, chain->scratch));
+        if (known->table >= 0)
+            known->reach = 2.0 * known->m * test->largest[known->table];
+        return MH_OK;
+    }
+    double variance, largest;
+    MH_TRY(mh_scan_rows(posterior, &chain->move, &known->mean, &variance, &largest,
+                        chain->scratch));
+    if (isfinite(known->mean))
+        known->reach = 2.0 * beta * largest;
+    known->deviation = beta * sqrt(variance);
+    return MH_OK;
+}
+
+/* Read drawn rows, and hold them against their bounds if there are any; add to the moments. */
+static mh_status read_more(mh_chain *chain, const known_before *known, const int64_t *drawn,
+                           int64_t n, mh_moments *moments, mh_counts *counts)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const double beta = posterior->reference.inverse_temperature;
+    mh_arena *scratch = chain->scratch;
+    const mh_mark mark = mh_mark_of(scratch);
+    double *differences = mh_take(scratch, n, double), *scales = mh_take(scratch, n, double);
+    int64_t *rows = mh_take(scratch, n, int64_t);
+    MH_NEED(differences && scales && rows);
+    MH_TRY(mh_read_drawn(posterior, &chain->move, drawn, n, rows, differences, scales, scratch));
+    if (known->table >= 0) {
+        const float *c = posterior->bounds.tables[known->table].c;
+        for (int64_t i = 0; i < n; i++)
+            mh_hold_against_bound(rows[i], differences[i], scales[i], (double)c[rows[i]] * known->m,
+                                  beta, counts);
+    }
+    mh_add_moments(moments, differences, n);
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* Extend the batch to `target` of all rows, and find how far their mean is certain. */
+static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, int64_t target,
+                               const known_before *known, batch_so_far *batch, mh_counts *counts,
+                               found *out)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
+    const int64_t before = batch->moments.n;
+    const double beta = posterior->reference.inverse_temperature;
+    MH_TRY(mh_reserve(&batch->drawn, before, target, total, chain->scratch));
+    mh_draw_more(&chain->generator, total, &batch->drawn, before, target);
+    MH_TRY(read_more(chain, known, batch->drawn.rows + before, target - before, &batch->moments,
+                     counts));
+    batch->read += target - before;
+    if (!(counts->bound_ratio <= 1.0))
+        return MH_BOUND_VIOLATED;
+    const double level = mh_confidence_level(batch->look, test), second = batch->moments.second;
+    const double deviation =
+        test->scans ? known->deviation : beta * sqrt(second / (double)target);
+    counts->error += level;
+    out->error = sqrt(second) / (double)target;
+    out->width = (double)total * mh_half_width(deviation, known->reach, target, level);
+    out->log_ratio = beta * (double)total * batch->moments.mean;
+    return MH_OK;
+}
+
+/* Find the log ratio of all rows, which a scan has read before. */
+static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
+                             const known_before *known, batch_so_far *batch, found *out)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const double total = (double)posterior->rows.term_starts[posterior->rows.n_terms];
+    double mean = known->mean;
+    if (!test->scans) {
+        double change;
+        int64_t count;
+        MH_TRY(mh_read_rest(posterior, &chain->move, &batch->drawn, &batch->moments, 0.0, &change,
+                            &count, chain->scratch));
+        batch->read += count;
+        mean = change / total;
+    }
+    *out = (found){posterior->reference.inverse_temperature * total * mean, 0.0, 0.0};
+    return MH_OK;
+}
+
+/* Look at batches until their mean is surely on one side; `n` is how many rows the last one has. */
+static mh_status look_until_sure(const mh_confidence_test *test, mh_chain *chain, double cheap,
+                                 mh_counts *counts, batch_so_far *batch, int64_t *n,
+                                 mh_verdict *said, found *last)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
+    const double uniform = mh_uniform(&chain->generator);
+    known_before known;
+    MH_TRY(know_before(test, chain, &known));
+    do {
+        *n = known.reach < INFINITY
+                 ? mh_confidence_rows(*n, total, posterior->most_drawn, test)
+                 : total;
+        counts->n_looks += 1.0;
+        MH_TRY(*n == total ? look_at_all(test, chain, &known, batch, last)
+                           : look_at_batch(test, chain, *n, &known, batch, counts, last));
+        last->log_ratio = cheap + last->log_ratio;
+        mh_confidence_decide(last->log_ratio, last->width, uniform, said);
+        batch->look++;
+    } while (said->verdict == MH_READ_MORE);
+    return MH_OK;
+}
+
+mh_status mh_decide_by_confidence(const void *test, mh_chain *chain, double cheap,
+                                  mh_counts *counts, mh_decision *out)
+{
+    const mh_confidence_test *by = test;
+    const mh_posterior *posterior = &chain->posterior;
+    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
+    const double beta = posterior->reference.inverse_temperature;
+    batch_so_far batch = {.look = FIRST_LOOK, .read = by->scans ? total : 0};
+    mh_verdict said;
+    found last;
+    int64_t n = 0;
+    *out = (mh_decision){0};
+    MH_TRY(look_until_sure(by, chain, cheap, counts, &batch, &n, &said, &last));
+    out->n_obs = (double)batch.read;
+    counts->full_pass += batch.read >= total;
+    counts->invalid += !isfinite(last.log_ratio);
+    counts->log_ratio = last.log_ratio;
+    counts->log_ratio_std =
+        beta * (double)total * last.error * sqrt(1.0 - (double)n / (double)total);
+    out->accepted = said.verdict == MH_ACCEPT;
+    out->probability = said.probability;
+    return MH_OK;
+}

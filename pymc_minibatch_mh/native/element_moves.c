@@ -1,0 +1,244 @@
+/* Moves of elements: all those of a factor, a scale with them, and several factors' at once.
+ *
+ * Each e -> e' by its conditional normal: given the border and the other factors the elements of a
+ * factor are independent, and no row reads two of them. All are proposed at once, and every one is
+ * accepted or rejected by itself.
+ *
+ * A scale phi moves with the elements of its factor by partial non-centring,
+ *
+ *     e' = m(phi') + (P/P')^(1/2) (e - m(phi)),
+ *
+ * m and P mean and precision of the conditional normals: the sum of log(P/P')/2 is the logarithm of
+ * the Jacobian. Papaspiliopoulos, Roberts & Skoeld (2007), doi:10.1214/088342307000000014. */
+#include "elements.h"
+
+/* Factors of the step of a scale, one of which is drawn for each walk; the share of moves that draw
+ * it anew, from a t distribution around the centre, and its degrees of freedom. */
+static const double STEPS[] = {0.3, 1.0, 3.0, 10.0};
+static const double ANEW = 0.8, FREEDOM = 4.0;
+enum { N_STEPS = sizeof STEPS / sizeof *STEPS };
+/* Share of moves of elements by wider normals, and how much wider: of ten thousand elements some
+ * are in the long tail of a skewed posterior, from which walks alone take hundreds of moves. */
+static const double WIDE = 0.1, WIDTH = 1.4;
+/* Moves along directions in an iteration at most, and the length of their walk. */
+enum { MOST_ALONG = 4 };
+static const double STRIDE_ALONG = 2.4;
+
+/* ---- Elements of a factor, each by itself. ---- */
+
+/* Propose e' of all elements of a factor from their conditional normals, or walks by them. */
+static void draw_elements(mh_iteration *on, int64_t f, int walks, double width)
+{
+    const double new_share = sqrt(MH_NEW_SQUARED);
+    for (int64_t g = on->parts->first[f]; g < on->parts->first[f + 1]; g++) {
+        const double noise = mh_normal(on->rng) / sqrt(on->precision[g]);
+        const double away = on->e[g] - on->mean[g];
+        on->new_e[g] = walks ? on->e[g] + MH_STRIDE * noise
+                             : on->mean[g] + MH_RHO * away + new_share * width * noise;
+    }
+}
+
+/* The part of an element's log ratio that needs no row. */
+static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, double width)
+{
+    const double here = on->e[g], there = on->new_e[g];
+    const double away_here = here - on->mean[g], away_there = there - on->mean[g];
+    double cheap = on->at[1][g] - on->at[0][g] + on->slope[g] * (there - here);
+    cheap += 0.5 * on->beta * on->geometry->hessian[g] * (there * there - here * here);
+    if (walks)
+        return cheap;
+    const double narrow = on->precision[g] / (width * width);
+    return cheap + 0.5 * narrow * (away_there * away_there - away_here * away_here);
+}
+
+/* Propose all elements of a factor; write the cheap part of each one's log ratio. Elements that it
+ * rejects stay where they are, and change no row. */
+static void propose_elements(mh_iteration *on, int64_t f)
+{
+    mh_move *move = on->move;
+    const mh_geometry *geometry = on->geometry;
+    mh_copy_to(move->new, move->position, on->posterior->reference.size);
+    mh_find_slopes(on, f);
+    on->expanded = 0;
+    mh_condition_here(on, f);
+    mh_copy_to(on->new_e, on->e, geometry->n_elements + geometry->n_chosen);
+    const double kind = mh_uniform(on->rng), width = kind < 1.0 - WIDE ? 1.0 : WIDTH;
+    const int walks = kind < MH_WALKS;
+    draw_elements(on, f, walks, width);
+    mh_write_elements(on, on->new_e, f, move->new);
+    mh_densities_of(on, f, move->position, on->at[0]);
+    mh_densities_of(on, f, move->new, on->at[1]);
+    for (int64_t g = on->parts->first[f]; g < on->parts->first[f + 1]; g++) {
+        const double cheap = cheap_of_element(on, g, walks, width);
+        if (isfinite(cheap) && mh_passes_first_stage(on, cheap)) {
+            on->log_ratio[g] = on->own->test.delayed ? 0.0 : cheap;
+            continue;
+        }
+        on->log_ratio[g] = -INFINITY;
+        on->new_e[g] = on->e[g];
+        move->new[geometry->places[g]] = move->position[geometry->places[g]];
+    }
+}
+
+mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts)
+{
+    const int64_t low = on->parts->first[f], high = on->parts->first[f + 1];
+    const int64_t *places = on->geometry->places;
+    propose_elements(on, f);
+    mh_stay_on_border(on);
+    MH_TRY(mh_test_elements(on, 1 + f, f, on->log_ratio, counts));
+    double total = 0.0;
+    for (int64_t g = low; g < high; g++) {
+        const double probability = mh_chance_of(on->log_ratio[g]);
+        total += probability;
+        if (!(mh_uniform(on->rng) < probability))
+            continue;
+        on->move->position[places[g]] = on->move->new[places[g]];
+        on->e[g] = on->new_e[g];
+    }
+    const double count = (double)(high - low);
+    mh_tally_of(on, 1 + f)->decisions += count;
+    counts->accept_elements += total / count / (double)on->geometry->n_factors;
+    return MH_OK;
+}
+
+/* ---- Moves that are decided at once. ---- */
+
+/* Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
+ *
+ * The cheap part always decides first: a scale far off takes elements beyond their radii, whose
+ * rows would all be read. It has `ahead` what rows will say on average, which they leave out. */
+static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, double ahead,
+                               double *probability, mh_counts *counts)
+{
+    const mh_geometry *geometry = on->geometry;
+    const double prior_there = mh_prior_at(on->posterior, on->move->new);
+    double log_ratio = -ahead;
+    *probability = 0.0;
+    mh_tally_of(on, kind)->decisions += 1.0;
+    if (mh_uniform(on->rng) < mh_chance_of(cheap + ahead + (prior_there - on->prior))) {
+        mh_stay_on_border(on);
+        MH_TRY(mh_test_elements(on, kind, -1, &log_ratio, counts));
+        *probability = mh_chance_of(log_ratio);
+    }
+    if (mh_uniform(on->rng) < *probability) {
+        mh_copy_to(on->move->position, on->move->new, on->posterior->reference.size);
+        mh_copy_to(on->e, on->new_e, geometry->n_elements + geometry->n_chosen);
+        on->prior = prior_there;
+        on->expanded = 0;
+    }
+    return MH_OK;
+}
+
+/* The log-density of a t distribution but for a constant, times a sign. */
+static double log_t(double away, double sign)
+{
+    return -0.5 * sign * (FREEDOM + 1.0) * log1p(away * away / FREEDOM);
+}
+
+/* Eight are multiplied before a logarithm is taken, where their product is exact enough. */
+double mh_sum_of_logs(const double *values, int64_t n)
+{
+    double total = 0.0;
+    for (int64_t first = 0; first < n; first += 8) {
+        const int64_t last = mh_min(first + 8, n);
+        double product = 1.0;
+        for (int64_t j = first; j < last; j++)
+            product *= values[j];
+        if (1e-290 < product && product < 1e290) {
+            total += log(product);
+            continue;
+        }
+        for (int64_t j = first; j < last; j++)
+            total += log(values[j]);
+    }
+    return total;
+}
+
+/* Draw a scale, to the place of its coordinate; add log q(phi) - log q(phi') to a log ratio. */
+static double draw_scale(const mh_iteration *on, int64_t s, double log_ratio)
+{
+    const int64_t place = on->geometry->scales[s];
+    const double middle = on->posterior->reference.centre[place];
+    const double size = on->geometry->scale_steps[s], here = on->move->position[place];
+    double *there = on->move->new + place;
+    if (mh_uniform(on->rng) < ANEW) {
+        const double gamma = on->rng->standard_gamma(on->rng->bits, 0.5 * FREEDOM);
+        const double spread = sqrt(0.5 * FREEDOM / gamma);
+        *there = middle + size * spread * mh_normal(on->rng);
+        log_ratio += log_t((*there - middle) / size, -1.0);
+        return log_ratio + log_t((here - middle) / size, 1.0);
+    }
+    const double step = size * STEPS[mh_integer_below(on->rng, N_STEPS)];
+    *there = here + step * mh_normal(on->rng);
+    return log_ratio;
+}
+
+/* Propose a scale with the elements of its factor; return Jacobian and log q(phi) - log q(phi'). */
+static double propose_scale(mh_iteration *on, int64_t s)
+{
+    const mh_geometry *geometry = on->geometry;
+    const int64_t f = geometry->scale_factors[s];
+    const int64_t low = on->parts->first[f], high = on->parts->first[f + 1];
+    double *new_position = on->move->new;
+    mh_copy_to(new_position, on->move->position, on->posterior->reference.size);
+    mh_condition_here(on, f);
+    mh_copy_to(on->new_e, on->e, geometry->n_elements + geometry->n_chosen);
+    for (int64_t g = low; g < high; g++)
+        on->new_e[g] = sqrt(on->precision[g]) * (on->e[g] - on->mean[g]);
+    double log_ratio = 0.5 * mh_sum_of_logs(on->precision + low, high - low);
+    log_ratio = draw_scale(on, s, log_ratio);
+    mh_expand_prior(on, f, on->zeros, new_position, on->mean, on->precision);
+    mh_condition(on, f, on->mean, on->precision);
+    for (int64_t g = low; g < high; g++)
+        on->new_e[g] = on->mean[g] + on->new_e[g] / sqrt(on->precision[g]);
+    log_ratio -= 0.5 * mh_sum_of_logs(on->precision + low, high - low);
+    mh_write_elements(on, on->new_e, f, new_position);
+    return log_ratio;
+}
+
+mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
+{
+    const mh_geometry *geometry = on->geometry;
+    const int64_t f = geometry->scale_factors[s];
+    double cheap = propose_scale(on, s), ahead = 0.0, probability;
+    for (int64_t g = on->parts->first[f]; g < on->parts->first[f + 1]; g++) {
+        const double here = on->e[g], there = on->new_e[g];
+        cheap += on->slope[g] * (there - here);
+        cheap += 0.5 * on->beta * geometry->hessian[g] * (there * there - here * here);
+        ahead += on->beta * geometry->tilts[g] * (there - here);
+    }
+    MH_TRY(decide_as_one(on, 1 + geometry->n_factors + s, cheap, ahead, &probability, counts));
+    counts->accept_scales += probability / (double)geometry->n_scales;
+    return MH_OK;
+}
+
+/* Walk along a direction of elements of several factors, e' = e + c V. */
+static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
+{
+    const mh_geometry *geometry = on->geometry;
+    const int64_t n = geometry->n_border, size = geometry->n_elements;
+    const double step = STRIDE_ALONG * mh_normal(on->rng), *along = geometry->along + k * size;
+    double line = geometry->along_slope[k] + 0.5 * step * geometry->along_own[k], probability;
+    line += mh_inner(geometry->along_border + k * n, on->w, n);
+    line += mh_inner(geometry->along_elements + k * size, on->e, size);
+    mh_copy_to(on->new_e, on->e, size + geometry->n_chosen);
+    for (int64_t g = 0; g < size; g++)
+        on->new_e[g] = on->e[g] + step * along[g];
+    mh_copy_to(on->move->new, on->move->position, on->posterior->reference.size);
+    for (int64_t f = 0; f < geometry->n_factors; f++)
+        mh_write_elements(on, on->new_e, f, on->move->new);
+    const int64_t kind = 1 + geometry->n_factors + geometry->n_scales;
+    MH_TRY(decide_as_one(on, kind, on->beta * step * line, 0.0, &probability, counts));
+    counts->accept_directions += probability / (double)mh_min(geometry->n_along, MOST_ALONG);
+    return MH_OK;
+}
+
+mh_status mh_move_along_some(mh_iteration *on, mh_counts *counts)
+{
+    const int64_t directions = on->geometry->n_along;
+    for (int64_t i = 0; i < mh_min(directions, MOST_ALONG); i++) {
+        MH_TRY(move_along(on, mh_integer_below(on->rng, directions), counts));
+    }
+    return MH_OK;
+}

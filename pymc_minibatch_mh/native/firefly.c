@@ -1,0 +1,291 @@
+/* Firefly Monte Carlo: a state that says which rows are read. Maclaurin, Adams (2014),
+ * doi:10.48550/arXiv.1403.5693; the proof is in steps/firefly.py.
+ *
+ * Every row has a lower bound B_i(theta) of its likelihood L_i(theta), tempered, and is bright or
+ * dark. The chain lives on positions and sets of bright rows, with the density
+ *
+ *     prior Prod_dark B_i Prod_bright (L_i - B_i),
+ *
+ * whose sum over all sets is the posterior. Given theta, rows are bright independently, each with
+ * the odds o_i = (L_i - B_i) / B_i. With r_i a row's remainder, T the sum of all expansions, c_i
+ * its bound and m(theta) = M of the move from the centre to theta,
+ *
+ *     Sum log B_i = beta T(theta) - C m(theta) + const,
+ *     log(L_i/B_i) = beta [r_i(theta) - r_i(centre)] + c_i m(theta) >= 0.
+ *
+ * Which table gives c_i and m follows from theta alone. An update first updates which rows are
+ * bright. A dark row is proposed to become bright with probability q, which is accepted with
+ * probability min(1, o_i/q); a bright row is proposed to become dark, with min(1, q/o_i). Then it
+ * decides on the move with the log ratio
+ *
+ *     cheap - C [m(theta') - m(theta)] + Sum_bright [log o_i(theta') - log o_i(theta)].
+ *
+ * Without a table for both ends all rows decide, with the sets summed out; a move that is accepted
+ * so leaves the bright rows to be drawn when they are next needed. */
+#include "inside.h"
+
+/* Rows that are read at a time; in place of the number of bright rows: they are yet to be drawn. */
+enum { BLOCK = 1024, UNKNOWN = -1 };
+
+/* A pass over some rows, with the figures of a block of them. */
+typedef struct {
+    const mh_brightness *own;
+    const mh_place *place;
+    const mh_posterior *posterior;
+    const mh_generator *rng;
+    mh_counts *counts;
+    mh_arena *scratch;
+    int64_t *drawn;
+    int64_t *numbers;
+    double *differences;
+    double *scales;
+    double *odds;
+} pass;
+
+static mh_status begin(pass *self)
+{
+    const int64_t room = mh_min(BLOCK, self->own->n_rows);
+    self->drawn = mh_take(self->scratch, room, int64_t);
+    self->numbers = mh_take(self->scratch, room, int64_t);
+    self->differences = mh_take(self->scratch, room, double);
+    self->scales = mh_take(self->scratch, room, double);
+    self->odds = mh_take(self->scratch, room, double);
+    MH_NEED(self->drawn && self->numbers && self->differences && self->scales && self->odds);
+    return MH_OK;
+}
+
+/* An excess below 0, which is rounding if the bound is valid, is taken for 0. */
+double mh_log_odds(double excess)
+{
+    if (!(excess > 0.0))
+        return -INFINITY;
+    if (excess > 1.0)
+        return excess + log1p(-exp(-excess));
+    return log(expm1(excess));
+}
+
+double mh_chance_to_be_bright(double odds, double q, int64_t kind)
+{
+    if (kind == MH_ANEW)
+        return 1.0 / (1.0 + exp(-odds));
+    if (kind == MH_DARK)
+        return exp(mh_smaller(0.0, odds - log(q)));
+    return -expm1(mh_smaller(0.0, log(q) - odds));
+}
+
+double mh_log_ratio_of_bright(double cheap, double size, double new_size, double odds,
+                              double new_odds)
+{
+    return cheap - (new_size - size) + (new_odds - odds);
+}
+
+static void swap(int32_t *rows, int64_t i, int64_t j)
+{
+    const int32_t row = rows[i];
+    rows[i] = rows[j];
+    rows[j] = row;
+}
+
+/* Write the log odds of up to BLOCK rows at the place, and put the rows into their order. The
+ * counts remember the row that exceeds its bound most. */
+static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
+{
+    const mh_table *table = self->posterior->bounds.tables + self->place->table;
+    const double beta = self->posterior->reference.inverse_temperature;
+    for (int64_t i = 0; i < n; i++)
+        self->drawn[i] = rows[i];
+    mh_ask_for_bounds(table, self->drawn, n);
+    MH_TRY(mh_read_drawn(self->posterior, &self->place->move, self->drawn, n, self->numbers,
+                         self->differences, self->scales, self->scratch));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t row = self->numbers[i];
+        const double bound = (double)table->c[row] * self->place->m;
+        const double change = self->differences[i];
+        /* A lower bound says nothing of how far a row can rise. */
+        const double fall = change > 0.0 ? 0.0 : change;
+        mh_hold_against_bound(row, fall, self->scales[i], bound, beta, self->counts);
+        rows[i] = (int32_t)row;
+        self->odds[i] = mh_log_odds(beta * change + bound);
+    }
+    return MH_OK;
+}
+
+/* Update the rows from `first` to `last`, which are all of a kind. Those that are bright come
+ * first, up to `end`, and their log odds are added to `total`. */
+static mh_status partition(const pass *self, int64_t first, int64_t last, int64_t kind,
+                           int64_t *end, double *total)
+{
+    int32_t *rows = self->own->rows;
+    double sum = 0.0;
+    *end = first;
+    for (int64_t start = first; start < last; start += BLOCK) {
+        const int64_t n = mh_min(BLOCK, last - start);
+        MH_TRY(read_rows(self, rows + start, n));
+        for (int64_t i = 0; i < n; i++) {
+            const double chance = mh_chance_to_be_bright(self->odds[i], self->own->q, kind);
+            if (!(mh_uniform(self->rng) < chance))
+                continue;
+            swap(rows, start + i, *end);
+            sum += self->odds[i];
+            *end += 1;
+        }
+    }
+    *total += sum;
+    return MH_OK;
+}
+
+/* Propose dark rows with probability q each, bring them to the front, and return their end. The
+ * gaps between them are geometric, so that the others are not even looked at. */
+static int64_t propose_dark(const mh_brightness *own, int64_t n_bright, const mh_generator *rng)
+{
+    const double log_left = own->q < 1.0 ? log1p(-own->q) : -INFINITY;
+    int64_t end = n_bright, place = n_bright;
+    for (;;) {
+        const double gap = floor(log1p(-mh_uniform(rng)) / log_left);
+        if (!(gap < (double)(own->n_rows - place)))
+            return end;
+        place += (int64_t)gap;
+        swap(own->rows, end, place);
+        end += 1;
+        place += 1;
+    }
+}
+
+/* Update a set of bright rows that is known; n_bright is left unknown where that fails. */
+static mh_status update_known(const pass *self, int64_t n_bright, double *odds, int64_t *n_read)
+{
+    int64_t lit, left;
+    double stayed = 0.0, became = 0.0;
+    *n_read = propose_dark(self->own, n_bright, self->rng);
+    MH_TRY(partition(self, n_bright, *n_read, MH_DARK, &lit, &became));
+    MH_TRY(partition(self, 0, n_bright, MH_BRIGHT, &left, &stayed));
+    /* Between those that stayed bright and those that became so lie those that went dark. */
+    for (int64_t k = 0; k < lit - n_bright; k++)
+        swap(self->own->rows, left + k, n_bright + k);
+    *self->own->n_bright = left + lit - n_bright;
+    *odds = stayed + became;
+    return MH_OK;
+}
+
+mh_status mh_update_brightness(const mh_brightness *own, const mh_place *place,
+                               const mh_posterior *posterior, const mh_generator *rng,
+                               mh_counts *counts, double *odds, int64_t *n_read, mh_arena *scratch)
+{
+    pass self = {own, place, posterior, rng, counts, scratch, NULL, NULL, NULL, NULL, NULL};
+    const int64_t n_bright = *own->n_bright;
+    int64_t end;
+    MH_TRY(begin(&self));
+    *own->n_bright = UNKNOWN;
+    *odds = 0.0;
+    *n_read = own->n_rows;
+    if (n_bright >= 0)
+        return update_known(&self, n_bright, odds, n_read);
+    MH_TRY(partition(&self, 0, own->n_rows, MH_ANEW, &end, odds));
+    *own->n_bright = end;
+    counts->full_pass += 1.0;
+    return MH_OK;
+}
+
+mh_status mh_odds_of_bright(const mh_brightness *own, const mh_place *place,
+                            const mh_posterior *posterior, mh_counts *counts, double *odds,
+                            mh_arena *scratch)
+{
+    pass self = {own, place, posterior, NULL, counts, scratch, NULL, NULL, NULL, NULL, NULL};
+    MH_TRY(begin(&self));
+    *odds = 0.0;
+    for (int64_t first = 0; first < *own->n_bright; first += BLOCK) {
+        const int64_t n = mh_min(BLOCK, *own->n_bright - first);
+        MH_TRY(read_rows(&self, own->rows + first, n));
+        for (int64_t i = 0; i < n; i++)
+            *odds += self.odds[i];
+    }
+    return MH_OK;
+}
+
+/* Forget which rows are bright if that does not belong to a position. */
+static void follow(const mh_firefly_test *test, const double *position, int64_t size)
+{
+    int same = !test->forgets;
+    for (int64_t j = 0; j < size; j++)
+        same = same && test->brightness.at[j] == position[j];
+    if (same)
+        return;
+    *test->brightness.n_bright = UNKNOWN;
+    mh_copy_to(test->brightness.at, position, size);
+}
+
+/* Find both ends of the move as places. */
+static mh_status find_places(mh_chain *chain, mh_place *here, mh_place *there)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const mh_reference *reference = &posterior->reference;
+    const mh_move *move = &chain->move;
+    double *centre = mh_take(chain->scratch, reference->size, double);
+    double *zero = mh_take(chain->scratch, reference->size, double);
+    MH_NEED(centre && zero);
+    mh_copy_to(centre, reference->centre, reference->size);
+    mh_fill(zero, reference->size, 0.0);
+    here->move = (mh_move){centre, move->position, zero, move->here, move->here};
+    there->move = (mh_move){centre, move->new, zero, move->there, move->there};
+    MH_TRY(mh_smallest_table(&posterior->bounds, reference, &here->move, &here->table, &here->m,
+                             chain->scratch));
+    return mh_smallest_table(&posterior->bounds, reference, &there->move, &there->table, &there->m,
+                             chain->scratch);
+}
+
+/* Update which rows are bright, and write the log ratio of the move of theta given these. */
+static mh_status weigh_bright_rows(const mh_firefly_test *test, mh_chain *chain,
+                                   const mh_place *here, const mh_place *there, double cheap,
+                                   mh_counts *counts, double *log_ratio, double *n_obs)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const mh_brightness *own = &test->brightness;
+    double odds, new_odds;
+    int64_t n_read;
+    MH_TRY(mh_update_brightness(own, here, posterior, &chain->generator, counts, &odds, &n_read,
+                                chain->scratch));
+    MH_TRY(mh_odds_of_bright(own, there, posterior, counts, &new_odds, chain->scratch));
+    const mh_table *tables = posterior->bounds.tables;
+    const double size = tables[here->table].total * here->m;
+    const double new_size = tables[there->table].total * there->m;
+    *log_ratio = mh_log_ratio_of_bright(cheap, size, new_size, odds, new_odds);
+    *n_obs = (double)(n_read + *own->n_bright);
+    if (!(counts->bound_ratio <= 1.0 || test->tolerates))
+        return MH_BOUND_VIOLATED;
+    counts->n_bright = (double)*own->n_bright;
+    return MH_OK;
+}
+
+mh_status mh_decide_by_bright_rows(const void *record, mh_chain *chain, double cheap,
+                                   mh_counts *counts, mh_decision *out)
+{
+    const mh_firefly_test *test = record;
+    const mh_brightness *own = &test->brightness;
+    const mh_move *move = &chain->move;
+    const int64_t size = chain->posterior.reference.size;
+    mh_place here, there;
+    double log_ratio = cheap;
+    *out = (mh_decision){0, 0.0, (double)own->n_rows};
+    MH_TRY(find_places(chain, &here, &there));
+    counts->n_looks += 1.0;
+    counts->log_ratio_std = 0.0;
+    follow(test, move->position, size);
+    const int bounded = here.table >= 0 && there.table >= 0;
+    if (bounded) {
+        MH_TRY(weigh_bright_rows(test, chain, &here, &there, cheap, counts, &log_ratio,
+                                 &out->n_obs));
+    } else {
+        double change;
+        counts->n_bright = out->n_obs;
+        MH_TRY(mh_change_of_all_rows(&chain->posterior, move, counts, &change, chain->scratch));
+        log_ratio = cheap + change;
+    }
+    counts->log_ratio = log_ratio;
+    out->probability = log_ratio > -INFINITY ? exp(mh_smaller(0.0, log_ratio)) : 0.0;
+    out->accepted = mh_uniform(&chain->generator) < out->probability;
+    if (out->accepted && !bounded)
+        *own->n_bright = UNKNOWN;
+    if (out->accepted)
+        mh_copy_to(own->at, move->new, size);
+    return MH_OK;
+}

@@ -1,0 +1,169 @@
+/* Moves that drift along a gradient, estimated from a batch of rows.
+ *
+ * With v = L^T g(theta), the move is theta' = theta + h L (h v/2 + xi), xi standard normal; the noise
+ * that leads back is -xi - h (v + v')/2. Without a preconditioner L is the identity. With a batch
+ * that is the proposal of stochastic gradient Langevin dynamics (Welling, Teh, 2011, ICML). Its
+ * density is known given the batch, which is drawn before a position is looked at and serves both
+ * directions: each batch has a reversible kernel of its own, independent of the rows of the test.
+ *
+ * A move that drifts by any function of a position, and counts it in its density both there and back,
+ * is reversible: errors of the gradient cost acceptance and nothing else. */
+#include "inside.h"
+
+/* Half of the distance that slopes of the prior part are taken over, in posterior standard
+ * deviations: the losses by curvature and by rounding are both below 1e-5. */
+static const double PRIOR_STEP = 1e-3;
+
+mh_status mh_draw_batch(const mh_generator *rng, int64_t size, const mh_posterior *posterior,
+                        mh_batch *out, mh_arena *scratch)
+{
+    const mh_rows *rows = &posterior->rows;
+    const int64_t total = rows->term_starts[rows->n_terms];
+    const int64_t n = 2 * size >= total ? total : size;
+    const double beta = posterior->reference.inverse_temperature;
+    mh_drawn drawn = {0};
+    if (n < total) {
+        MH_TRY(mh_reserve(&drawn, 0, n, total, scratch));
+        mh_draw_more(rng, total, &drawn, 0, n);
+    } else {
+        drawn.rows = mh_take(scratch, total, int64_t);
+        MH_NEED(drawn.rows);
+        for (int64_t i = 0; i < total; i++)
+            drawn.rows[i] = i;
+    }
+    *out = (mh_batch){n, drawn.rows, n > 0 ? beta * (double)total / (double)n : 0.0, rows};
+    return MH_OK;
+}
+
+/* Write beta N/b times the summed gradient to `out`, and of the values; zero without rows. */
+mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double *out,
+                           double *value, mh_arena *scratch)
+{
+    const mh_rows *rows = batch->rows;
+    const mh_mark mark = mh_mark_of(scratch);
+    int64_t *numbers = mh_take(scratch, batch->n, int64_t);
+    int64_t *ends = mh_take(scratch, rows->n_terms, int64_t);
+    double *sums = mh_take(scratch, 1 + rows->size, double);
+    MH_NEED(numbers && ends && sums);
+    mh_fill(sums, 1 + rows->size, 0.0);
+    if (batch->n > 0) {
+        mh_arrange(rows, batch->drawn, batch->n, numbers, ends);
+        MH_TRY(mh_derivatives_of_rows(rows, position, numbers, ends, 0, sums, NULL, scratch));
+    }
+    *value = batch->scale * sums[0];
+    for (int64_t j = 0; j < rows->size; j++)
+        out[j] = batch->scale * sums[1 + j];
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* The gradient of the control variates, beta [G + H (theta - centre)]. */
+static void expanded_gradient(const mh_reference *reference, const double *position, double *out)
+{
+    const int64_t size = reference->size;
+    for (int64_t i = 0; i < size; i++) {
+        double total = reference->gradient[i];
+        for (int64_t j = 0; j < size; j++)
+            total += reference->hessian[i * size + j] * (position[j] - reference->centre[j]);
+        out[i] = reference->inverse_temperature * total;
+    }
+}
+
+/* Add the slopes of the prior part, by differences. `place` is a copy of the position. */
+static void add_slopes_of_prior(const mh_posterior *posterior, double *place, double *out)
+{
+    const mh_reference *reference = &posterior->reference;
+    for (int64_t i = reference->first; i < reference->size; i++) {
+        const double *line = reference->factor + i * reference->size;
+        const double here = place[i], step = PRIOR_STEP * sqrt(mh_inner(line, line, i + 1));
+        place[i] = here + step;
+        const double above = mh_prior_at(posterior, place);
+        place[i] = here - step;
+        const double slope = (above - mh_prior_at(posterior, place)) / (2.0 * step);
+        place[i] = here;
+        /* At the end of a support there is no slope, and none is needed. */
+        if (isfinite(slope))
+            out[i] += slope;
+    }
+}
+
+/* Write an estimate of the gradient of the tempered log-density. Entries of coordinates that are not
+ * moved are without the prior part. */
+static mh_status estimate_gradient(const mh_posterior *posterior, const mh_batch *batch,
+                                   const double *position, double *out, mh_arena *scratch)
+{
+    const int64_t size = posterior->reference.size;
+    double value, *place = mh_take(scratch, size, double);
+    MH_NEED(place);
+    if (batch->n > 0) {
+        MH_TRY(mh_rows_gradient(batch, position, out, &value, scratch));
+    } else {
+        expanded_gradient(&posterior->reference, position, out);
+    }
+    mh_copy_to(place, position, size);
+    add_slopes_of_prior(posterior, place, out);
+    return MH_OK;
+}
+
+/* Write L^T g, or g where there is no preconditioner, from the first moved coordinate on. */
+static mh_status whitened_rise(const mh_langevin *own, mh_chain *chain, const mh_batch *batch,
+                               const double *position, double *out)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    const int64_t size = reference->size, first = reference->first;
+    double *gradient = mh_take(chain->scratch, size, double);
+    MH_NEED(gradient);
+    MH_TRY(estimate_gradient(&chain->posterior, batch, position, gradient, chain->scratch));
+    if (own->preconditioner != MH_LAPLACE) {
+        mh_copy_to(out, gradient, size);
+        return MH_OK;
+    }
+    mh_fill(out, size, 0.0);
+    for (int64_t i = first; i < size; i++)
+        for (int64_t j = first; j <= i; j++)
+            out[j] += reference->factor[i * size + j] * gradient[i];
+    return MH_OK;
+}
+
+/* Write theta + h L (h v/2 + xi) to move.new. */
+static void drift(const mh_langevin *own, const mh_reference *reference, const double *rise,
+                  const double *noise, const mh_move *move)
+{
+    const int64_t size = reference->size, first = reference->first;
+    double *change = move->there;
+    for (int64_t j = first; j < size; j++)
+        change[j] = 0.5 * own->step * rise[j] + noise[j];
+    if (own->preconditioner == MH_LAPLACE) {
+        mh_lower_times(reference->factor, change, first, size, move->step);
+        change = move->step;
+    }
+    mh_copy_to(move->new, move->position, first);
+    for (int64_t i = first; i < size; i++)
+        move->new[i] = move->position[i] + own->step * change[i];
+}
+
+mh_status mh_propose_langevin(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_langevin *own = proposal;
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_generator *rng = &chain->generator;
+    const mh_move *move = &chain->move;
+    const int64_t size = reference->size;
+    mh_batch batch;
+    double *noise = mh_take(chain->scratch, 3 * size, double);
+    MH_NEED(noise);
+    double *here = noise + size, *there = here + size;
+    /* Before a position is looked at: the batch must know nothing of it. */
+    MH_TRY(mh_draw_batch(rng, own->batch_size, &chain->posterior, &batch, chain->scratch));
+    MH_TRY(whitened_rise(own, chain, &batch, move->position, here));
+    for (int64_t i = reference->first; i < size; i++)
+        noise[i] = mh_normal(rng);
+    drift(own, reference, here, noise, move);
+    MH_TRY(whitened_rise(own, chain, &batch, move->new, there));
+    *out = (mh_proposed){0.0, 0};
+    for (int64_t i = reference->first; i < size; i++) {
+        const double back = noise[i] + 0.5 * own->step * (here[i] + there[i]);
+        out->log_q += 0.5 * (noise[i] * noise[i] - back * back);
+    }
+    return MH_OK;
+}

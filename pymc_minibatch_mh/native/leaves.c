@@ -1,0 +1,416 @@
+/* Leaf functions whose loops are worth wide vectors: compiled once per instruction set, and chosen
+ * when the library is loaded. Their sums have a fixed order, so that all sets round alike. They call
+ * no function that is not inlined: wide registers would have to be cleared before each call.
+ * Every function that is not static has a line in leaves.h. */
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "inside.h"
+
+/* Write a lower triangular matrix times a vector: entries from `first` on, by columns from there. */
+void mh_lower_times(const double *matrix, const double *vector, int64_t first, int64_t size,
+                    double *out)
+{
+    for (int64_t i = first; i < size; i++)
+        out[i] = mh_inner(matrix + i * size + first, vector + first, i + 1 - first);
+}
+
+/* Return the inner product of two vectors by a square matrix. */
+double mh_inner_by(const double *matrix, const double *a, const double *b, int64_t size)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < size; i++)
+        total += a[i] * mh_inner(matrix + i * size, b, size);
+    return total;
+}
+
+/* ---- Lines of the 8-bit copy. Compilers find no vectors where bytes become numbers: here they are
+ *      told. ---- */
+
+typedef float four_numbers __attribute__((vector_size(16)));
+typedef float eight_numbers __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* Write sixteen bytes as numbers. */
+static inline void widen(const int8_t *bytes, eight_numbers out[2])
+{
+#ifdef __AVX2__
+    for (int k = 0; k < 2; k++) {
+        const __m128i half = _mm_loadl_epi64((const void *)(bytes + 8 * k));
+        out[k] = (eight_numbers)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half));
+    }
+#else
+    typedef int8_t sixteen __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef int16_t shorts __attribute__((vector_size(32)));
+    typedef int16_t half_of_shorts __attribute__((vector_size(16)));
+    typedef int32_t integers __attribute__((vector_size(32)));
+    const shorts wide = __builtin_convertvector(*(const sixteen *)bytes, shorts);
+    half_of_shorts halves[2];
+    memcpy(halves, &wide, sizeof wide);
+    for (int k = 0; k < 2; k++)
+        out[k] = __builtin_convertvector(__builtin_convertvector(halves[k], integers),
+                                         eight_numbers);
+#endif
+}
+
+/* Products of a line with (a + a')/2 and (a' - a)/2, in eight lanes each. */
+typedef struct line_sums {
+    eight_numbers middle;
+    eight_numbers half;
+} line_sums;
+
+static inline void add_sixteen(const int8_t *line, const float *middle, const float *half,
+                               line_sums *sums)
+{
+    eight_numbers numbers[2];
+    widen(line, numbers);
+    for (int k = 0; k < 2; k++) {
+        sums->middle += numbers[k] * *(const eight_numbers *)(middle + 8 * k);
+        sums->half += numbers[k] * *(const eight_numbers *)(half + 8 * k);
+    }
+}
+
+/* Add fewer than sixteen products to eight lanes. */
+static inline void add_rest(const int8_t *line, const float *by, int64_t n, eight_numbers *sums)
+{
+    float x[8];
+    memcpy(x, sums, sizeof x);
+    for (int64_t j = 0; j < n; j++)
+        x[j % 8] += (float)line[j] * by[j];
+    memcpy(sums, x, sizeof x);
+}
+
+static inline float total_of_eight(const eight_numbers *sums)
+{
+    four_numbers halves[2];
+    memcpy(halves, sums, sizeof halves);
+    const four_numbers x = halves[0] + halves[1];
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+/* Two lines at a time: sums of one would wait for each other. */
+static inline void products_of_two(const int8_t *const lines[2], const float *middle,
+                                   const float *half, int64_t size, float *out)
+{
+    line_sums one = {{0.0f}, {0.0f}}, other = {{0.0f}, {0.0f}};
+    int64_t j = 0;
+    for (; j + 16 <= size; j += 16) {
+        add_sixteen(lines[0] + j, middle + j, half + j, &one);
+        add_sixteen(lines[1] + j, middle + j, half + j, &other);
+    }
+    if (j < size) {
+        add_rest(lines[0] + j, middle + j, size - j, &one.middle);
+        add_rest(lines[0] + j, half + j, size - j, &one.half);
+        add_rest(lines[1] + j, middle + j, size - j, &other.middle);
+        add_rest(lines[1] + j, half + j, size - j, &other.half);
+    }
+    out[0] = total_of_eight(&one.middle);
+    out[1] = total_of_eight(&one.half);
+    out[2] = total_of_eight(&other.middle);
+    out[3] = total_of_eight(&other.half);
+}
+
+/* Lines that are asked for before the first of them is read. With more of them, of 256 bytes each,
+ * updates took up to a third longer; asked for all at once before, twice as long. */
+enum { LINES_AHEAD = 12 };
+
+static inline void ask_for_line(const int8_t *line, int64_t size)
+{
+    for (int64_t j = 0; j < size; j += MH_CACHE_LINE)
+        mh_prefetch(line + j);
+}
+
+/* Write Q.(a + a')/2 and Q.(a' - a)/2 of lines: see whitened_copy.c. */
+void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *rows, int64_t n,
+                          const float *middle, const float *half, int64_t size, float *out)
+{
+    for (int64_t i = 0; i < mh_min(n, LINES_AHEAD); i++)
+        ask_for_line(lines + rows[i] * width, size);
+    for (int64_t i = 0; i < n; i += 2) {
+        const int64_t second = i + 1 < n ? rows[i + 1] : rows[i];
+        for (int64_t k = i + LINES_AHEAD; k < mh_min(n, i + LINES_AHEAD + 2); k++)
+            ask_for_line(lines + rows[k] * width, size);
+        const int8_t *two[] = {lines + rows[i] * width, lines + second * width};
+        float found[4];
+        products_of_two(two, middle, half, size, found);
+        memcpy(out + 2 * i, found, (i + 1 < n ? 4 : 2) * sizeof *found);
+    }
+}
+
+/* Add n lines of a matrix, times weights, to a vector. Four lines at a time: each entry has its sum
+ * in the order of the lines. */
+void mh_add_lines(const double *matrix, int64_t width, const double *weights, int64_t n,
+                  int64_t low, int64_t high, double *restrict out)
+{
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4) {
+        const double *a = matrix + j * width, *b = a + width, *c = b + width, *d = c + width;
+        const double *w = weights + j;
+        int64_t g = low;
+        for (; g + 8 <= high; g += 8)
+            for (int64_t k = g; k < g + 8; k++)
+                out[k] = (((out[k] + w[0] * a[k]) + w[1] * b[k]) + w[2] * c[k]) + w[3] * d[k];
+        for (; g < high; g++)
+            out[g] = (((out[g] + w[0] * a[g]) + w[1] * b[g]) + w[2] * c[g]) + w[3] * d[g];
+    }
+    for (; j < n; j++) {
+        const double *a = matrix + j * width, w = weights[j];
+        int64_t g = low;
+        for (; g + 8 <= high; g += 8)
+            for (int64_t k = g; k < g + 8; k++)
+                out[k] += w * a[k];
+        for (; g < high; g++)
+            out[g] += w * a[g];
+    }
+}
+
+/* Write the inner products of n lines of a matrix with a vector. */
+void mh_inner_of_lines(const double *matrix, int64_t width, const double *vector, int64_t n,
+                       int64_t low, int64_t high, double *out)
+{
+    for (int64_t j = 0; j < n; j++)
+        out[j] = mh_inner(matrix + j * width + low, vector + low, high - low);
+}
+
+static inline double total_of(const double *lanes)
+{
+    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+/* Sums of cubes in eight lanes, of both ends, of the way and of the farther end; their number. */
+typedef struct cubes {
+    double both[8];
+    double way[8];
+    double farther[8];
+    double within[8];
+} cubes;
+
+/* Add the cubes of an element, which has no share beyond its radius, to a lane. */
+static inline void add_cubes(double weight, double here, double there, double radius, cubes *sums,
+                             int lane)
+{
+    const int inside = mh_larger(fabs(here), fabs(there)) <= radius;
+    const double x = inside ? here : 0.0, y = inside ? there : 0.0;
+    sums->both[lane] += weight * (mh_cube(fabs(x)) + mh_cube(fabs(y)));
+    sums->way[lane] += weight * mh_cube(fabs(y - x));
+    sums->farther[lane] += weight * mh_cube(mh_larger(fabs(x), fabs(y)));
+    sums->within[lane] += inside ? 1.0 : 0.0;
+}
+
+/* Sum the cubes of moves of n elements within their radii: see candidates.c. */
+void mh_sum_cubes_within(const double *weights, const double *radii, const double *here,
+                         const double *there, int64_t n, double *sums)
+{
+    cubes lanes = {{0.0}, {0.0}, {0.0}, {0.0}};
+    int64_t g = 0;
+    for (; g + 8 <= n; g += 8)
+        for (int k = 0; k < 8; k++)
+            add_cubes(weights[g + k], here[g + k], there[g + k], radii[g + k], &lanes, k);
+    cubes whole = {{total_of(lanes.both)},
+                   {total_of(lanes.way)},
+                   {total_of(lanes.farther)},
+                   {total_of(lanes.within)}};
+    for (; g < n; g++)
+        add_cubes(weights[g], here[g], there[g], radii[g], &whole, 0);
+    sums[0] = whole.both[0];
+    sums[1] = whole.way[0];
+    sums[2] = whole.farther[0];
+    sums[3] = whole.within[0];
+}
+
+/* Write slopes and precisions of n densities by values a step back, here and forth; where they are
+ * no numbers, 0 and the usual precisions. */
+void mh_bend_of(const double *const values[3], const double *steps, const double *usual, int64_t n,
+                double *restrict slopes, double *restrict precisions)
+{
+    const double *back = values[0], *middle = values[1], *forth = values[2];
+    for (int64_t g = 0; g < n; g++) {
+        const double slope = (forth[g] - back[g]) / (2.0 * steps[g]);
+        const double bent = forth[g] + back[g] - 2.0 * middle[g];
+        const double precision = -bent / (steps[g] * steps[g]);
+        const double both = fabs(slope + precision);
+        slopes[g] = both < INFINITY ? slope : 0.0;
+        precisions[g] = both < INFINITY ? precision : usual[g];
+    }
+}
+
+/* ---- Linear forms of rows. Entries side by side are independent: no sum changes its order. ---- */
+
+/* Write the fixed parts of the m forms of n rows to `out`, whose lines have `width`: form a has the
+ * coefficients up to ends[a] of a line of `fixed`. */
+void mh_apply_fixed(const double *fixed, int64_t n, int64_t n_fixed, const double *picked,
+                    const int64_t *ends, int64_t m, double *out, int64_t width)
+{
+    for (int64_t i = 0; i < n; i++, fixed += n_fixed, out += width)
+        for (int64_t a = 0, start = 0; a < m; start = ends[a++])
+            out[a] = mh_inner(fixed + start, picked + start, ends[a] - start);
+}
+
+/* Add four vectors times a number each, one after the other. */
+static inline void add_four(double *restrict out, const double *const lines[4], const double by[4],
+                            int64_t n)
+{
+    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        for (int l = 0; l < 8; l++)
+            out[k + l] = (((out[k + l] + by[0] * a[k + l]) + by[1] * b[k + l]) +
+                          by[2] * c[k + l]) + by[3] * d[k + l];
+    for (; k < n; k++)
+        out[k] = (((out[k] + by[0] * a[k]) + by[1] * b[k]) + by[2] * c[k]) + by[3] * d[k];
+}
+
+/* Add the sum of four vectors times a number each. */
+static inline void add_sum_of_four(double *restrict out, const double *const lines[4],
+                                   const double by[4], int64_t n)
+{
+    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        for (int l = 0; l < 8; l++)
+            out[k + l] +=
+                by[0] * a[k + l] + by[1] * b[k + l] + by[2] * c[k + l] + by[3] * d[k + l];
+    for (; k < n; k++)
+        out[k] += by[0] * a[k] + by[1] * b[k] + by[2] * c[k] + by[3] * d[k];
+}
+
+static inline void add_one(double *restrict out, const double *restrict line, double by, int64_t n)
+{
+    int64_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        for (int l = 0; l < 8; l++)
+            out[k + l] += by * line[k + l];
+    for (; k < n; k++)
+        out[k] += by * line[k];
+}
+
+/* Add columns of L^T, times a number each: the lines `places` of L, which ascend. Many rows have
+ * zeros, and behind its diagonal L has them. */
+void mh_whiten_form(const double *weights, const int64_t *places, int64_t n, const double *factor,
+                    int64_t size, double *out)
+{
+    const double *four[4];
+    double by[4];
+    int64_t count = 0;
+    for (int64_t j = 0; j < n; j++) {
+        if (weights[j] == 0.0)
+            continue;
+        four[count] = factor + places[j] * size;
+        by[count++] = weights[j];
+        if (count == 4) {
+            add_four(out, four, by, mh_min((places[j] + 8) / 8 * 8, size));
+            count = 0;
+        }
+    }
+    for (int64_t k = 0; k < count; k++)
+        add_one(out, four[k], by[k], mh_min((places[n - 1] + 8) / 8 * 8, size));
+}
+
+/* Add the sum over n rows of w_i x_i y_i^T to the lower triangle of `products`, (n_fixed, n_fixed):
+ * x and y are the coefficients of a row from `first` to `last` and from `start` to `stop`. What four
+ * rows add is summed first. */
+void mh_add_products(const double *fixed, int64_t n_fixed, const double *weights, int64_t n,
+                     int64_t first, int64_t last, int64_t start, int64_t stop, double *products)
+{
+    const int64_t whole = n - n % 4;
+    for (int64_t i = 0; i < whole; i += 4) {
+        const double *a = fixed + i * n_fixed, *b = a + n_fixed, *c = b + n_fixed, *d = c + n_fixed;
+        const double *lines[] = {a + start, b + start, c + start, d + start};
+        for (int64_t j = first; j < last; j++) {
+            const double by[] = {weights[i] * a[j], weights[i + 1] * b[j], weights[i + 2] * c[j],
+                                 weights[i + 3] * d[j]};
+            add_sum_of_four(products + j * n_fixed + start, lines, by, mh_min(stop, j + 1) - start);
+        }
+    }
+    for (int64_t i = whole; i < n; i++)
+        for (int64_t j = first; j < last; j++)
+            add_one(products + j * n_fixed + start, fixed + i * n_fixed + start,
+                    weights[i] * fixed[i * n_fixed + j], mh_min(stop, j + 1) - start);
+}
+
+/* ---- Intervals of real numbers, rounded outward: functions/interval.py. An infinite end says that
+ *      there is no bound; no end is ever NaN. ---- */
+
+/* Thousands of times the rounding errors of one operation; and more than underflow can lose. */
+static const double RELATIVE = 1e-12, TINY = 1e-300, LARGEST = 1.7976931348623157e308;
+
+/* A lower end, moved outward; overflow of a number is the largest number. */
+static inline double below(double end, double slack)
+{
+    const double least = mh_smaller(LARGEST, end);
+    const double low = least - (fabs(least) * RELATIVE + slack);
+    return end != end ? -INFINITY : low;
+}
+
+static inline double above(double end, double slack)
+{
+    const double most = mh_larger(-LARGEST, end);
+    const double high = most + (fabs(most) * RELATIVE + slack);
+    return end != end ? INFINITY : high;
+}
+
+/* An infinite end only stands for ever larger numbers, times 0. */
+static inline double times(double x, double y)
+{
+    const double product = x * y;
+    return product != product ? 0.0 : product;
+}
+
+/* Slack must not carry a product past zero, where it cannot lie. A zero that was computed may be a
+ * product that underflowed, so that the factors decide. */
+static inline void multiply_two(double a, double b, double c, double d, double *low, double *high)
+{
+    const double one = times(a, c), two = times(a, d), three = times(b, c), four = times(b, d);
+    const double lo = mh_smaller(mh_smaller(four, three), mh_smaller(two, one));
+    const double hi = mh_larger(mh_larger(four, three), mh_larger(two, one));
+    const double down = below(lo, TINY), up = above(hi, TINY);
+    const int zero = ((a == 0.0) & (b == 0.0)) | ((c == 0.0) & (d == 0.0));
+    const int never_negative = zero | ((a >= 0.0) & (c >= 0.0)) | ((b <= 0.0) & (d <= 0.0));
+    const int never_positive = zero | ((a >= 0.0) & (d <= 0.0)) | ((b <= 0.0) & (c >= 0.0));
+    *low = never_negative & (lo >= 0.0) & (down < 0.0) ? 0.0 : down;
+    *high = never_positive & (hi <= 0.0) & (up > 0.0) ? 0.0 : up;
+}
+
+/* Of the first interval, or of the second, there may be one for all: `step` and `other_step` are 0. */
+static inline void multiply_all(const double *a, const double *b, int64_t step, const double *c,
+                                const double *d, int64_t other_step, int64_t n,
+                                double *restrict lo, double *restrict hi)
+{
+    for (int64_t i = 0; i < n; i++)
+        multiply_two(a[i * step], b[i * step], c[i * other_step], d[i * other_step], lo + i,
+                     hi + i);
+}
+
+void mh_multiply_intervals(const double *a, const double *b, int64_t n_one, const double *c,
+                           const double *d, int64_t n_other, int64_t n, double *lo, double *hi)
+{
+    if (n_one < n)
+        multiply_all(a, b, 0, c, d, 1, n, lo, hi);
+    else if (n_other < n)
+        multiply_all(a, b, 1, c, d, 0, n, lo, hi);
+    else
+        multiply_all(a, b, 1, c, d, 1, n, lo, hi);
+}
+
+/* Without slack: additions do not underflow, and zero must remain zero. */
+static inline void add_all(const double *a, const double *b, int64_t step, const double *c,
+                           const double *d, int64_t other_step, int64_t n, double *restrict lo,
+                           double *restrict hi)
+{
+    for (int64_t i = 0; i < n; i++) {
+        lo[i] = below(a[i * step] + c[i * other_step], 0.0);
+        hi[i] = above(b[i * step] + d[i * other_step], 0.0);
+    }
+}
+
+void mh_add_intervals(const double *a, const double *b, int64_t n_one, const double *c,
+                      const double *d, int64_t n_other, int64_t n, double *lo, double *hi)
+{
+    if (n_one < n)
+        add_all(a, b, 0, c, d, 1, n, lo, hi);
+    else if (n_other < n)
+        add_all(a, b, 1, c, d, 0, n, lo, hi);
+    else
+        add_all(a, b, 1, c, d, 1, n, lo, hi);
+}

@@ -1,0 +1,27 @@
+/* The functions of leaves.c, which are compiled once per instruction set under names of their own,
+ * as mh_inner_by_avx2. By its ordinary name a function calls that of the set which was chosen when
+ * the library was loaded (instruction_sets.c).
+ *
+ * To add one: a line here, its prototype in functions.h, its body in leaves.c. Without its line here
+ * the linker finds it several times. A line has `return` where there is a result, its type, the
+ * name, the parameters, and these as they are handed on. */
+#ifndef MH_LEAVES_H
+#define MH_LEAVES_H
+
+/* clang-format off */
+#define MH_LEAVES(LEAF) \
+LEAF(, void, mh_lower_times, (const double *matrix, const double *vector, int64_t first, int64_t size, double *out), (matrix, vector, first, size, out)) \
+LEAF(return, double, mh_inner_by, (const double *matrix, const double *a, const double *b, int64_t size), (matrix, a, b, size)) \
+LEAF(, void, mh_products_of_lines, (const int8_t *lines, int64_t width, const int64_t *rows, int64_t n, const float *middle, const float *half, int64_t size, float *out), (lines, width, rows, n, middle, half, size, out)) \
+LEAF(, void, mh_add_lines, (const double *matrix, int64_t width, const double *weights, int64_t n, int64_t low, int64_t high, double *out), (matrix, width, weights, n, low, high, out)) \
+LEAF(, void, mh_inner_of_lines, (const double *matrix, int64_t width, const double *vector, int64_t n, int64_t low, int64_t high, double *out), (matrix, width, vector, n, low, high, out)) \
+LEAF(, void, mh_sum_cubes_within, (const double *weights, const double *radii, const double *here, const double *there, int64_t n, double *sums), (weights, radii, here, there, n, sums)) \
+LEAF(, void, mh_bend_of, (const double *const values[3], const double *steps, const double *usual, int64_t n, double *slopes, double *precisions), (values, steps, usual, n, slopes, precisions)) \
+LEAF(, void, mh_apply_fixed, (const double *fixed, int64_t n, int64_t n_fixed, const double *picked, const int64_t *ends, int64_t m, double *out, int64_t width), (fixed, n, n_fixed, picked, ends, m, out, width)) \
+LEAF(, void, mh_whiten_form, (const double *weights, const int64_t *places, int64_t n, const double *factor, int64_t size, double *out), (weights, places, n, factor, size, out)) \
+LEAF(, void, mh_add_products, (const double *fixed, int64_t n_fixed, const double *weights, int64_t n, int64_t first, int64_t last, int64_t start, int64_t stop, double *products), (fixed, n_fixed, weights, n, first, last, start, stop, products)) \
+LEAF(, void, mh_multiply_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
+LEAF(, void, mh_add_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
+
+/* clang-format on */
+#endif

@@ -1,0 +1,268 @@
+"""The compiled library, loaded once per process, and its functions as Python calls them."""
+
+import ctypes
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+from cffi import FFI
+
+from pymc_minibatch_mh.native import compiler
+
+#: The declarations of records and functions: there are no others.
+HEADERS = ("mh.h", "functions.h")
+
+
+def declarations() -> str:
+    """Return what the headers declare, for cffi, which knows no preprocessor."""
+    whole = "".join((compiler.FOLDER / name).read_text("utf-8") for name in HEADERS)
+    return re.sub(r"^#.*$", "", whole, flags=re.MULTILINE)
+
+
+ffi = FFI()
+ffi.cdef(declarations())
+
+
+@cache
+def load() -> Any:
+    """Return the library of these sources: in a checkout it is compiled where they have changed.
+
+    Raises an ImportError if there is none and none can be compiled, if it cannot be loaded, or if
+    it is of other sources.
+    """
+    try:
+        place = compiler.build()
+    except OSError as reason:
+        raise ImportError(f"pymc_minibatch_mh lacks its compiled library: {reason}") from reason
+    try:
+        found = ffi.dlopen(str(place))
+    except OSError as reason:
+        raise ImportError(
+            f"pymc_minibatch_mh's compiled library cannot be loaded: {reason}. It is damaged, or "
+            f"of another platform. Install the package again; in a checkout, delete {place}."
+        ) from reason
+    _require_same(found)
+    found.mh_use_set(found.mh_widest_set())
+    return found
+
+
+def _require_same(library: Any) -> None:
+    """Raise an ImportError where library and headers differ."""
+    compiled = ffi.string(library.mh_digest()).decode()
+    if compiled != compiler.digest():
+        raise ImportError(
+            f"the library was compiled from other sources ({compiled}, not {compiler.digest()}). "
+            "Install the package again."
+        )
+    layouts, k = library.mh_layouts(), 0
+    while layouts[k].name != ffi.NULL:
+        name = ffi.string(layouts[k].name).decode()
+        if ffi.sizeof(name) != layouts[k].size:
+            raise ImportError(
+                f"the record {name} has {layouts[k].size} bytes in the library, and "
+                f"{ffi.sizeof(name)} in its header. Install the package again."
+            )
+        k += 1
+
+
+#: Types of the numbers that arrays of a C type hold.
+NUMBERS = {"double": "f8", "float": "f4", "int64_t": "i8", "int32_t": "i4", "int8_t": "i1"}
+
+
+class LaidOut:
+    """A record as the library has it. Arrays and records that it points to are kept alive with it.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the C record.
+    record
+        An object with the same fields: a number `n_x` that it lacks is the length of its `x`. Or a
+        list of such, which lie one after the other.
+    """
+
+    def __init__(self, kind: str, record: Any) -> None:
+        self.record = record
+        self._kept: list[Any] = []
+        if isinstance(record, list):
+            self.at = _pointed_to(ffi.typeof(f"{kind} *"), record, self._kept)
+        else:
+            self.at = ffi.new(f"{kind} *", _fields(ffi.typeof(kind), record, self._kept))
+
+
+def _fields(kind: Any, record: Any, kept: list[Any]) -> dict[str, Any]:
+    return {name: stored(field.type, _field(record, name), kept) for name, field in kind.fields}
+
+
+def _field(record: Any, name: str) -> Any:
+    if name.startswith("n_") and not hasattr(record, name):
+        return len(getattr(record, name[2:]))
+    return getattr(record, name)
+
+
+def stored(kind: Any, value: Any, kept: list[Any]) -> Any:
+    """Return a value as C has it; whatever it points to is added to `kept`.
+
+    A function is an address, an object that has one, or the name of one of the library.
+    Raises a TypeError if an array is not contiguous, or of another type than C takes.
+    """
+    if kind.kind == "struct":
+        return _fields(kind, value, kept)
+    if kind.kind not in ("pointer", "function"):
+        return value
+    if value is None:
+        return ffi.NULL
+    if isinstance(value, np.ndarray):
+        kept.append(value)
+        return _array(kind, value)
+    if isinstance(value, LaidOut):
+        kept.append(value)
+        return ffi.cast(kind, value.at)
+    if isinstance(value, str):
+        return ffi.cast(kind, getattr(load(), value))
+    if kind.kind == "pointer" and kind.item.kind == "struct" and not isinstance(value, int):
+        return _pointed_to(kind, value, kept)
+    address = getattr(value, "address", value)  # numba's cfunc has one
+    if address is not value:
+        kept.append(value)
+    return ffi.cast(kind, address)
+
+
+def _pointed_to(kind: Any, value: Any, kept: list[Any]) -> Any:
+    """Return the address of a record, or of several, one after the other."""
+    several = isinstance(value, list) or type(value) is tuple
+    records = [_fields(kind.item, one, kept) for one in (value if several else [value])]
+    made = ffi.new(f"{kind.item.cname}[]", records)
+    kept.append(made)
+    return made
+
+
+def _array(kind: Any, value: np.ndarray) -> Any:
+    wanted = "i8" if kind.item.kind == "function" else NUMBERS.get(kind.item.cname)
+    dtype = dtype_of(kind.item.cname) if wanted is None else np.dtype(wanted)
+    if kind.item.cname != "void" and value.dtype != dtype:
+        raise TypeError(f"an array of {value.dtype} where {kind.cname} is taken")
+    if not value.flags.c_contiguous:
+        raise TypeError(f"an array that is not C-contiguous where {kind.cname} is taken")
+    return ffi.cast(kind, value.__array_interface__["data"][0])
+
+
+#: How a run ended, as ``mh_status`` says.
+Status = cast(Any, IntEnum)(
+    "Status",
+    {name.removeprefix("MH_"): k for name, k in ffi.typeof("mh_status").relements.items()},
+)
+
+
+@cache
+def dtype_of(name: str) -> np.dtype:
+    """Return a C record as a NumPy type, by its name. Pointers are integers."""
+    kinds = [(field, x.type) for field, x in ffi.typeof(name).fields]
+    return np.dtype(
+        [
+            (field, dtype_of(x.cname) if x.kind == "struct" else NUMBERS.get(x.cname, "i8"))
+            for field, x in kinds
+        ]
+    )
+
+
+@cache
+def function(name: str) -> Callable[..., Any]:
+    """Return a function of the library that takes arrays and records of Python.
+
+    Scratch memory, where it is the last argument, is made for the call and given back. A
+    MemoryError is raised where there is none; another status is returned.
+    """
+    called = getattr(load(), name)
+    kinds = ffi.typeof(called).args
+    takes_scratch = bool(kinds) and kinds[-1].cname == "mh_arena *"
+    returns_status = ffi.typeof(called).result.cname == "mh_status"
+
+    def with_arrays(*arguments: Any) -> Any:
+        kept: list[Any] = []
+        taken = kinds[:-1] if takes_scratch else kinds
+        given = [stored(kind, x, kept) for kind, x in zip(taken, arguments, strict=True)]
+        if not takes_scratch:
+            found = called(*given)
+        else:
+            arena = Arena()
+            found = called(*given, arena.at)
+        if returns_status and found == Status.NO_MEMORY:
+            raise MemoryError(f"there is no memory for {name}")
+        return found
+
+    return with_arrays
+
+
+class FunctionAt:
+    """A function at an address, of a type that the header declares: called as the library's are.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the C type.
+    source
+        What compiled it, with an `address`, which is kept.
+    """
+
+    def __init__(self, kind: str, source: Any) -> None:
+        self.source = source
+        self.address = int(source.address)
+        self._called = ffi.cast(kind, self.address)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it with arrays and records of Python."""
+        kept: list[Any] = []
+        kinds = ffi.typeof(self._called).args
+        return self._called(*(stored(k, x, kept) for k, x in zip(kinds, arguments, strict=True)))
+
+
+class Arena:
+    """Scratch memory of the library, given back with this object."""
+
+    def __init__(self) -> None:
+        made = load().mh_arena_new()
+        if made == ffi.NULL:
+            raise MemoryError("there is no memory for the scratch of a chain")
+        self.at = ffi.gc(made, load().mh_arena_free)
+
+
+#: Distributions of NumPy that are called by address, by the fields of a generator's record.
+_DISTRIBUTIONS = {
+    "standard_normal": "random_standard_normal",
+    "standard_exponential": "random_standard_exponential",
+    "standard_gamma": "random_standard_gamma",
+    "poisson": "random_poisson",
+    "bounded_uint64": "random_bounded_uint64",
+}
+
+
+@cache
+def _distributions() -> dict[str, int]:
+    """Return the addresses of NumPy's distributions; ImportError if it does not export them."""
+    numpys = ctypes.CDLL(np.random._generator.__file__)
+    try:
+        functions = {field: getattr(numpys, name) for field, name in _DISTRIBUTIONS.items()}
+    except AttributeError as missing:
+        raise ImportError(
+            f"NumPy {np.__version__} does not export its distributions ({missing}), which compiled "
+            "updates draw from. Install NumPy 2.0 or later from a wheel."
+        ) from missing
+    return {field: ctypes.cast(f, ctypes.c_void_p).value or 0 for field, f in functions.items()}
+
+
+class GeneratorRecord:
+    """A NumPy generator as the library's ``mh_generator``, which keeps it alive."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.bits = rng.bit_generator.ctypes.bit_generator.value
+        for field, address in _distributions().items():
+            setattr(self, field, address)
+
+    def __reduce__(self) -> tuple:
+        """Have a copy, whose generator is another one, know where that lies."""
+        return GeneratorRecord, (self.rng,)

@@ -1,0 +1,342 @@
+/* Sequential tests on growing batches.
+ *
+ * With d_i = r_i(theta') - r_i(theta), the log ratio of a batch of n of the N rows is estimated by
+ * cheap + beta N mean(d) with the variance (beta N)^2 s^2 (1 - n/N)/n, s^2 that of the batch.
+ *
+ * How many rows the first look reads follows from the move alone. Heavy rows are read before it,
+ * all of them, and batches are drawn from the others, evenly and without replacement.
+ *
+ * Rows in memory are drawn by the chain's generator. Rows that are stored come from a supply that
+ * was drawn ahead with replacement: those that the batch has already are skipped, so that what
+ * remains of a sequence of independent rows is drawn without replacement. Which rows come next
+ * depends on nothing that the chain does. */
+#include "inside.h"
+
+/* Columns of supply.places, whose first line is that of the rows that are drawn evenly: there is no
+ * other then. */
+enum { NEXT, END, EVENLY = 0 };
+
+/* Pebay (2008), doi:10.2172/1028931. */
+void mh_merge_moments(mh_moments *moments, const mh_moments *others)
+{
+    const double n = (double)moments->n, m = (double)others->n;
+    const double total = (double)(moments->n + others->n);
+    const double shift = others->mean - moments->mean;
+    const double cross = shift * shift * n * m / total;
+    moments->third = moments->third + others->third + shift * cross * (n - m) / total +
+                     3.0 * shift * (n * others->second - m * moments->second) / total;
+    moments->n += others->n;
+    moments->mean += shift * m / total;
+    moments->second = moments->second + others->second + cross;
+}
+
+void mh_add_moments(mh_moments *moments, const double *values, int64_t n)
+{
+    mh_moments own = {.n = n};
+    for (int64_t i = 0; i < n; i++)
+        own.mean += values[i];
+    own.mean /= (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        const double gap = values[i] - own.mean;
+        own.second += gap * gap;
+        own.third += gap * gap * gap;
+    }
+    mh_merge_moments(moments, &own);
+}
+
+/* Zero where it is not defined. */
+double mh_skewness(const mh_moments *moments)
+{
+    if (moments->n < 3 || moments->second <= 0.0)
+        return 0.0;
+    return sqrt((double)moments->n) * moments->third / pow(moments->second, 1.5);
+}
+
+mh_status mh_scan_rows(const mh_posterior *posterior, const mh_move *move, double *mean,
+                       double *variance, double *largest, mh_arena *scratch)
+{
+    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
+    const mh_mark mark = mh_mark_of(scratch);
+    double *differences = mh_take(scratch, MH_BLOCK, double);
+    double *scales = mh_take(scratch, MH_BLOCK, double);
+    int64_t *rows = mh_take(scratch, MH_BLOCK, int64_t);
+    MH_NEED(differences && scales && rows);
+    mh_moments moments = {0};
+    *largest = 0.0;
+    for (int64_t first = 0; first < total; first += MH_BLOCK) {
+        int64_t count;
+        MH_TRY(mh_read_block(posterior, move, first, rows, differences, scales, &count, scratch));
+        mh_add_moments(&moments, differences, count);
+        for (int64_t i = 0; i < count; i++)
+            *largest = mh_larger(*largest, fabs(differences[i]));
+    }
+    *mean = moments.mean;
+    *variance = moments.second / (double)total;
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* How many rows batches are drawn from: all but those that every update reads. */
+static int64_t number_of_drawn(const mh_posterior *posterior)
+{
+    return mh_number_of_rows(posterior) - posterior->bounds.n_heavy;
+}
+
+/* Of the batch's next rows: how many there are, where they are read, and what was read. */
+typedef struct new_rows {
+    int64_t room;
+    int64_t *places;
+    int64_t *rows;
+    double *differences;
+    double *scales;
+} new_rows;
+
+mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int64_t target,
+                      int64_t room, int64_t *places)
+{
+    const int64_t first = *n;
+    for (int64_t k = 0; k < room && *n < target; k++) {
+        if (supply->places[NEXT] == supply->places[END]) {
+            MH_TRY(mh_ask(supply, EVENLY));
+        }
+        const int64_t place = supply->places[NEXT]++;
+        const int64_t row = supply->rows[place];
+        if (mh_insert(batch->places, batch->n_places, row)) {
+            places[*n - first] = place;
+            batch->rows[(*n)++] = row;
+        }
+    }
+    return MH_OK;
+}
+
+/* Extend a batch of n rows to `target` of them, or fewer where rows are stored. Rows in memory are
+ * numbered among those that batches are drawn from. */
+static mh_status draw_next(const mh_posterior *posterior, const mh_generator *rng, mh_drawn *batch,
+                           int64_t *n, int64_t target, const new_rows *into)
+{
+    const mh_bounds *bounds = &posterior->bounds;
+    if (bounds->supply.room > 0)
+        return mh_take_new(&bounds->supply, batch, n, target, into->room, into->places);
+    const int64_t *drawn = batch->rows + *n;
+    const int64_t count = target - *n;
+    mh_draw_more(rng, number_of_drawn(posterior), batch, *n, target);
+    for (int64_t i = 0; i < count; i++)
+        into->places[i] = drawn[i];
+    if (bounds->n_heavy > 0)
+        mh_skip_rows(drawn, count, bounds->heavy, bounds->n_heavy, into->places);
+    *n = target;
+    return MH_OK;
+}
+
+/* Draw rows until the batch has `target` of them, and read them; add to the moments of all. */
+static mh_status look_at_more(mh_chain *chain, mh_drawn *batch, int64_t target, mh_moments *moments)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    mh_arena *scratch = chain->scratch;
+    const mh_mark mark = mh_mark_of(scratch);
+    int64_t n = moments->n, room = target - n;
+    /* A supply is overwritten while a batch goes on in the next but one. */
+    if (posterior->bounds.supply.room > 0)
+        room = mh_min(room, MH_BLOCK);
+    const new_rows into = {room, mh_take(scratch, room, int64_t), mh_take(scratch, room, int64_t),
+                           mh_take(scratch, room, double), mh_take(scratch, room, double)};
+    MH_NEED(into.places && into.rows && into.differences && into.scales);
+    while (n < target) {
+        MH_TRY(draw_next(posterior, &chain->generator, batch, &n, target, &into));
+        const int64_t count = n - moments->n;
+        if (count == 0) /* the batch has all rows that came next */
+            continue;
+        MH_TRY(mh_read_drawn(posterior, &chain->move, into.places, count, into.rows,
+                             into.differences, into.scales, scratch));
+        mh_add_moments(moments, into.differences, count);
+    }
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* The heavy rows' change is `known`, unless the batch is empty. Stored rows are all read anew. */
+mh_status mh_read_rest(const mh_posterior *posterior, const mh_move *move, const mh_drawn *batch,
+                       const mh_moments *moments, double known, double *change, int64_t *count,
+                       mh_arena *scratch)
+{
+    const mh_bounds *bounds = &posterior->bounds;
+    const int64_t n = moments->n, total = number_of_drawn(posterior);
+    double unused;
+    if (n == 0 || bounds->supply.room > 0) {
+        *count = mh_number_of_rows(posterior);
+        return mh_read_all(posterior, move, NULL, change, &unused, scratch);
+    }
+    int64_t *all = batch->rows;
+    if (batch->n_places > 0) { /* without a set of the batch's rows, the list has all of them */
+        all = mh_take(scratch, total, int64_t);
+        MH_NEED(all);
+        MH_TRY(mh_list_all(batch->rows, n, total, all, scratch));
+    }
+    *count = total - n;
+    if (bounds->n_heavy > 0)
+        mh_skip_rows(all + n, *count, bounds->heavy, bounds->n_heavy, all + n);
+    MH_TRY(mh_read_chosen(posterior, move, all + n, *count, NULL, change, &unused, scratch));
+    *change = (double)n * moments->mean + known + *change;
+    return MH_OK;
+}
+
+/* V = kappa M^2, the predicted variance of beta N times the difference of one row. */
+double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa)
+{
+    mh_products dots;
+    mh_products_of_move(move, reference->size, &dots);
+    const double size = reference->relative * mh_size_of_move(&dots, reference->order, MH_JOINT);
+    return kappa * mh_square(size);
+}
+
+mh_status mh_unit_noise(const mh_reference *reference, double *position, double *new_position,
+                        double *noise, mh_arena *scratch)
+{
+    mh_move move;
+    MH_TRY(mh_move_between(reference, position, new_position, &move, scratch));
+    *noise = mh_predicted_noise(&move, reference, 1.0);
+    return MH_OK;
+}
+
+/* A batch under way: its rows, their moments, the heavy rows' change, and rows read in all. */
+typedef struct batch_so_far {
+    mh_drawn drawn;
+    mh_moments moments;
+    double known;
+    int64_t read;
+} batch_so_far;
+
+static mh_status read_heavy(mh_chain *chain, batch_so_far *batch)
+{
+    const mh_bounds *bounds = &chain->posterior.bounds;
+    double unused;
+    if (batch->moments.n > 0 || bounds->n_heavy == 0)
+        return MH_OK;
+    return mh_read_chosen(&chain->posterior, &chain->move, bounds->heavy, bounds->n_heavy, NULL,
+                          &batch->known, &unused, chain->scratch);
+}
+
+/* Extend the batch to `target` rows, and write what a test sees of it. */
+static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target, batch_so_far *batch,
+                               mh_look *look)
+{
+    const mh_bounds *bounds = &chain->posterior.bounds;
+    const double beta = chain->posterior.reference.inverse_temperature;
+    const double total = (double)look->total;
+    /* Of a supply it is asked which rows the batch has, so that it needs the set. */
+    const int64_t most = bounds->supply.room > 0 ? 2 * target : look->total;
+    const mh_moments *moments = &batch->moments;
+    MH_TRY(read_heavy(chain, batch));
+    MH_TRY(mh_reserve(&batch->drawn, moments->n, target, most, chain->scratch));
+    MH_TRY(look_at_more(chain, &batch->drawn, target, &batch->moments));
+    const double n = (double)moments->n;
+    batch->read = moments->n + bounds->n_heavy;
+    look->n = moments->n;
+    look->log_ratio = cheap + beta * total * moments->mean + beta * batch->known;
+    look->variance = mh_square(beta * total) * moments->second / (n - 1.0) / n * (1.0 - n / total);
+    look->skewness = mh_skewness(moments);
+    return MH_OK;
+}
+
+/* Read all rows that the batch lacks, and write what a test sees then. */
+static mh_status look_at_all(mh_chain *chain, double cheap, batch_so_far *batch, mh_look *look)
+{
+    double change;
+    int64_t count;
+    MH_TRY(mh_read_rest(&chain->posterior, &chain->move, &batch->drawn, &batch->moments,
+                        batch->known, &change, &count, chain->scratch));
+    batch->read += count;
+    look->n = look->total;
+    look->log_ratio = cheap + chain->posterior.reference.inverse_temperature * change;
+    look->variance = look->skewness = 0.0;
+    return MH_OK;
+}
+
+/* Count a decision by its last look. */
+static void count_decision(const mh_look *look, const mh_verdict *said, double noise,
+                           mh_counts *counts)
+{
+    const double predicted = noise * (1.0 / (double)look->n - 1.0 / (double)look->total);
+    counts->error += said->error;
+    counts->underestimated +=
+        look->n < look->total && look->variance > mh_larger(0.5, 1.5 * predicted);
+    counts->full_pass += look->n == look->total;
+    counts->invalid += !isfinite(look->log_ratio);
+    counts->log_ratio = look->log_ratio;
+    counts->log_ratio_std = sqrt(look->variance);
+}
+
+/* Read rows until the test decides, or all of them. */
+mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, mh_counts *counts,
+                               mh_decision *out)
+{
+    const mh_batch_test *by = test;
+    const mh_posterior *posterior = &chain->posterior;
+    const int64_t total = number_of_drawn(posterior);
+    const double limit = mh_smaller(posterior->most_drawn - (double)posterior->bounds.n_heavy,
+                                    (double)total);
+    const double noise = mh_predicted_noise(&chain->move, &posterior->reference, by->kappa);
+    mh_look look = {.total = total, .uniform = mh_uniform(&chain->generator)};
+    mh_verdict said;
+    batch_so_far batch = {0};
+    *out = (mh_decision){0};
+    do {
+        const int64_t target = by->sample_size(by->settings, noise, look.n, total);
+        counts->n_looks += 1.0;
+        MH_TRY((double)target >= limit ? look_at_all(chain, cheap, &batch, &look)
+                                       : look_at_batch(chain, cheap, target, &batch, &look));
+        MH_TRY(by->decide_batch(by->settings, &look, &said));
+    } while (said.verdict == MH_READ_MORE);
+    out->n_obs = (double)batch.read;
+    count_decision(&look, &said, noise, counts);
+    out->accepted = said.verdict == MH_ACCEPT;
+    out->probability = said.probability;
+    return MH_OK;
+}
+
+/* Whether a test would read all rows for a move between two whitened positions: batches are
+ * simulated, of normal noise with the predicted variance, around the log ratio that the move has
+ * under the Gaussian approximation. Looks at `limit` rows or more of the total read all. */
+static int64_t reads_all(const mh_batch_test *test, const mh_reference *reference,
+                         const mh_move *move, int64_t total, double limit, const mh_generator *rng)
+{
+    const int64_t d = reference->size;
+    const double noise = mh_predicted_noise(move, reference, test->kappa);
+    const double exact =
+        0.5 * (mh_inner(move->here, move->here, d) - mh_inner(move->there, move->there, d));
+    mh_look look = {.total = total, .uniform = mh_uniform(rng)};
+    mh_verdict said;
+    double away = 0.0;
+    do {
+        const int64_t target = test->sample_size(test->settings, noise, look.n, total);
+        if ((double)target >= limit)
+            return 1;
+        if (!(noise < INFINITY))
+            return 0;
+        away += sqrt(noise * (double)(target - look.n)) * mh_normal(rng);
+        look.n = target;
+        look.log_ratio = exact + away / (double)target;
+        look.variance = noise * (1.0 / (double)target - 1.0 / (double)total);
+        if (test->decide_batch(test->settings, &look, &said) != MH_OK)
+            return 0; /* a user's test that has failed ends the run, not the forecast */
+    } while (said.verdict == MH_READ_MORE);
+    return 0;
+}
+
+mh_status mh_full_passes_of(const mh_batch_test *test, const mh_reference *reference, int64_t n,
+                            double *moves, int64_t total, double limit, const mh_generator *rng,
+                            int64_t *passes, mh_arena *scratch)
+{
+    const int64_t d = reference->size;
+    double *step = mh_take(scratch, d, double);
+    MH_NEED(step);
+    *passes = 0;
+    for (int64_t k = 0; k < n; k++) {
+        double *here = moves + 2 * k * d, *there = here + d;
+        for (int64_t i = 0; i < d; i++)
+            step[i] = there[i] - here[i];
+        const mh_move move = {here, there, here, there, step};
+        *passes += reads_all(test, reference, &move, total, limit, rng);
+    }
+    return MH_OK;
+}

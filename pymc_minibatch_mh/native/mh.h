@@ -1,0 +1,701 @@
+/* The architecture of the compiled loops: every record, role and status code. Read this first.
+ *
+ *     chain = posterior (prior, rows, control variates, bounds) + proposal + test + generator + move
+ *
+ * An update (run.c) has the proposal write move.new, computes the part of the log ratio that needs
+ * no row, and has the test decide. Proposals and tests are records behind a function each (a role):
+ *
+ *   to propose      a record and an mh_propose:  mixture.c, walk.c, langevin.c, own_move.c
+ *   to decide       a record and an mh_decide:   poisson_test.c, looks.c, confidence.c, ...
+ *   by batches      a test of looks.c has two more functions, mh_sample_size and mh_decide_batch:
+ *                   barker.c, austere.c, penalty.c, own_test.c
+ *
+ * Functions of a model, its prior and its rows, are compiled by PyTensor and called by address.
+ * They never fail. Whatever can fail returns an mh_status, and anything but MH_OK ends the run at
+ * the position before the update.
+ *
+ * Rules of this header, which Python reads to lay records out (records.py): every field has eight
+ * bytes (double, int64_t, a pointer) or is a record, one field a line. Arrays are C-contiguous, have
+ * the shape in the comment behind them, and are owned by Python, which keeps them alive. Records of
+ * Python have the same names and fields. No function writes to what is const.
+ */
+#ifndef MH_H
+#define MH_H
+
+#include <stdint.h>
+
+typedef enum {
+    MH_OK,
+    MH_BOUND_VIOLATED, /* a row exceeded its bound: counts and worst_move say which, and where */
+    MH_NO_MEMORY,
+    MH_NO_ROWS,     /* stored rows could not be had: Python has the exception */
+    MH_MOVE_RAISED, /* a user's proposal has raised, or has edited its position */
+    MH_MOVE_EDITED,
+    MH_TEST_FAILED /* a user's test has raised, or has given no verdict */
+} mh_status;
+
+/* ---- Random numbers: NumPy's bit generator and distributions, so that streams are NumPy's. ---- */
+
+typedef struct mh_bits { /* bitgen_t of numpy/random/bitgen.h */
+    void *state;
+    uint64_t (*next_uint64)(void *state);
+    uint32_t (*next_uint32)(void *state);
+    double (*next_double)(void *state);
+    uint64_t (*next_raw)(void *state);
+} mh_bits;
+
+typedef struct mh_generator {
+    mh_bits *bits;
+    double (*standard_normal)(mh_bits *bits);
+    double (*standard_exponential)(mh_bits *bits);
+    double (*standard_gamma)(mh_bits *bits, double shape);
+    int64_t (*poisson)(mh_bits *bits, double mean);
+    uint64_t (*bounded_uint64)(mh_bits *bits, uint64_t offset, uint64_t range, uint64_t mask, _Bool use_masked);
+} mh_generator;
+
+/* ---- Rows: functions of a few linear forms of the position, whose coefficients are data; or, where
+ *      rows are no such functions, graphs of all coordinates. ---- */
+
+/* One number of each row: where row 0 has it, bytes from row to row, and its type. */
+typedef struct mh_leaf {
+    const char *address;
+    int64_t stride;
+    int64_t type; /* place in data/arrays.STORED */
+} mh_leaf;
+
+enum { MH_RUN, MH_PRODUCT, MH_CHOICE };
+
+/* Coefficients of a form: a run of numbers of a row, a product of leaves, or such a product for a
+ * coordinate that the first leaf chooses. */
+typedef struct mh_piece {
+    int64_t kind;
+    int64_t column; /* where they go among the fixed or the chosen coefficients */
+    int64_t count;  /* numbers of a run */
+    int64_t adds;   /* whether others were there before */
+    double factor;
+    const mh_leaf *leaves; /* (n_leaves,) */
+    int64_t n_leaves;
+    int64_t entry_stride; /* bytes between the numbers of a run */
+    int64_t first;        /* coordinates to choose from: the first, the step, their number */
+    int64_t step;
+    int64_t choices;
+} mh_piece;
+
+/* A function of n rows, one line of inputs and one of outputs for each. */
+typedef void (*mh_row_function)(const double *inputs, double *outputs, int64_t n);
+
+/* The rows of one observed variable. Fixed coefficients belong to the same coordinates in every
+ * row, chosen ones to coordinates that the data choose, as in a[group]. */
+typedef struct mh_term {
+    int64_t n_arguments; /* linear forms m */
+    int64_t n_taken;
+    int64_t n_fixed;
+    int64_t n_chosen;
+    int64_t n_pieces;
+    const mh_leaf *taken;             /* leaves that the row functions take, (n_taken,) */
+    const mh_piece *pieces;           /* (n_pieces,) */
+    const int64_t *fixed_coordinates; /* (n_fixed,) */
+    const int64_t *fixed_ends;        /* where each form's fixed coefficients end, (m,) */
+    const int64_t *chosen_arguments;  /* the form of each choice, (n_chosen,) */
+    mh_row_function difference; /* (m forms of the centre and of both ends from there, taken) ->
+                                   r(new) - r(position), its rounding error in units of epsilon */
+    mh_row_function slopes;     /* (forms, taken) -> value, gradient (m), Hessian (m (m + 1)/2) */
+    mh_row_function thirds;     /* (forms, taken) -> f_abc for a <= b <= c, in this order */
+} mh_term;
+
+/* Differences of remainders, and the larger of the log-likelihoods that are differenced, of rows
+ * numbered within their terms, term after term; `ends` is where each term's end, (n_terms,). */
+typedef void (*mh_graph_differences)(const double *position, const double *new_position, const double *centre, const int64_t *rows, const int64_t *ends, const int64_t *context, double *differences, double *scales);
+
+/* Adds value and gradient to `sums`, (1 + d,), and the Hessian to `hessian`, (d, d), if asked. */
+typedef void (*mh_graph_derivatives)(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
+
+typedef struct mh_rows {
+    int64_t size; /* coordinates d */
+    int64_t n_terms;
+    const int64_t *term_starts; /* first row of each term, and the number of all, (n_terms + 1,) */
+    const int64_t *context;     /* addresses that functions of the model take */
+    const mh_term *terms;       /* (n_terms,); NULL where rows are graphs */
+    mh_graph_differences differences;
+    mh_graph_derivatives derivatives;
+} mh_rows;
+
+/* ---- Control variates, bounds of what they leave, and rows drawn ahead. ---- */
+
+/* The expansion around a centre, and the scale of moves; frozen while a chain runs. */
+typedef struct mh_reference {
+    int64_t size;  /* d */
+    int64_t first; /* coordinates before it belong to other steps */
+    int64_t order; /* of the expansion: 0, 1 or 2 */
+    double inverse_temperature;
+    double relative;        /* it over the one that bounds were found at */
+    const double *centre;   /* (d,) */
+    const double *factor;   /* L, lower triangular, and its inverse, (d, d) */
+    const double *whitener;
+    const double *gradient; /* sums over all rows, (d,) and (d, d) */
+    const double *hessian;
+} mh_reference;
+
+/* Kinds of tables: see moves.c. */
+enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_FROM_CENTRE, MH_RANGE };
+
+/* Bounds |dU_i| <= c_i M of all rows while a move stays within a radius. */
+typedef struct mh_table {
+    double radius;
+    int64_t kind;
+    double total;             /* sum of the c_i of rows that are drawn */
+    const float *c;           /* (n_rows,) */
+    const double *thresholds; /* alias table, to draw rows in proportion to the c_i, (n_drawn,) */
+    const int32_t *aliases;
+} mh_table;
+
+/* M of a move of d coordinates, in units of the bounds that a user gave. */
+typedef double (*mh_metric)(const double *position, const double *new_position, int64_t size);
+
+/* Asks Python for more rows of a table (0, 1, ...), the change of all rows (-1), or n rows by the
+ * numbers in supply.rows (-1 - n); returns whether it has answered. */
+typedef int64_t (*mh_refill)(int64_t what);
+
+/* Rows that are stored: some of each table are drawn ahead, each used once, in order. */
+typedef struct mh_supply {
+    int64_t room;   /* rows of one supply; 0 where all rows are in memory */
+    int64_t n_rows; /* number of all rows */
+    int64_t *places; /* next unused row, end of those that are there, supplies made, (n_tables, 3) */
+    mh_refill refill;
+    const double *change; /* of all rows in the move, after it was asked for, (1,) */
+    int64_t *rows;        /* number of the row that lies in each place */
+} mh_supply;
+
+/* Whitened directions of rows in integers of 8 bits: see whitened_copy.c. */
+typedef struct mh_copy {
+    int64_t n_lines; /* rows, 0 without a copy */
+    int64_t width;
+    const int8_t *lines; /* a float scale and residual per direction, the directions: (n_lines, width) */
+    const double *shared; /* directions that every row may read, (n_shared, d) */
+    int64_t n_shared;
+    int64_t own; /* directions of a row beside these */
+} mh_copy;
+
+typedef struct mh_bounds {
+    int64_t n_tables;
+    int64_t n_drawn;        /* places of the alias tables */
+    const mh_table *tables; /* smallest radius first */
+    mh_metric metric;
+    int64_t n_heavy;
+    const int64_t *heavy; /* rows that every update reads, ascending, (n_heavy,) */
+    int64_t n_unread;
+    const double *unread; /* whitened directions along which no row changes, (n_unread, d) */
+    int64_t n_shared;
+    const double *shared; /* those that all rows may read, where they are known by groups of rows */
+    int64_t n_groups;
+    int64_t each;
+    const double *own; /* `each` of every group beside them, (n_groups * each, d) */
+    mh_supply supply;
+    mh_copy copy;
+} mh_bounds;
+
+/* The log-density of everything that is not subsampled. */
+typedef double (*mh_log_prior)(const double *position, const int64_t *context);
+
+typedef struct mh_posterior {
+    mh_log_prior prior;
+    mh_rows rows;
+    mh_reference reference;
+    mh_bounds bounds;
+    double most_drawn; /* batch size above which a look reads all rows */
+} mh_posterior;
+
+/* A proposed move, and the whitened coordinates of its ends and of its step, (d,) each. */
+typedef struct mh_move {
+    double *position;
+    double *new;
+    double *here;
+    double *there;
+    double *step;
+} mh_move;
+
+/* Directions along which no row changes, for slice moves between updates: see slices.c. */
+typedef struct mh_slices {
+    int64_t moves; /* after each update */
+    int64_t n_steps;
+    const double *steps; /* as long as slices are stepped out by, (n_steps, d) */
+    const int64_t *ends; /* first entry that is not zero, and the one behind the last, (n_steps, 2) */
+} mh_slices;
+
+/* ---- What a draw counts. NumPy sees an array of these by the same names. ---- */
+
+typedef struct mh_counts {
+    double accept; /* sums over the updates of a draw */
+    double accepted;
+    double n_obs;
+    double n_looks;
+    double full_pass;
+    double invalid;
+    double error;
+    double underestimated;
+    double log_ratio; /* of the last update */
+    double log_ratio_std;
+    double bound_ratio; /* largest |dU_i| / (c_i M), and its row */
+    double bound_row;
+    double sizes; /* for the choice of chi: sums and numbers of C M, and of squared ratios */
+    double n_sizes;
+    double squared_ratios;
+    double n_ratios;
+    double n_bright; /* of the last update */
+    double n_prior;  /* evaluations of the prior by slice moves */
+    double accept_border;
+    double accept_elements;
+    double accept_scales;
+    double accept_directions;
+    double n_candidates;
+    double n_groups_in_full;
+} mh_counts;
+
+/* Efficiency of a component of a proposal. */
+typedef struct mh_tally {
+    double tried;
+    double accept;
+    double jump; /* accepted squared jump, and that of squares, in posterior sd */
+    double square_jump;
+    double rows;
+} mh_tally;
+
+/* ---- A chain, and the roles that it calls. ---- */
+
+typedef struct mh_chain mh_chain;
+typedef struct mh_arena mh_arena;
+
+typedef struct mh_proposed {
+    double log_q;      /* log q(position | new) - log q(new | position) */
+    int64_t component; /* which was drawn */
+} mh_proposed;
+
+typedef struct mh_decision {
+    int64_t accepted;
+    double probability; /* of acceptance */
+    double n_obs;       /* rows that were read */
+} mh_decision;
+
+/* Writes a proposal to move.new; move.there and move.step are scratch. Coordinates before
+ * reference.first are copied. */
+typedef mh_status (*mh_propose)(const void *proposal, mh_chain *chain, mh_proposed *out);
+
+/* Decides on the move; `cheap` is the part of its log ratio that needs no row. Adds to n_looks,
+ * full_pass, invalid and error of the counts, and sets log_ratio and log_ratio_std. */
+typedef mh_status (*mh_decide)(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
+
+struct mh_chain {
+    mh_posterior posterior;
+    mh_move move;
+    mh_generator generator;
+    mh_propose propose;
+    const void *proposal;
+    mh_decide decide;
+    const void *test;
+    mh_slices slices;
+    mh_tally *tallies;  /* one for each component */
+    double *worst_move; /* the move in which a row exceeded its bound most, (2, d) */
+    mh_arena *scratch;
+};
+
+/* ---- Records of one update: scratch, which nothing outlives. ---- */
+
+/* A move as lines of the 8-bit copy are multiplied by it: (a + a')/2 and (a' - a)/2 in single
+ * precision, (d,), between zeros where a line of one direction has none of it; lengths of a, a' and
+ * a' - a and the squares of their shared parts; errors of products at an end and of the step; kappa
+ * over M. */
+typedef struct mh_ends {
+    float *middle;
+    float *half;
+    double lengths[3];
+    double along[3];
+    double slack[2];
+    double raised;
+    int64_t order;
+    int64_t size;
+} mh_ends;
+
+/* Coefficients of the linear forms of n rows of a term, and of a vector those entries that belong to
+ * fixed ones, (n_fixed,). */
+typedef struct mh_forms {
+    double *fixed;   /* (n, n_fixed) */
+    int64_t *places; /* coordinates that the data choose, and their coefficients, (n, n_chosen) */
+    double *chosen;
+    double *picked;
+} mh_forms;
+
+/* Number, mean, and sums of the squares and of the cubes of deviations from it. */
+typedef struct mh_moments {
+    int64_t n;
+    double mean;
+    double second;
+    double third;
+} mh_moments;
+
+/* Rows drawn without replacement: a list, and a set of those that it has (open addressing, -1 where
+ * it is empty), which is empty itself once the list has all rows. */
+typedef struct mh_drawn {
+    int64_t room;
+    int64_t *rows;
+    int64_t n_places;
+    int64_t *places;
+} mh_drawn;
+
+/* Inner products of a move in whitened coordinates: |a|^2, |a'|^2, |b|^2, a.b and a'.b. */
+typedef struct mh_products {
+    double here;
+    double there;
+    double step;
+    double along_here;
+    double along_there;
+} mh_products;
+
+/* ---- Proposals. ---- */
+
+/* Random walk and Laplace moves, of the posterior's normal approximation: mixture.c. */
+typedef struct mh_mixture {
+    double scale; /* of the walk */
+    int64_t n_components;
+    const double *weights; /* of the walk, then of each Laplace move, (n_components,) */
+    const double *rho;     /* autoregressive coefficients of these, (n_components - 1,) */
+} mh_mixture;
+
+/* The same where coordinates end at zero, which are drawn first. */
+typedef struct mh_bordered {
+    mh_mixture mixture;
+    const int64_t *order; /* those of other steps, n_ends that end at zero, the rest, (d,) */
+    int64_t n_ends;
+    const double *factor; /* in that order, (d, d) */
+    const double *whitener;
+    const double *tilt; /* mean of the normal approximation, whitened, (d,) */
+} mh_bordered;
+
+/* A normal distribution given scales, and of these a distribution of their own, as tables between
+ * knots: scale_conditional.c. p scales of J and K knots, n other coordinates. */
+typedef struct mh_scale_conditional {
+    int64_t n_scales;
+    int64_t n_rest;
+    int64_t n_normal_knots;
+    int64_t n_knots;
+    const int64_t *scales; /* (p,) */
+    const int64_t *rest;   /* (n,) */
+    const double *middle;  /* (p,) */
+    const double *spread;  /* (p, p), and its inverse */
+    const double *narrow;
+    double first_normal;
+    double normal_gap;
+    const double *points; /* (p, J) */
+    const double *slopes;
+    double first_knot;
+    double knot_gap;
+    const double *mean;      /* (n,) */
+    const double *whitener;  /* line by line, logarithms on the diagonal, (n (n + 1)/2,) */
+    const double *means;     /* (p, K, n) */
+    const double *whiteners; /* (p, K, n (n + 1)/2) */
+} mh_scale_conditional;
+
+typedef struct mh_by_scales {
+    mh_mixture mixture;
+    mh_scale_conditional tables;
+} mh_by_scales;
+
+enum { MH_LAPLACE, MH_IDENTITY, MH_GIVEN_SHAPE };
+
+/* A random walk of the posterior's shape, of none, or of a given one: walk.c. */
+typedef struct mh_walk {
+    double scale;
+    int64_t shape;
+    const double *factor; /* lower triangular, (d, d); NULL where no shape is given */
+} mh_walk;
+
+/* A drift along a gradient, estimated from a batch of rows: langevin.c. */
+typedef struct mh_langevin {
+    double step;
+    int64_t preconditioner; /* MH_LAPLACE or MH_IDENTITY */
+    int64_t batch_size;
+} mh_langevin;
+
+/* Rows drawn before a move looks at any position, for both of its directions. */
+typedef struct mh_batch {
+    int64_t n;
+    const int64_t *drawn; /* (n,) */
+    double scale;         /* beta N/n, or 0 without rows */
+    const mh_rows *rows;
+} mh_batch;
+
+typedef mh_status (*mh_gradient_of_rows)(const mh_batch *batch, const double *position, double *out, double *value, mh_arena *scratch);
+
+/* What a user's move is handed. */
+typedef struct mh_handed {
+    int64_t size;
+    const double *position; /* (d,) */
+    double *new_position;
+    mh_bits bits;
+    int64_t n_state;
+    double *state; /* (n_state,) */
+    const double *centre;
+    const double *factor; /* (d, d) */
+    const double *whitener;
+    int64_t n_drawn;
+    const int64_t *drawn; /* rows of the batch, and what sums over them are multiplied by */
+    double scale;
+    const mh_batch *batch; /* for the gradient, which is mh_rows_gradient */
+    mh_arena *scratch;
+    mh_gradient_of_rows gradient;
+    int64_t function; /* address of the move: a shim calls it, and keeps its exception in `kept` */
+    int64_t *kept;
+} mh_handed;
+
+/* Calls a user's move; returns whether it has raised, and writes log_q. */
+typedef int64_t (*mh_users_move)(const mh_handed *handed, double *log_q);
+
+typedef struct mh_own_move {
+    mh_users_move call;
+    int64_t function;
+    int64_t *kept; /* exception that it has raised, (1,) */
+    int64_t batch_size;
+    int64_t n_state;
+    double *state;    /* (n_state,) */
+    double *position; /* handed to the function, (d,) */
+} mh_own_move;
+
+/* ---- Tests. ---- */
+
+enum { MH_BEST, MH_PAPER, MH_FACTORIZED };
+
+/* A Poisson number of rows: poisson_test.c. */
+typedef struct mh_poisson_test {
+    int64_t form;
+    double chi;
+    int64_t delayed;       /* whether the cheap part decides first */
+    double max_rate;       /* expected rows above which all rows decide */
+    int64_t tolerates;     /* whether a violated bound is clipped and marked, or ends the run */
+    double ceiling_factor; /* by which own ceilings are raised where candidates are dropped */
+} mh_poisson_test;
+
+/* Rows to have read at the next look, of which n were; V(1/b - 1/total), V the noise, is the
+ * predicted variance of the log ratio from b rows. */
+typedef int64_t (*mh_sample_size)(const void *settings, double noise, int64_t n, int64_t total);
+
+/* A look of a test on batches: what it sees, and what it says. */
+typedef struct mh_look {
+    double log_ratio;
+    double variance; /* of the log ratio, estimated; 0 with all rows read */
+    double skewness; /* of the rows' differences */
+    int64_t n;       /* rows drawn, of all that are drawn from */
+    int64_t total;
+    double uniform; /* the same at every look */
+} mh_look;
+
+enum { MH_REJECT, MH_ACCEPT, MH_READ_MORE };
+
+typedef struct mh_verdict {
+    int64_t verdict;
+    double probability;
+    double error; /* estimated */
+} mh_verdict;
+
+typedef mh_status (*mh_decide_batch)(const void *settings, const mh_look *look, mh_verdict *out);
+
+/* A test on growing batches: looks.c. */
+typedef struct mh_batch_test {
+    mh_sample_size sample_size;
+    mh_decide_batch decide_batch;
+    double kappa; /* V = kappa M^2 */
+    const void *settings;
+} mh_batch_test;
+
+typedef struct mh_barker_test {
+    int64_t batch_size;
+    double skewness;
+    double third_moment;
+    double kappa;
+    double sigma;
+    int64_t grow;
+    int64_t novak;
+    int64_t skewed;
+    double max_error;
+    double table_error;
+    int64_t n_atoms;
+    const double *atoms; /* ascending, their masses, and the mass of each and all later ones */
+    const double *masses;
+    const double *tails;
+} mh_barker_test;
+
+typedef struct mh_austere_test {
+    int64_t batch_size;
+    double skewness;
+    double third_moment;
+    double kappa;
+    double epsilon;
+    double boundary;
+    double limit;
+} mh_austere_test;
+
+typedef struct mh_penalty_test {
+    int64_t batch_size;
+    double skewness;
+    double third_moment;
+    double kappa;
+} mh_penalty_test;
+
+/* A user's functions, behind shims that return a negative number where they raise; `said` are the
+ * verdict (1, 0 or -1 for more rows), the probability and the error, (3,). */
+typedef int64_t (*mh_users_sample_size)(double noise, int64_t n, int64_t total, const double *numbers, int64_t n_numbers);
+typedef int64_t (*mh_users_decide_batch)(double log_ratio, double variance, double skewness, int64_t n, int64_t total, double uniform, const double *numbers, int64_t n_numbers, double *said);
+
+typedef struct mh_own_test {
+    mh_users_sample_size sample_size;
+    mh_users_decide_batch decide_batch;
+    int64_t n_numbers;
+    const double *numbers; /* (n_numbers,) */
+} mh_own_test;
+
+/* Concentration bounds on growing batches: confidence.c. */
+typedef struct mh_confidence_test {
+    int64_t batch_size;
+    double gamma;
+    double p;
+    double delta;
+    int64_t scans;
+    const double *largest; /* largest c_i of every table, (n_tables,); NULL with a scan */
+} mh_confidence_test;
+
+/* Firefly Monte Carlo: which rows are bright, firefly.c. */
+typedef struct mh_brightness {
+    double q; /* probability that a dark row is proposed to become bright */
+    int64_t n_rows;
+    int32_t *rows;     /* all rows, the bright ones first, (n_rows,) */
+    int64_t *n_bright; /* (1,); -1 where they have yet to be drawn */
+    double *at;        /* position that they belong to, (d,) */
+} mh_brightness;
+
+/* A position as the end of a move from the centre: the table that serves it, below 0 for none, and
+ * the M of that move. */
+typedef struct mh_place {
+    mh_move move;
+    int64_t table;
+    double m;
+} mh_place;
+
+/* A row in an update of brightness: drawn anew; dark, and proposed to become bright; bright, and
+ * proposed to become dark. */
+enum { MH_ANEW, MH_DARK, MH_BRIGHT };
+
+typedef struct mh_firefly_test {
+    mh_brightness brightness;
+    int64_t forgets; /* whether bright rows are drawn anew for every decision */
+    int64_t tolerates;
+} mh_firefly_test;
+
+/* PoissonMH: rows drawn by how large their log-likelihoods are, poisson_mh.c. */
+typedef struct mh_levels_test {
+    double lam;
+    double max_rate;
+    int64_t tolerates;
+} mh_levels_test;
+
+/* ---- Hierarchies: moves with an accept of their own for every element, elements.c, parts.c. ---- */
+
+/* Look-ups of all N rows. Factors and choices of the border are one list here, F of them, with L
+ * elements in all, of which a row reads one each at most. */
+typedef struct mh_parts {
+    int64_t n_rows;
+    int64_t n_factors;
+    const double *border;    /* s_i, (N,) */
+    const double *weights;   /* z_if, (N, F) */
+    int64_t is_signed;       /* whether the signs of weights matter */
+    const int32_t *elements; /* that a row reads, numbered through all factors; -1 for none */
+    const int64_t *first;    /* where each factor's elements begin, (F + 1,) */
+    const int64_t *starts;   /* where each element's rows begin, (L + 1,) */
+    const int64_t *rows;     /* of each element, and running sums of their |z|^3 */
+    const double *running;
+    const double *cubes; /* C_g, (L,) */
+    double border_cubes; /* sum of the s_i^3, and an alias table of these, (N,) */
+    const double *thresholds;
+    const int32_t *aliases;
+    double border_radius; /* radii up to which ceilings hold, (L,) of elements */
+    const double *radii;
+} mh_parts;
+
+/* Both ends of a move: elements and choices, (L,) each, and |w|, |w'| and |w' - w|. */
+typedef struct mh_part_ends {
+    const double *here;
+    const double *there;
+    double border[3];
+} mh_part_ends;
+
+/* Rates at which rows are candidates of a move: two processes at most, of F + 1 parts each. */
+typedef struct mh_rates {
+    int64_t *kinds;  /* which cubes the processes draw by, -1 for none, (2,) */
+    double *chances; /* of a candidate to come from each part, (2, F + 1) */
+    double *units;   /* a row does with this probability times its own cube, (2, F + 1) */
+    double *running; /* running sums over the elements of each factor, (2, L) */
+} mh_rates;
+
+/* Writes the log-density that the prior part has of every element of a factor. */
+typedef void (*mh_element_density)(const double *position, const int64_t *context, double *out);
+
+/* Coordinates (w, e) and expansions in them; L elements of F factors, a border of n. */
+typedef struct mh_geometry {
+    int64_t n_border;
+    int64_t n_elements;
+    int64_t n_factors;
+    int64_t n_scales;
+    int64_t n_along;
+    int64_t n_chosen;
+    int64_t n_read;
+    const int64_t *border;      /* coordinates of the position, (n,) and (L,) */
+    const int64_t *places;
+    const double *factor;       /* T, its inverse, (n, n), and R, (n, L) */
+    const double *whitener;
+    const double *response;
+    const double *sd;           /* of each e given w, (L,) */
+    const double *border_slope; /* the expansion of all rows: slopes in w, (n,), and e, (L,), */
+    const double *slopes;
+    const double *border_hessian; /* and second derivatives, (n, n), */
+    const double *between;        /* (n, L) */
+    const double *hessian;        /* and (L,); */
+    const int64_t *cell_starts;   /* and of pairs of elements of different factors, (L + 1,) */
+    const int32_t *cell_elements;
+    const double *cells;
+    const double *border_tilt; /* how the average over the posterior changes the slopes, (n,), (L,): */
+    const double *tilts;       /* proposals are centred by it, the expansion is not */
+    const double *prior_slope; /* at the centre: in w, without the elements' part, (n,) */
+    const double *directions;  /* of the elements' locations in w, (n, L) */
+    const double *precisions;  /* of the elements, (L,), and their sums, (F,) */
+    const double *total_precision;
+    const double *stiffness;   /* sums of precisions times products of directions, (F, n, n) */
+    const mh_element_density *densities; /* (F,) */
+    const int64_t *scales;     /* that move with the elements of a factor, (n_scales,) */
+    const double *scale_steps;
+    const int64_t *scale_factors;
+    const double *along;       /* directions V in e, of a standard deviation each, (n_along, L) */
+    const double *along_slope; /* slopes of the rows' expansion along them, (n_along,) */
+    const double *along_border;   /* second derivatives with w, (n_along, n), */
+    const double *along_elements; /* with e, (n_along, L), */
+    const double *along_own;      /* and their own, (n_along,) */
+    const int64_t *chosen;        /* coordinates of the border that rows choose, (n_chosen,) */
+    const double *read;           /* Q, of the rest of it, (n_read, n) */
+} mh_geometry;
+
+/* Efficiency of a kind of move of elements, in the place of a tally of the same size. */
+typedef struct mh_kind_tally {
+    double decisions;
+    double candidates; /* over kappa */
+    double squares;    /* of ratios of kept rows to their ceilings */
+    double size;       /* kept rows over kappa */
+    double kept;
+} mh_kind_tally;
+
+/* A chain of elements: its decisions are those of a Poisson test with chi = 1, and rates are raised
+ * by kappa - 1 in the place of chi C M. Its tallies are mh_kind_tally, one for each kind of move. */
+typedef struct mh_element_chain {
+    mh_chain chain;
+    mh_poisson_test test;
+    mh_geometry geometry;
+    mh_parts parts;
+    const double *kappa; /* of each kind of move: border, factors' elements, scales, directions */
+} mh_element_chain;
+
+#endif

@@ -1,0 +1,179 @@
+/* Laplace moves, random walks, and mixtures of both.
+ *
+ * A component is drawn independently of the position and accepted with its own density, which is
+ * exact for any weights: the walk theta' = theta + s L xi, or one of the Laplace moves
+ * theta' = centre + rho (theta - centre) + sqrt(1 - rho^2) L xi, xi standard normal.
+ *
+ * Coordinates that end at zero are drawn first, from the part of their normal approximation above
+ * zero, and the others given them. The share of that part depends on the position, and is corrected
+ * for. The mean, which follows from the gradient at the centre, may lie below zero.
+ *
+ * Moves of a hierarchy are made in numbers that are standard normal where effects are normal given
+ * their scales (scale_conditional.c), and corrected for the volume of that map. A walk of them moves
+ * a scale with the effects that rows do not hold: a partial non-centring (Papaspiliopoulos, Roberts,
+ * Skold, 2007, doi:10.1214/088342307000000014). */
+#include "inside.h"
+
+/* From this bound on, an exponential draw is kept more often than a normal one. */
+static const double EXPONENTIAL_FROM = 0.5;
+/* From here on the continued fraction of the complementary error function takes few terms. */
+static const double FROM_TAIL = 5.0;
+enum { TAIL_TERMS = 40 };
+static const double ROOT_PI = 1.7724538509055159;
+static const double LOG_HALF = -0.6931471805599453;
+static const double ROOT_HALF = 0.7071067811865476;
+
+/* Return x sqrt(pi) exp(x^2) erfc(x) inverted: Abramowitz and Stegun (1964), 7.1.14. */
+static double tail_of_erfc(double x)
+{
+    double fraction = 1.0;
+    for (int k = TAIL_TERMS; k > 0; k--)
+        fraction = 1.0 + 0.5 * k / (x * x * fraction);
+    return fraction;
+}
+
+static double log_erfc(double x)
+{
+    if (x < FROM_TAIL)
+        return x < 0.5 ? log1p(-erf(x)) : log(erfc(x));
+    return -x * x - log(x * ROOT_PI) - log(tail_of_erfc(x));
+}
+
+/* Return the logarithm of the chance that a standard normal number exceeds a bound. */
+double mh_log_share_above(double bound) { return LOG_HALF + log_erfc(ROOT_HALF * bound); }
+
+/* Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942. */
+double mh_normal_above(double bound, const mh_generator *rng)
+{
+    if (!(bound > EXPONENTIAL_FROM)) {
+        double draw = mh_normal(rng);
+        while (!(draw > bound))
+            draw = mh_normal(rng);
+        return draw;
+    }
+    const double rate = 0.5 * (bound + sqrt(bound * bound + 4.0));
+    for (;;) {
+        const double draw = bound + rng->standard_exponential(rng->bits) / rate;
+        if (mh_uniform(rng) <= exp(-0.5 * mh_square(draw - rate)))
+            return draw;
+    }
+}
+
+/* Draw the walk, 0, or a Laplace component: its rho, 1 of the walk, and its scale. */
+static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng, double *rho,
+                              double *scale)
+{
+    double left = mh_uniform(rng) - mixture->weights[0];
+    int64_t component = 0;
+    while (left >= 0.0 && component < mixture->n_components - 1)
+        left -= mixture->weights[++component];
+    *rho = component == 0 ? 1.0 : mixture->rho[component - 1];
+    *scale = component == 0 ? mixture->scale : sqrt(1.0 - *rho * *rho);
+    return component;
+}
+
+/* With a lower triangular factor, whitened coordinates from `first` on are standard normal given
+ * those before: moving these alone is the conditional move. */
+mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_generator *rng = &chain->generator;
+    const int64_t size = reference->size, first = reference->first;
+    const mh_move *move = &chain->move;
+    double rho, scale, log_q = 0.0;
+    const int64_t component = draw_component(proposal, rng, &rho, &scale);
+    if (component == 0) {
+        mh_walk_by(reference->factor, scale, rng, first, size, &chain->move);
+        *out = (mh_proposed){0.0, 0};
+        return MH_OK;
+    }
+    double *white = move->there;
+    mh_copy_to(white, move->here, first);
+    for (int64_t i = first; i < size; i++) {
+        white[i] = rho * move->here[i] + scale * mh_normal(rng);
+        log_q += 0.5 * (white[i] * white[i] - move->here[i] * move->here[i]);
+    }
+    mh_lower_times(reference->factor, white, 0, size, move->step);
+    mh_copy_to(move->new, move->position, first);
+    for (int64_t i = first; i < size; i++)
+        move->new[i] = reference->centre[i] + move->step[i];
+    *out = (mh_proposed){log_q, component};
+    return MH_OK;
+}
+
+/* Whiten a position in the order in which coordinates are drawn. */
+static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *chain, double *out)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    double *difference = mh_take(chain->scratch, reference->size, double);
+    MH_NEED(difference);
+    for (int64_t i = 0; i < reference->size; i++) {
+        const int64_t j = numbers->order[i];
+        difference[i] = chain->move.position[j] - reference->centre[j];
+    }
+    mh_lower_times(numbers->whitener, difference, 0, reference->size, out);
+    return MH_OK;
+}
+
+/* Draw a whitened coordinate whose own one, before + diagonal * draw, ends at zero; add to log_q
+ * the shares above zero, there and back. `position` is where it is, over the diagonal. */
+static double draw_above_zero(double before, double here, double position, double tilt, double rho,
+                              double scale, const mh_generator *rng, double *log_q)
+{
+    const double mean = tilt + rho * (here - tilt);
+    const double low = -(before + mean) / scale;
+    const double white = mean + scale * mh_normal_above(low, rng);
+    const double back = tilt + rho * (white - tilt);
+    const double behind = position - here;
+    *log_q += mh_log_share_above(low) - mh_log_share_above(-(behind + back) / scale);
+    return white;
+}
+
+mh_status mh_propose_bordered(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_bordered *numbers = proposal;
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_generator *rng = &chain->generator;
+    const mh_move *move = &chain->move;
+    const int64_t size = reference->size, first = reference->first;
+    double *here = move->step, *white = move->there;
+    double rho, scale, log_q = 0.0;
+    const int64_t component = draw_component(&numbers->mixture, rng, &rho, &scale);
+    MH_TRY(whiten_in_order(numbers, chain, here));
+    mh_copy_to(white, here, first);
+    mh_copy_to(move->new, move->position, size);
+    for (int64_t i = first; i < size; i++) {
+        const int64_t j = numbers->order[i];
+        const double tilt = numbers->tilt[i], diagonal = numbers->factor[i * size + i];
+        const double before = reference->centre[j] + mh_inner(numbers->factor + i * size, white, i);
+        if (i < first + numbers->n_ends)
+            white[i] = draw_above_zero(before / diagonal, here[i], move->position[j] / diagonal,
+                                       tilt, rho, scale, rng, &log_q);
+        else
+            white[i] = tilt + rho * (here[i] - tilt) + scale * mh_normal(rng);
+        if (component > 0)
+            log_q += 0.5 * (mh_square(white[i] - tilt) - mh_square(here[i] - tilt));
+        move->new[j] = before + diagonal * white[i];
+    }
+    *out = (mh_proposed){log_q, component};
+    return MH_OK;
+}
+
+mh_status mh_propose_by_scales(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_by_scales *numbers = proposal;
+    const mh_scale_conditional *tables = &numbers->tables;
+    const mh_move *move = &chain->move;
+    double *here = move->step, *white = move->there;
+    double rho, scale, log_q, volume;
+    const int64_t component = draw_component(&numbers->mixture, &chain->generator, &rho, &scale);
+    MH_TRY(mh_whiten_given_scales(tables, move->position, here, &log_q, chain->scratch));
+    for (int64_t i = 0; i < chain->posterior.reference.size; i++) {
+        white[i] = rho * here[i] + scale * mh_normal(&chain->generator);
+        if (component > 0)
+            log_q += 0.5 * (white[i] * white[i] - here[i] * here[i]);
+    }
+    MH_TRY(mh_place_given_scales(tables, white, move->new, &volume, chain->scratch));
+    *out = (mh_proposed){log_q - volume, component};
+    return MH_OK;
+}

@@ -1,0 +1,232 @@
+/* M(theta, theta'): how much the remainders of rows can change in a move, in units of their c_i.
+ *
+ * With a, a' the whitened positions relative to the centre and b = a' - a, a row with arguments of
+ * norm n_i changes its remainder by at most c_i M, c_i from the row and M from the move alone. All
+ * of these are symmetric in the two positions, to the last bit: a test would not be reversible
+ * otherwise.
+ *
+ * Kinds of tables of c_i: sums over directions (MH_DIRECTIONAL); over the joint length of the
+ * arguments (MH_JOINT); one argument (MH_SHARP); a metric that the user gave (MH_GIVEN); the gap of
+ * a row above its lower bound in the centre, which bounds how far it can fall in a move from there,
+ * and nothing else (MH_FROM_CENTRE); widths of the ranges of log-likelihoods, with M = 1
+ * (MH_RANGE). */
+#include "inside.h"
+
+enum {
+    /* Panels of the trapezoid along the path. The integrand is convex: any number is a bound. */
+    PANELS = 4,
+    ANGLES = 24
+};
+
+/* By how much the values of a trigonometric polynomial of degree 3 at these angles, pi/24 apart,
+ * can miss its maximum: 1 / cos(1.5 pi / ANGLES), Ehlich, Zeller (1964), doi:10.1007/BF01111276. */
+static const double MISSED = 1.0195911582083184;
+static const double COSINES[ANGLES] = {
+    1.0, 0.9914448613738104, 0.9659258262890683, 0.9238795325112867,
+    0.8660254037844387, 0.7933533402912352, 0.7071067811865476, 0.6087614290087207,
+    0.5000000000000001, 0.38268343236508984, 0.25881904510252074, 0.1305261922200517,
+    6.123233995736766e-17, -0.1305261922200516, -0.25881904510252063, -0.3826834323650895,
+    -0.4999999999999998, -0.6087614290087207, -0.7071067811865475, -0.793353340291235,
+    -0.8660254037844387, -0.9238795325112867, -0.9659258262890682, -0.9914448613738104,
+};
+static const double SINES[ANGLES] = {
+    0.0, 0.13052619222005157, 0.25881904510252074, 0.3826834323650898,
+    0.49999999999999994, 0.6087614290087207, 0.7071067811865475, 0.7933533402912352,
+    0.8660254037844386, 0.9238795325112867, 0.9659258262890683, 0.9914448613738104,
+    1.0, 0.9914448613738104, 0.9659258262890683, 0.9238795325112868,
+    0.8660254037844387, 0.7933533402912352, 0.7071067811865476, 0.6087614290087209,
+    0.49999999999999994, 0.3826834323650899, 0.258819045102521, 0.130526192220052,
+};
+static const double THREE_ROOTS = 5.196152422706632; /* 3 sqrt(3) */
+/* Far more than the rounding errors of the inputs of M. */
+static const double ROUNDING = 1.0 + 1e-10;
+/* Rounding error of a difference of log-likelihoods, in units of the larger of them: 64 epsilon. */
+static const double ULPS = 64 * 2.220446049250313e-16;
+
+/* ---- A move in whitened coordinates. ---- */
+
+void mh_whiten(const double *whitener, const double *end, const double *start, int64_t size,
+               double *difference, double *out)
+{
+    for (int64_t j = 0; j < size; j++)
+        difference[j] = end[j] - start[j];
+    mh_lower_times(whitener, difference, 0, size, out);
+}
+
+/* a, a', and b, which a difference of the two would lose in a short step. */
+mh_status mh_move_between(const mh_reference *reference, double *position, double *new_position,
+                          mh_move *out, mh_arena *scratch)
+{
+    const int64_t size = reference->size;
+    const double *whitener = reference->whitener, *centre = reference->centre;
+    *out = (mh_move){position, new_position, mh_take(scratch, size, double),
+                     mh_take(scratch, size, double), mh_take(scratch, size, double)};
+    double *difference = mh_take(scratch, size, double);
+    MH_NEED(out->here && out->there && out->step && difference);
+    mh_whiten(whitener, position, centre, size, difference, out->here);
+    mh_whiten(whitener, new_position, centre, size, difference, out->there);
+    mh_whiten(whitener, new_position, position, size, difference, out->step);
+    return MH_OK;
+}
+
+void mh_products_of_move(const mh_move *move, int64_t size, mh_products *out)
+{
+    *out = (mh_products){0.0, 0.0, 0.0, 0.0, 0.0};
+    for (int64_t i = 0; i < size; i++) {
+        const double a = move->here[i], other = move->there[i], b = move->step[i];
+        out->here += a * a;
+        out->there += other * other;
+        out->step += b * b;
+        out->along_here += a * b;
+        out->along_there += other * b;
+    }
+}
+
+/* Return the distance from `origin` in posterior standard deviations. */
+double mh_whitened_norm(const double *whitener, const double *position, const double *origin,
+                        int64_t size)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        double along = 0.0;
+        for (int64_t j = 0; j <= i; j++)
+            along += whitener[i * size + j] * (position[j] - origin[j]);
+        total += along * along;
+    }
+    return sqrt(total);
+}
+
+/* ---- M. ---- */
+
+static double cosine(double along, double square, double step)
+{
+    const double product = sqrt(square * step);
+    return product > 0.0 ? mh_smaller(fabs(along) / product, 1.0) : 0.0;
+}
+
+/* Return sup of s.x t.x over unit x, for unit s and t at a cosine of w. */
+static double direction_one(double w) { return 0.5 * (1.0 + w); }
+
+/* Return sup of (s.x)^2 t.x over unit x, for unit s and t at a cosine of w. */
+static double direction_two(double w)
+{
+    const double q = sqrt(2.0 + 0.25 * w * w) - 0.5 * w, both = 2.0 + w * q;
+    return both * sqrt(both) / (q * THREE_ROOTS);
+}
+
+/* Bound the integral along the path by a composite trapezoid. */
+static double path(const mh_products *dots, int64_t order, int64_t directional)
+{
+    if (dots->step <= 0.0)
+        return 0.0;
+    double total = 0.0;
+    for (int64_t k = 0; k <= PANELS; k++) {
+        const double t = (double)k / (double)PANELS;
+        double square = (1.0 - t) * dots->here + t * dots->there - t * (1.0 - t) * dots->step;
+        square = mh_larger(square, 0.0);
+        double value = order == 1 ? sqrt(square) : 0.5 * square;
+        if (directional) {
+            const double along = (1.0 - t) * dots->along_here + t * dots->along_there;
+            const double w = cosine(along, square, dots->step);
+            value *= order == 1 ? direction_one(w) : direction_two(w);
+        }
+        total += k == 0 || k == PANELS ? 0.5 * value : value;
+    }
+    return total / (double)PANELS * sqrt(dots->step);
+}
+
+/* Return the largest |v|v| - u|u||/2 over unit directions x, with u = x.a and v = x.a'.
+ *
+ * With |f''| <= D a first-order remainder changes by D times that at most. With the middle m of the
+ * move it is |x.b x.m| for u and v of one sign, and (x.b)^2/4 + (x.m)^2 for others: the largest of
+ * the latter is an eigenvalue where m is shorter than b/2, and smaller than one of the former
+ * elsewhere. */
+static double first_of_one_argument(const mh_products *dots)
+{
+    const double half = 0.25 * dots->step;
+    const double middle = mh_larger(0.5 * (dots->here + dots->there) - half, 0.0);
+    const double along = 0.5 * (dots->along_here + dots->along_there);
+    const double largest = 0.5 * (sqrt(dots->step * middle) + fabs(along));
+    if (!(middle < half))
+        return largest;
+    const double apart = sqrt(mh_square(half - middle) + mh_square(along));
+    return mh_larger(largest, 0.5 * (half + middle + apart));
+}
+
+/* Return the largest |(x.a')^3 - (x.a)^3|/6 over unit directions x.
+ *
+ * With |f'''| <= D a second-order remainder changes by D times that at most, whether or not the
+ * centre lies between the ends. */
+static double second_of_one_argument(const mh_products *dots)
+{
+    const double length = sqrt(dots->step);
+    if (length == 0.0)
+        return 0.0;
+    const double first = dots->along_here / length;
+    const double second = sqrt(mh_larger(dots->here - first * first, 0.0));
+    double largest = 0.0;
+    for (int k = 0; k < ANGLES; k++) {
+        const double here = first * COSINES[k] + second * SINES[k], change = length * COSINES[k];
+        const double there = here + change;
+        /* Factorised: a difference of cubes would lose the change in a short step. */
+        largest = mh_larger(largest, fabs(change) * (here * here + here * there + there * there));
+    }
+    return largest * MISSED / 6.0;
+}
+
+/* Return the products in the one of a move's two directions that both of them have in common:
+ * rounding would otherwise depend on the direction. */
+static mh_products ordered(const mh_products *dots)
+{
+    int swap = dots->here > dots->there;
+    if (dots->here == dots->there) {
+        const double one = fabs(dots->along_here), other = fabs(dots->along_there);
+        swap = one > other || (one == other && dots->along_here < 0.0);
+    }
+    if (!swap)
+        return *dots;
+    return (mh_products){dots->there, dots->here, dots->step, -dots->along_there,
+                         -dots->along_here};
+}
+
+double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
+{
+    if (kind == MH_RANGE)
+        return 1.0;
+    if (order == 0)
+        return sqrt(products->step) * ROUNDING;
+    const mh_products dots = ordered(products);
+    if (order == 1 && kind == MH_SHARP)
+        return first_of_one_argument(&dots) * ROUNDING;
+    double ends = 0.5 * (dots.here + dots.there);
+    if (order != 1)
+        ends = (dots.here * sqrt(dots.here) + dots.there * sqrt(dots.there)) / 6.0;
+    double size = mh_smaller(ends, path(&dots, order, kind == MH_DIRECTIONAL));
+    if (kind == MH_SHARP)
+        size = mh_smaller(size, second_of_one_argument(&dots));
+    return size * ROUNDING;
+}
+
+/* ---- A row that was read, and its bound. ---- */
+
+double mh_ratio_to_bound(double difference, double scale, double bound, double inverse_temperature)
+{
+    const double excess = inverse_temperature * (fabs(difference) - ULPS * scale);
+    /* A change that is no number has no bound, and must not be lost among numbers. */
+    if (isnan(excess))
+        return INFINITY;
+    if (bound > 0.0)
+        return mh_larger(excess, 0.0) / bound;
+    return excess > 0.0 ? INFINITY : 0.0;
+}
+
+double mh_hold_against_bound(int64_t row, double difference, double scale, double bound,
+                             double inverse_temperature, mh_counts *counts)
+{
+    const double ratio = mh_ratio_to_bound(difference, scale, bound, inverse_temperature);
+    if (!(ratio <= counts->bound_ratio)) {
+        counts->bound_ratio = ratio;
+        counts->bound_row = (double)row;
+    }
+    return ratio;
+}

@@ -1,0 +1,108 @@
+/* Moves of a user, and the walks of the check of their log-ratio. */
+#include "inside.h"
+
+mh_status mh_propose_own(const void *proposal, mh_chain *chain, mh_proposed *out)
+{
+    const mh_own_move *own = proposal;
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_move *move = &chain->move;
+    const int64_t size = reference->size;
+    mh_batch batch;
+    /* Before a position is looked at: the batch must know nothing of it. */
+    MH_TRY(mh_draw_batch(&chain->generator, own->batch_size, &chain->posterior, &batch,
+                         chain->scratch));
+    mh_copy_to(own->position, move->position, size);
+    /* Coordinates that the function does not write are no proposal. */
+    mh_fill(move->new, size, NAN);
+    const mh_handed handed = {
+        .size = size,
+        .position = own->position,
+        .new_position = move->new,
+        .bits = *chain->generator.bits,
+        .n_state = own->n_state,
+        .state = own->state,
+        .centre = reference->centre,
+        .factor = reference->factor,
+        .whitener = reference->whitener,
+        .n_drawn = batch.n,
+        .drawn = batch.drawn,
+        .scale = batch.scale,
+        .batch = &batch,
+        .scratch = chain->scratch,
+        .gradient = mh_rows_gradient,
+        .function = own->function,
+        .kept = own->kept,
+    };
+    *out = (mh_proposed){0.0, 0};
+    if (own->call(&handed, &out->log_q))
+        return MH_MOVE_RAISED;
+    /* By their bytes: no number is equal to one that is none. */
+    const size_t bytes = (size_t)size * sizeof(double);
+    return memcmp(own->position, move->position, bytes) == 0 ? MH_OK : MH_MOVE_EDITED;
+}
+
+/* Add up -(theta - m_i)^T P (theta - m_i)/2 of rows, and their gradients. The context has the
+ * addresses of the m_i, (N, d), and of P, (d, d), and d. */
+void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, const int64_t *ends,
+                                const int64_t *context, int64_t wants_hessian, double *sums,
+                                double *hessian)
+{
+    const double *centres = (const double *)(uintptr_t)context[0];
+    const double *precision = (const double *)(uintptr_t)context[1];
+    const int64_t size = context[2];
+    (void)wants_hessian, (void)hessian;
+    for (int64_t i = 0; i < ends[0]; i++) {
+        const double *centre = centres + rows[i] * size;
+        for (int64_t j = 0; j < size; j++) {
+            double slope = 0.0;
+            for (int64_t k = 0; k < size; k++)
+                slope -= precision[j * size + k] * (position[k] - centre[k]);
+            sums[0] += 0.5 * slope * (position[j] - centre[j]);
+            sums[1 + j] += slope;
+        }
+    }
+}
+
+/* Make one update from move.position. */
+static mh_status update(mh_chain *chain, const double *mean, const double *whitener, double sign,
+                        int64_t *used)
+{
+    const int64_t size = chain->posterior.reference.size;
+    const mh_move *move = &chain->move;
+    mh_proposed proposed;
+    MH_TRY(chain->propose(chain->proposal, chain, &proposed));
+    *used += proposed.log_q != 0.0;
+    const double here = mh_whitened_norm(whitener, move->position, mean, size);
+    const double there = mh_whitened_norm(whitener, move->new, mean, size);
+    const double log_ratio = 0.5 * (here * here - there * there) + sign * proposed.log_q;
+    if (log(mh_uniform(&chain->generator)) < log_ratio)
+        mh_copy_to(move->position, move->new, size);
+    return MH_OK;
+}
+
+/* The state of the move begins anew with each position. */
+mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double *whitener,
+                              int64_t n, double *positions, int64_t updates, double sign,
+                              int64_t *used)
+{
+    const mh_own_move *own = chain->proposal;
+    const int64_t size = chain->posterior.reference.size;
+    const mh_mark before = mh_mark_of(chain->scratch);
+    double *state = mh_take(chain->scratch, own->n_state, double);
+    MH_NEED(state);
+    mh_copy_to(state, own->state, own->n_state);
+    const mh_mark mark = mh_mark_of(chain->scratch);
+    mh_status status = MH_OK;
+    *used = 0;
+    for (int64_t k = 0; k < n && status == MH_OK; k++) {
+        chain->move.position = positions + k * size;
+        mh_copy_to(own->state, state, own->n_state);
+        for (int64_t i = 0; i < updates && status == MH_OK; i++) {
+            status = update(chain, mean, whitener, sign, used);
+            mh_give_back(chain->scratch, mark);
+        }
+    }
+    mh_copy_to(own->state, state, own->n_state);
+    mh_give_back(chain->scratch, before);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* A user's test on batches, whose functions are behind shims: they return a negative number where
+ * they raise. */
+#include "inside.h"
+
+/* Where the user's function raises, all rows are read, which full_pass counts. */
+int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total)
+{
+    const mh_own_test *test = settings;
+    const int64_t asked = test->sample_size(noise, n, total, test->numbers, test->n_numbers);
+    if (asked < 0)
+        return total;
+    /* A look that reads nothing new would go on for ever. */
+    return mh_min(mh_max(mh_max(asked, n + 1), 2), total);
+}
+
+mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *out)
+{
+    const mh_own_test *test = settings;
+    *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
+    if (!(look->log_ratio > -INFINITY))
+        return MH_OK;
+    double said[3];
+    if (test->decide_batch(look->log_ratio, look->variance, look->skewness, look->n, look->total,
+                           look->uniform, test->numbers, test->n_numbers, said) < 0)
+        return MH_TEST_FAILED;
+    if (!(said[0] <= 1.0 && 0.0 <= said[1] && said[1] <= 1.0))
+        return MH_TEST_FAILED;
+    out->probability = said[1];
+    out->error = said[2];
+    if (said[0] >= 0.0)
+        out->verdict = said[0] > 0.0 ? MH_ACCEPT : MH_REJECT;
+    else if (look->n < look->total)
+        out->verdict = MH_READ_MORE;
+    else if (look->uniform < exp(mh_smaller(0.0, look->log_ratio)))
+        out->verdict = MH_ACCEPT; /* there is nothing more to read: as Metropolis decides */
+    return MH_OK;
+}

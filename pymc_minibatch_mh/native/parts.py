@@ -1,0 +1,70 @@
+"""Bounds by parts: how much a row can change in a move, by what the row reads alone.
+
+The formulas are in parts.c, and in candidates.c how rows are drawn by them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.native.library import function
+
+
+class Parts(NamedTuple):
+    """Look-ups of all rows, N of them: ``mh_parts``.
+
+    Factors and choices of the border are one list here, F of them, with L elements in all.
+    """
+
+    #: s_i, shape (N,), and z_if, with signs where all lie in one argument of the row: (N, F).
+    border: np.ndarray
+    weights: np.ndarray
+    #: 1 if the signs of weights matter.
+    is_signed: int
+    #: The element of each factor that a row reads, numbered through all factors; -1 for none.
+    elements: np.ndarray
+    #: Where each factor's elements begin, shape (F + 1,).
+    first: np.ndarray
+    #: Rows of each element: `rows[starts[g]:starts[g + 1]]`, the running sums of their |z|³, and
+    #: C_g, shape (L,).
+    starts: np.ndarray
+    rows: np.ndarray
+    running: np.ndarray
+    cubes: np.ndarray
+    #: Σ s_i³, and an alias table of s_i³.
+    border_cubes: float
+    thresholds: np.ndarray
+    aliases: np.ndarray
+    #: Radii up to which the ceilings hold: of ‖w‖, and of each |e|, shape (L,).
+    border_radius: float
+    radii: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows N."""
+        return self.border.size
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors and choices F."""
+        return self.first.size - 1
+
+
+class Ends(NamedTuple):
+    """Both ends of a move: elements, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
+
+    here: np.ndarray
+    there: np.ndarray
+    border: tuple[float, float, float]
+
+
+def ceilings_of(parts: Parts, ends: Ends) -> np.ndarray:
+    """Return the ceiling of every row in a move."""
+    out = np.empty(parts.n_rows)
+    function("mh_ceilings_of")(parts, ends, out)
+    return out
+
+
+def fill_running(starts: np.ndarray, values: np.ndarray, totals: np.ndarray) -> None:
+    """Overwrite the values of each element's rows by their running sums, and write their totals."""
+    function("mh_fill_running")(starts.size - 1, starts, values, totals)

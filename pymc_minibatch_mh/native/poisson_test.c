@@ -1,0 +1,282 @@
+/* Poisson-minibatch tests: Metropolis-Hastings that reads a Poisson number of rows.
+ *
+ * Rows' remainders r_i, their changes dU_i = -beta [r_i(theta') - r_i(theta)], bounds
+ * |dU_i| <= c_i M(theta, theta') with M symmetric, C = sum of the c_i. Every row has an intensity
+ * phi_i(theta -> theta') >= 0 below a ceiling p_i, with phi_i there - phi_i back = dU_i:
+ *
+ *     form         phi_i(theta -> theta')                  p_i
+ *     best         p_i + min(0, dU_i)                      c_i M (1 + chi C M)
+ *     paper        chi c_i C M^2 + (dU_i + c_i M)/2        c_i M (1 + chi C M)
+ *     factorized   max(0, dU_i)                            c_i M                  (chi = 0)
+ *
+ * B ~ Poisson(R) rows, R = C M (1 + chi C M), are drawn with repetition, row i with probability
+ * c_i/C, and kept with probability phi_i/p_i: row i is kept s_i ~ Poisson(phi_i) times. The test
+ * accepts with
+ *
+ *     min(1, exp(cheap) prod_i [phi_i back/phi_i there]^s_i)
+ *
+ * or, with delayed acceptance, min(1, exp(cheap)) before any row is read, times min(1, prod_i...).
+ * That it is exact is proven in steps/tuna.py.
+ *
+ * With a copy of whitened directions, rows that are drawn are candidates, kept with probability
+ * (own ceiling)/(c_i M) before they are read; own ceilings take the place of c_i M from there on:
+ * see whitened_copy.c. Every update reads the heavy rows. */
+#include "inside.h"
+
+/* Rows that are read at a time, and expected to be read for a pair, at most. */
+static const int64_t MOST_READ = 65536;
+static const double MOST_RATE = 1e15;
+
+/* A pair to decide on: the table that serves the move, M, C M, and the move on the copy. */
+typedef struct poisson_pair {
+    const mh_poisson_test *test;
+    mh_chain *chain;
+    mh_counts *counts;
+    const mh_table *table;
+    double m;
+    double size;
+    mh_ends ends;
+} poisson_pair;
+
+/* Both results come from one rounded quotient that is odd in `change`: rounding moves the target by
+ * an ulp of the changes and leaves the test reversible. */
+void mh_thin(double change, double bound, double size, const mh_poisson_test *test, double *keep,
+             double *added)
+{
+    *keep = *added = 0.0;
+    if (!(bound > 0.0))
+        return;
+    if (test->form == MH_FACTORIZED) {
+        if (change > 0.0) {
+            *keep = change / bound;
+            *added = -INFINITY;
+        }
+        return;
+    }
+    const double raised = test->chi * size;
+    double there, back;
+    if (test->form == MH_PAPER) {
+        const double share = change / (bound * (1.0 + 2.0 * raised));
+        *keep = mh_smaller(1.0, (1.0 + share) * (0.5 + raised) / (1.0 + raised));
+        there = share;
+        back = -share;
+    } else {
+        const double share = change / (bound * (1.0 + raised));
+        *keep = 1.0 + mh_smaller(0.0, share);
+        there = mh_smaller(0.0, share);
+        back = -mh_larger(0.0, share);
+    }
+    if (*keep != 0.0)
+        *added = log1p(back) - log1p(there);
+}
+
+/* A log ratio of NaN or -inf rejects. */
+double mh_accept_probability(double cheap, double log_product, int64_t delayed)
+{
+    const double log_ratio = cheap + log_product;
+    if (!(log_ratio > -INFINITY))
+        return 0.0;
+    if (delayed)
+        return exp(mh_smaller(0.0, cheap) + mh_smaller(0.0, log_product));
+    return exp(mh_smaller(0.0, log_ratio));
+}
+
+/* Thin a row that was read; return what it adds to the log ratio. One that exceeds its bound is
+ * clipped, which is odd in its change; the counts remember the row that does so most. */
+static double thin_read(const poisson_pair *pair, int64_t row, double difference, double scale)
+{
+    const mh_bounds *bounds = &pair->chain->posterior.bounds;
+    const double beta = pair->chain->posterior.reference.inverse_temperature;
+    const double raised = pair->test->ceiling_factor;
+    const int64_t number = mh_number_of(&bounds->supply, row);
+    double bound = (double)pair->table->c[row] * pair->m;
+    if (bounds->copy.n_lines > 0)
+        bound *= mh_own_share(&bounds->copy, &pair->ends, number);
+    const double ratio =
+        mh_hold_against_bound(number, difference, scale, bound, beta, pair->counts);
+    /* As they would be with kappa = 1. */
+    pair->counts->squared_ratios += ratio * ratio * raised;
+    pair->counts->n_ratios += 1.0 / raised;
+    double keep, added;
+    const double change = mh_smaller(mh_larger(-beta * difference, -bound), bound);
+    mh_thin(change, bound, pair->size, pair->test, &keep, &added);
+    return mh_uniform(&pair->chain->generator) < keep ? added : 0.0;
+}
+
+/* Read drawn rows, thin them, and add the kept ones to the log ratio. */
+static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64_t n,
+                           double *product)
+{
+    mh_arena *scratch = pair->chain->scratch;
+    const mh_mark mark = mh_mark_of(scratch);
+    double *differences = mh_take(scratch, n, double), *scales = mh_take(scratch, n, double);
+    int64_t *rows = mh_take(scratch, n, int64_t);
+    MH_NEED(differences && scales && rows);
+    mh_ask_for_bounds(pair->table, drawn, n);
+    MH_TRY(mh_read_drawn(&pair->chain->posterior, &pair->chain->move, drawn, n, rows, differences,
+                         scales, scratch));
+    double total = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        total += thin_read(pair, rows[i], differences[i], scales[i]);
+    *product += total;
+    mh_give_back(scratch, mark);
+    return MH_OK;
+}
+
+/* Draw n rows, or n candidates; `kept` is how many of them are left to be read. */
+static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, int64_t *kept)
+{
+    const mh_bounds *bounds = &pair->chain->posterior.bounds;
+    const mh_generator *rng = &pair->chain->generator;
+    *kept = n;
+    if (bounds->copy.n_lines == 0)
+        return mh_draw_rows(rng, bounds, pair->table - bounds->tables, n, rows);
+    pair->counts->n_candidates += (double)n;
+    *kept = mh_keep_candidates(&bounds->copy, &pair->ends, pair->table, bounds->n_drawn, rng, n,
+                               rows);
+    return mh_fetch_rows(&bounds->supply, *kept, rows);
+}
+
+/* How many rows or candidates are drawn before the first of them is read. */
+static int64_t most_at_once(const poisson_pair *pair, int64_t left)
+{
+    const mh_bounds *bounds = &pair->chain->posterior.bounds;
+    /* A veto decides: rows that are drawn after one are not read. */
+    if (pair->test->form == MH_FACTORIZED)
+        return bounds->copy.n_lines > 0 ? MH_AHEAD : 1;
+    return mh_min(left, bounds->supply.room > 0 ? bounds->supply.room : MOST_READ);
+}
+
+/* Write the change of the rows that every update reads, tempered. */
+static mh_status change_of_heavy(const poisson_pair *pair, double *product)
+{
+    const mh_posterior *posterior = &pair->chain->posterior;
+    const mh_bounds *bounds = &posterior->bounds;
+    double change, squares;
+    *product = 0.0;
+    if (bounds->n_heavy == 0)
+        return MH_OK;
+    MH_TRY(mh_read_chosen(posterior, &pair->chain->move, bounds->heavy, bounds->n_heavy, NULL,
+                          &change, &squares, pair->chain->scratch));
+    pair->counts->invalid += !isfinite(change);
+    *product = posterior->reference.inverse_temperature * change;
+    return MH_OK;
+}
+
+/* Decide by a Poisson number of rows, and the heavy ones; write their part of the log ratio, and
+ * how many were read. */
+static mh_status read_some(const poisson_pair *pair, double expected, double *product,
+                           int64_t *count)
+{
+    mh_arena *scratch = pair->chain->scratch;
+    const mh_generator *rng = &pair->chain->generator;
+    int64_t left = rng->poisson(rng->bits, expected);
+    *count = pair->chain->posterior.bounds.n_heavy;
+    MH_TRY(change_of_heavy(pair, product));
+    const int64_t most = most_at_once(pair, left);
+    int64_t *rows = mh_take(scratch, most, int64_t);
+    MH_NEED(rows);
+    while (left > 0 && *product > -INFINITY) {
+        const int64_t n = mh_min(left, most);
+        int64_t kept;
+        left -= n;
+        MH_TRY(draw_some(pair, n, rows, &kept));
+        if (kept > 0)
+            MH_TRY(add_drawn(pair, rows, kept, product));
+        *count += kept;
+        if (!(pair->counts->bound_ratio <= 1.0 || pair->test->tolerates))
+            return MH_BOUND_VIOLATED;
+    }
+    return MH_OK;
+}
+
+/* Read all rows instead; learn where that `informs`. The counts learn as from C M drawn rows:
+ * without this, a chi at which every move reads all rows could not be found to be too large. */
+static mh_status read_whole(const poisson_pair *pair, int informs, double *product, int64_t *count)
+{
+    const mh_posterior *posterior = &pair->chain->posterior;
+    const mh_bounds *bounds = &posterior->bounds;
+    const float *c = informs ? pair->table->c : NULL;
+    const double beta = posterior->reference.inverse_temperature;
+    double change, squares, unused, heavy = 0.0;
+    MH_TRY(mh_read_all(posterior, &pair->chain->move, c, &change, &squares, pair->chain->scratch));
+    *count = mh_number_of_rows(posterior);
+    if (informs && bounds->n_heavy > 0) {
+        MH_TRY(mh_read_chosen(posterior, &pair->chain->move, bounds->heavy, bounds->n_heavy, c,
+                              &unused, &heavy, pair->chain->scratch));
+        *count += bounds->n_heavy;
+    }
+    squares -= heavy;
+    if (informs && isfinite(squares)) {
+        pair->counts->squared_ratios += beta * beta * squares / pair->m;
+        pair->counts->n_ratios += pair->size;
+    }
+    pair->counts->full_pass += 1.0;
+    pair->counts->invalid += !isfinite(change);
+    *product = beta * change;
+    return MH_OK;
+}
+
+/* Find the table that serves the move, its M and C M; without one C M is infinite. */
+static mh_status find_table(poisson_pair *pair)
+{
+    const mh_posterior *posterior = &pair->chain->posterior;
+    int64_t table;
+    MH_TRY(mh_smallest_table(&posterior->bounds, &posterior->reference, &pair->chain->move, &table,
+                             &pair->m, pair->chain->scratch));
+    if (table < 0)
+        return MH_OK;
+    pair->table = posterior->bounds.tables + table;
+    pair->size = pair->table->total * pair->m;
+    return MH_OK;
+}
+
+/* Draw rows, or read all of them where that is expected to be no more. */
+static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
+{
+    const mh_posterior *posterior = &pair->chain->posterior;
+    const mh_bounds *bounds = &posterior->bounds;
+    const mh_poisson_test *test = pair->test;
+    const int bounded = pair->size < INFINITY;
+    const double expected = bounded ? pair->size * (1.0 + test->chi * pair->size) : INFINITY;
+    /* Larger moves read all rows whatever chi is, and say nothing about it. */
+    const int informs = bounded && pair->size <= test->max_rate;
+    if (informs) {
+        pair->counts->sizes += pair->size;
+        pair->counts->n_sizes += 1.0;
+    }
+    if (!(expected + (double)bounds->n_heavy <= mh_smaller(test->max_rate, MOST_RATE)))
+        return read_whole(pair, informs, product, count);
+    if (bounds->copy.n_lines > 0) {
+        const double raised = test->ceiling_factor * posterior->reference.relative / pair->m;
+        MH_TRY(mh_ends_of_move(&bounds->copy, &pair->chain->move, posterior->reference.order,
+                               posterior->reference.size, raised, &pair->ends,
+                               pair->chain->scratch));
+    }
+    return read_some(pair, expected, product, count);
+}
+
+mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_counts *counts,
+                            mh_decision *out)
+{
+    const mh_generator *rng = &chain->generator;
+    poisson_pair pair = {.test = test, .chain = chain, .counts = counts, .size = INFINITY};
+    const int64_t delayed = pair.test->delayed;
+    *out = (mh_decision){0};
+    counts->log_ratio_std = 0.0;
+    if (delayed && !(mh_uniform(rng) < exp(mh_smaller(cheap, 0.0)))) {
+        counts->log_ratio = cheap;
+        return MH_OK;
+    }
+    double product = 0.0;
+    int64_t count = 0;
+    MH_TRY(find_table(&pair));
+    MH_TRY(read_rows(&pair, &product, &count));
+    out->n_obs = (double)count;
+    counts->n_looks += 1.0;
+    counts->log_ratio = cheap + product;
+    /* Past the first stage of a delayed acceptance, the product is left to decide. */
+    out->probability = mh_accept_probability(delayed ? 0.0 : cheap, product, 0);
+    out->accepted = mh_uniform(rng) < out->probability;
+    return MH_OK;
+}

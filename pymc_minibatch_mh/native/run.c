@@ -1,0 +1,198 @@
+/* The loop of a chain: propose, test, move, record; draw after draw. And its parts one by one.
+ *
+ * The loop knows neither test nor proposal, and calls both by address. */
+#include "inside.h"
+
+/* Places of the sums over repetitions of a test: of p, of p^2 and of rows, and the fewest rows that
+ * decided. */
+enum { TOTAL, SQUARES, ROWS, FEWEST };
+
+/* Add one tried move to the tally of its component, in posterior standard deviations. */
+static void add_to_tally(mh_tally *tally, const mh_move *move, int64_t size,
+                         const mh_decision *decision)
+{
+    double jump = 0.0, square_jump = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        const double before = move->here[i], after = move->there[i];
+        jump += move->step[i] * move->step[i];
+        square_jump += mh_square(after * after - before * before);
+    }
+    tally->tried += 1.0;
+    tally->accept += decision->probability;
+    tally->jump += decision->probability * jump;
+    tally->square_jump += decision->probability * square_jump;
+    tally->rows += decision->n_obs;
+}
+
+static void whiten_position(mh_chain *chain, double *difference)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_move *move = &chain->move;
+    mh_whiten(reference->whitener, move->position, reference->centre, reference->size, difference,
+              move->here);
+}
+
+static void whiten_proposal(mh_chain *chain, double *difference)
+{
+    const mh_reference *reference = &chain->posterior.reference;
+    const mh_move *move = &chain->move;
+    const double *whitener = reference->whitener;
+    mh_whiten(whitener, move->new, reference->centre, reference->size, difference, move->there);
+    mh_whiten(whitener, move->new, move->position, reference->size, difference, move->step);
+}
+
+/* Write a proposal, and the part of its log ratio that needs no row but for the prior's change. */
+static mh_status propose(mh_chain *chain, mh_proposed *out, double *change)
+{
+    const mh_move *move = &chain->move;
+    MH_TRY(chain->propose(chain->proposal, chain, out));
+    return mh_expansion_change(&chain->posterior.reference, move->position, move->new, change,
+                               chain->scratch);
+}
+
+/* A proposal that has no density at its end, or none of its own. */
+static void reject_invalid(mh_chain *chain, int64_t component, mh_counts *counts)
+{
+    counts->invalid += 1.0;
+    counts->log_ratio = -INFINITY;
+    counts->log_ratio_std = 0.0;
+    chain->tallies[component].tried += 1.0;
+}
+
+/* Have the test decide, and remember the move in which a row exceeded its bound most. */
+static mh_status decide(mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out)
+{
+    const int64_t size = chain->posterior.reference.size;
+    const double largest = mh_larger(counts->bound_ratio, 1.0);
+    const mh_status status = chain->decide(chain->test, chain, cheap, counts, out);
+    if (!(counts->bound_ratio <= largest)) {
+        mh_copy_to(chain->worst_move, chain->move.position, size);
+        mh_copy_to(chain->worst_move + size, chain->move.new, size);
+    }
+    return status;
+}
+
+/* Make one update; `prior_here` is the prior part where it begins, and where it ends. */
+static mh_status update(mh_chain *chain, double *difference, double *prior_here, mh_counts *counts)
+{
+    const int64_t size = chain->posterior.reference.size;
+    const mh_move *move = &chain->move;
+    mh_proposed proposed;
+    mh_decision decision;
+    double change;
+    MH_TRY(propose(chain, &proposed, &change));
+    const double prior_there = mh_prior_at(&chain->posterior, move->new);
+    const double cheap = prior_there - *prior_here + proposed.log_q + change;
+    if (!isfinite(cheap)) {
+        reject_invalid(chain, proposed.component, counts);
+        return MH_OK;
+    }
+    whiten_proposal(chain, difference);
+    MH_TRY(decide(chain, cheap, counts, &decision));
+    counts->accept += decision.probability;
+    counts->n_obs += decision.n_obs;
+    add_to_tally(chain->tallies + proposed.component, move, size, &decision);
+    if (decision.accepted) {
+        counts->accepted += 1.0;
+        mh_copy_to(move->position, move->new, size);
+        mh_copy_to(move->here, move->there, size);
+        *prior_here = prior_there;
+    }
+    return MH_OK;
+}
+
+/* Move coordinates that no row depends on. */
+static mh_status move_without_rows(mh_chain *chain, double *difference, double *prior_here,
+                                   mh_counts *counts)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    int64_t evaluations = 0;
+    MH_TRY(mh_move_without_rows(chain->move.position, posterior->reference.size, &chain->slices,
+                                posterior->prior, posterior->rows.context, &chain->generator,
+                                prior_here, &evaluations, chain->scratch));
+    counts->n_prior += (double)evaluations;
+    whiten_position(chain, difference);
+    return MH_OK;
+}
+
+mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draws,
+                 mh_counts *counts, int64_t *made)
+{
+    const int64_t size = chain->posterior.reference.size;
+    const double *position = chain->move.position;
+    const mh_mark before = mh_mark_of(chain->scratch);
+    mh_status status = MH_OK;
+    *made = 0;
+    double *difference = mh_take(chain->scratch, size, double);
+    MH_NEED(difference);
+    const mh_mark mark = mh_mark_of(chain->scratch);
+    double prior_here = mh_prior_at(&chain->posterior, position);
+    whiten_position(chain, difference);
+    for (; *made < n_draws && status == MH_OK; ++*made) {
+        mh_counts *own = counts + *made;
+        for (int64_t k = 0; k < updates && status == MH_OK; k++) {
+            status = update(chain, difference, &prior_here, own);
+            if (status == MH_OK && chain->slices.moves > 0)
+                status = move_without_rows(chain, difference, &prior_here, own);
+            mh_give_back(chain->scratch, mark);
+        }
+        mh_copy_to(draws + *made * size, position, size);
+    }
+    mh_give_back(chain->scratch, before);
+    return status;
+}
+
+mh_status mh_propose_once(mh_chain *chain, const double *position, double *new_position,
+                          double *cheap)
+{
+    const mh_posterior *posterior = &chain->posterior;
+    const mh_move *move = &chain->move;
+    const int64_t size = posterior->reference.size;
+    const mh_mark mark = mh_mark_of(chain->scratch);
+    mh_proposed proposed;
+    double change;
+    mh_copy_to(move->position, position, size);
+    whiten_position(chain, move->step);
+    const mh_status status = propose(chain, &proposed, &change);
+    if (status == MH_OK) {
+        mh_copy_to(new_position, move->new, size);
+        const double there = mh_prior_at(posterior, new_position);
+        *cheap = there - mh_prior_at(posterior, position) + proposed.log_q + change;
+    }
+    mh_give_back(chain->scratch, mark);
+    return status;
+}
+
+/* Adds to `outcomes`, (4,): sums of the probability of acceptance, of its square and of rows, and the
+ * fewest rows that decided. `by_verdict` counts verdicts, for a test whose probability is that of a
+ * single look. A violated bound ends the repetitions. */
+mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *new_position,
+                         double cheap, int64_t repetitions, int64_t by_verdict, double *outcomes)
+{
+    const int64_t size = chain->posterior.reference.size;
+    const mh_mark before = mh_mark_of(chain->scratch);
+    mh_status status = MH_OK;
+    double *difference = mh_take(chain->scratch, size, double);
+    MH_NEED(difference);
+    mh_copy_to(chain->move.position, position, size);
+    mh_copy_to(chain->move.new, new_position, size);
+    whiten_position(chain, difference);
+    whiten_proposal(chain, difference);
+    const mh_mark mark = mh_mark_of(chain->scratch);
+    for (int64_t k = 0; k < repetitions && status == MH_OK; k++) {
+        mh_counts counts = {0};
+        mh_decision decision;
+        status = chain->decide(chain->test, chain, cheap, &counts, &decision);
+        mh_give_back(chain->scratch, mark);
+        if (status != MH_OK)
+            break;
+        const double probability = by_verdict ? (double)decision.accepted : decision.probability;
+        outcomes[TOTAL] += probability;
+        outcomes[SQUARES] += probability * probability;
+        /* A test that scans all rows before it decides has counted these already. */
+        outcomes[ROWS] += decision.n_obs + counts.n_obs;
+        outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
+    }
+    mh_give_back(chain->scratch, before);
+    return status;
+}

@@ -1,0 +1,179 @@
+/* A normal distribution given scales, and of these a distribution of their own.
+ *
+ * In a hierarchy the effects of groups are nearly normal given their scale tau, with a precision and
+ * a mean that change with it, while jointly with log tau they are not. Here numbers z, one a scale,
+ * are monotone functions of standard normal numbers u, scales are phi = phi_0 + A z, and the rest is
+ * x = m(z) + W(z)^-1 w for further standard normal numbers w, W lower triangular. All of this can be
+ * inverted, so that the density of any position is known.
+ *
+ * The functions are tables, read between two knots along a straight line; what several z change is
+ * added up. With D(z) that sum, diagonal entries of W are multiplied by exp(D), so that W can always
+ * be inverted. */
+#include "inside.h"
+
+/* z, m and W for given z, and x - m. */
+typedef struct workspace {
+    double *points;
+    double *mean;
+    double *way;
+    double *whitener;
+} workspace;
+
+static mh_status take_workspace(const mh_scale_conditional *tables, workspace *out,
+                                mh_arena *scratch)
+{
+    const int64_t count = tables->n_scales, size = tables->n_rest;
+    const int64_t packed = size * (size + 1) / 2;
+    double *all = mh_take(scratch, count + 2 * size + packed, double);
+    MH_NEED(all);
+    *out = (workspace){all, all + count, all + count + size, all + count + 2 * size};
+    return MH_OK;
+}
+
+/* Return z for u, and the logarithm of dz/du: slopes are linear between knots, constant beyond. */
+static double point_at(const mh_scale_conditional *tables, int64_t k, double normal,
+                       double *log_slope)
+{
+    const int64_t last = tables->n_normal_knots - 1;
+    const double *points = tables->points + k * (last + 1);
+    const double *slopes = tables->slopes + k * (last + 1);
+    double away = normal - tables->first_normal;
+    if (!(away > 0.0)) {
+        *log_slope = log(slopes[0]);
+        return points[0] + slopes[0] * away;
+    }
+    const int64_t j = (int64_t)mh_smaller(away / tables->normal_gap, (double)last);
+    away -= (double)j * tables->normal_gap;
+    if (j == last) {
+        *log_slope = log(slopes[last]);
+        return points[last] + slopes[last] * away;
+    }
+    const double bend = (slopes[j + 1] - slopes[j]) / tables->normal_gap;
+    const double slope = slopes[j] + bend * away;
+    *log_slope = log(slope);
+    return points[j] + 0.5 * (slopes[j] + slope) * away;
+}
+
+/* Return the last of the points that is below one, or the first. */
+static int64_t knot_below(const double *points, int64_t n, double point)
+{
+    int64_t low = 0, high = n;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (point > points[middle])
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Return u for z, and the logarithm of dz/du: the inverse of point_at. */
+static double normal_at(const mh_scale_conditional *tables, int64_t k, double point,
+                        double *log_slope)
+{
+    const int64_t last = tables->n_normal_knots - 1;
+    const double *points = tables->points + k * (last + 1);
+    const double *slopes = tables->slopes + k * (last + 1);
+    if (!(point > points[0])) {
+        *log_slope = log(slopes[0]);
+        return tables->first_normal + (point - points[0]) / slopes[0];
+    }
+    const int64_t low = knot_below(points, last + 1, point);
+    const double way = point - points[low];
+    const double start = tables->first_normal + (double)low * tables->normal_gap;
+    if (low == last) {
+        *log_slope = log(slopes[last]);
+        return start + way / slopes[last];
+    }
+    const double bend = (slopes[low + 1] - slopes[low]) / tables->normal_gap;
+    const double slope = sqrt(mh_larger(slopes[low] * slopes[low] + 2.0 * bend * way, 0.0));
+    *log_slope = log(slope);
+    return start + 2.0 * way / (slopes[low] + slope);
+}
+
+/* Add a line of a table, read between two knots. */
+static void add_between(const double *lines, int64_t knot, double share, int64_t size, double *out)
+{
+    const double *first = lines + knot * size, *second = first + size;
+    for (int64_t i = 0; i < size; i++)
+        out[i] += (1.0 - share) * first[i] + share * second[i];
+}
+
+/* Write m and W for given z, with plain numbers on the diagonal; return log |W|. */
+static double set_up(const mh_scale_conditional *tables, const workspace *work)
+{
+    const int64_t last = tables->n_knots - 1, size = tables->n_rest;
+    const int64_t packed = size * (size + 1) / 2;
+    mh_copy_to(work->mean, tables->mean, size);
+    mh_copy_to(work->whitener, tables->whitener, packed);
+    for (int64_t k = 0; k < tables->n_scales; k++) {
+        double place = (work->points[k] - tables->first_knot) / tables->knot_gap;
+        place = mh_smaller(mh_larger(0.0, place), (double)last); /* 0 where it is NaN */
+        const int64_t knot = mh_min((int64_t)place, last - 1);
+        const double share = place - (double)knot;
+        add_between(tables->means + k * (last + 1) * size, knot, share, size, work->mean);
+        add_between(tables->whiteners + k * (last + 1) * packed, knot, share, packed,
+                    work->whitener);
+    }
+    double log_volume = 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        double *diagonal = work->whitener + i * (i + 1) / 2 + i;
+        log_volume += *diagonal;
+        *diagonal = exp(*diagonal);
+    }
+    return log_volume;
+}
+
+/* The density of the position is that of a standard normal vector at (u, w) times the volume. */
+mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const double *position,
+                                 double *white, double *log_volume, mh_arena *scratch)
+{
+    const int64_t count = tables->n_scales, size = tables->n_rest;
+    workspace work;
+    MH_TRY(take_workspace(tables, &work, scratch));
+    double total = 0.0, log_slope;
+    for (int64_t k = 0; k < count; k++) {
+        work.points[k] = 0.0;
+        for (int64_t j = 0; j < count; j++) {
+            const double scale = position[tables->scales[j]] - tables->middle[j];
+            work.points[k] += tables->narrow[k * count + j] * scale;
+        }
+        white[k] = normal_at(tables, k, work.points[k], &log_slope);
+        total -= log_slope;
+    }
+    total += set_up(tables, &work);
+    for (int64_t i = 0; i < size; i++)
+        work.way[i] = position[tables->rest[i]] - work.mean[i];
+    for (int64_t i = 0; i < size; i++)
+        white[count + i] = mh_inner(work.whitener + i * (i + 1) / 2, work.way, i + 1);
+    *log_volume = total;
+    return MH_OK;
+}
+
+mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double *white,
+                                double *position, double *log_volume, mh_arena *scratch)
+{
+    const int64_t count = tables->n_scales, size = tables->n_rest;
+    workspace work;
+    MH_TRY(take_workspace(tables, &work, scratch));
+    double total = 0.0, log_slope;
+    for (int64_t k = 0; k < count; k++) {
+        work.points[k] = point_at(tables, k, white[k], &log_slope);
+        total -= log_slope;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        double scale = tables->middle[k];
+        for (int64_t j = 0; j < count; j++)
+            scale += tables->spread[k * count + j] * work.points[j];
+        position[tables->scales[k]] = scale;
+    }
+    total += set_up(tables, &work);
+    for (int64_t i = 0; i < size; i++) {
+        const double *line = work.whitener + i * (i + 1) / 2;
+        work.way[i] = (white[count + i] - mh_inner(line, work.way, i)) / line[i];
+        position[tables->rest[i]] = work.mean[i] + work.way[i];
+    }
+    *log_volume = total;
+    return MH_OK;
+}

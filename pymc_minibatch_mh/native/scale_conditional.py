@@ -1,0 +1,72 @@
+"""A normal distribution given scales, and of these a distribution of their own.
+
+Scales φ = φ₀ + A z, and the rest x = m(z) + W(z)⁻¹ w: see scale_conditional.c.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.native.library import LaidOut, function
+
+
+class ScaleConditional(NamedTuple):
+    """Tables of the distribution, ``mh_scale_conditional``.
+
+    They change nothing but how often moves are made.
+    """
+
+    #: Coordinates φ, shape (p,), and x, shape (n,).
+    scales: np.ndarray
+    rest: np.ndarray
+    #: φ₀, A and its inverse.
+    middle: np.ndarray
+    spread: np.ndarray
+    narrow: np.ndarray
+    #: First knot of u, and from one to the next.
+    first_normal: float
+    normal_gap: float
+    #: z and dz/du at the knots of u, shape (p, J): slopes are linear between, and constant beyond.
+    points: np.ndarray
+    slopes: np.ndarray
+    #: First knot of z, and from one to the next.
+    first_knot: float
+    knot_gap: float
+    #: m(0), shape (n,), and W(0), line by line, with logarithms on the diagonal.
+    mean: np.ndarray
+    whitener: np.ndarray
+    #: By how much each changes from 0 to each knot of each z, shape (p, K, ...).
+    means: np.ndarray
+    whiteners: np.ndarray
+
+    @property
+    def n_normal_knots(self) -> int:
+        """Number of knots of u."""
+        return self.points.shape[1]
+
+    @property
+    def n_knots(self) -> int:
+        """Number of knots of z."""
+        return self.means.shape[1]
+
+
+def whiten_given_scales(
+    tables: ScaleConditional | LaidOut, position: np.ndarray, white: np.ndarray
+) -> float:
+    """Write u, then w of a position to `white`, shape (d,).
+
+    Returned is log |∂(u, w)/∂θ| up to a constant: the density of the position is that of a standard
+    normal vector at (u, w) times this volume.
+    """
+    log_volume = np.empty(1)
+    function("mh_whiten_given_scales")(tables, position, white, log_volume)
+    return float(log_volume[0])
+
+
+def place_given_scales(
+    tables: ScaleConditional | LaidOut, white: np.ndarray, position: np.ndarray
+) -> float:
+    """Write the position of u and w; return the value of :func:`whiten_given_scales` there."""
+    log_volume = np.empty(1)
+    function("mh_place_given_scales")(tables, white, position, log_volume)
+    return float(log_volume[0])

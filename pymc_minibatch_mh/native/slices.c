@@ -1,0 +1,113 @@
+/* Moves without rows: slice sampling along directions that change no row.
+ *
+ * Rows of a hierarchy read the effects of groups, and not their location and scale. Along a direction
+ * that no row depends on the posterior is the prior part, which takes no row to evaluate: a move
+ * there leaves the posterior as it is, whatever the test of the other updates is. A slice is stepped
+ * out and shrunk, which is exact for any width: Neal (2003), figures 3 and 5,
+ * doi:10.1214/aos/1056562461. */
+#include "inside.h"
+
+/* Steps that a slice is stepped out by at most. Any number is exact. */
+enum { MOST_STEPS = 32 };
+
+/* A line through `start`, along which a position is moved, and the log-density. */
+typedef struct line {
+    double *position;
+    const double *start;
+    const double *step;
+    int64_t first;
+    int64_t last;
+    mh_log_prior prior;
+    const int64_t *context;
+} line;
+
+/* Go to start + t step; return the log-density there. */
+static double value_at(const line *along, double t)
+{
+    for (int64_t i = along->first; i < along->last; i++)
+        along->position[i] = along->start[i] + t * along->step[i];
+    return along->prior(along->position, along->context);
+}
+
+/* Whether a value is in the slice; one that is no finite number never is. */
+static int is_inside(double value, double level) { return level <= value && value < INFINITY; }
+
+/* Step an end of the slice out, while it is inside; return the evaluations. */
+static int64_t step_out(const line *along, double level, int64_t most, double way, double *end)
+{
+    for (int64_t k = 0; k < most; k++) {
+        if (!is_inside(value_at(along, *end), level))
+            return k + 1;
+        *end += way;
+    }
+    return most;
+}
+
+/* Draw from the slice between two ends, which are moved to what is outside of it. */
+static double shrink(const line *along, double level, double low, double high,
+                     const mh_generator *rng, int64_t *evaluations)
+{
+    for (;;) {
+        const double t = low + (high - low) * mh_uniform(rng);
+        const double value = value_at(along, t);
+        ++*evaluations;
+        /* Shrunk to where it started, a slice has nothing else that numbers can tell apart. */
+        if (is_inside(value, level) || t == 0.0)
+            return value;
+        if (t < 0.0)
+            low = t;
+        else
+            high = t;
+    }
+}
+
+mh_status mh_move_by_slice(double *position, int64_t size, const double *step, int64_t first,
+                           int64_t last, mh_log_prior prior, const int64_t *context,
+                           const mh_generator *rng, double *value, int64_t *evaluations,
+                           mh_arena *scratch)
+{
+    if (!isfinite(*value))
+        return MH_OK;
+    double *start = mh_take(scratch, size, double);
+    MH_NEED(start);
+    mh_copy_to(start, position, size);
+    const line along = {position, start, step, first, last, prior, context};
+    const double level = *value + log1p(-mh_uniform(rng));
+    double low = -mh_uniform(rng), high = low + 1.0;
+    /* How many of the steps may go to the left is drawn, or a limit would not be reversible. */
+    const int64_t left = (int64_t)((double)MOST_STEPS * mh_uniform(rng));
+    *evaluations += step_out(&along, level, left, -1.0, &low);
+    *evaluations += step_out(&along, level, MOST_STEPS - 1 - left, 1.0, &high);
+    *value = shrink(&along, level, low, high, rng, evaluations);
+    return MH_OK;
+}
+
+/* Directions take turns. Where the moves are no multiple of their number, the first of them is drawn,
+ * so that all have an equal share. */
+mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices,
+                               mh_log_prior prior, const int64_t *context,
+                               const mh_generator *rng, double *value, int64_t *evaluations,
+                               mh_arena *scratch)
+{
+    const int64_t n = slices->n_steps;
+    const int64_t begin = slices->moves % n ? mh_integer_below(rng, n) : 0;
+    const mh_mark mark = mh_mark_of(scratch);
+    for (int64_t k = 0; k < slices->moves; k++) {
+        const int64_t j = (begin + k) % n;
+        const int64_t *ends = slices->ends + 2 * j;
+        MH_TRY(mh_move_by_slice(position, size, slices->steps + j * size, ends[0], ends[1], prior,
+                                context, rng, value, evaluations, scratch));
+        mh_give_back(scratch, mark);
+    }
+    return MH_OK;
+}
+
+mh_status mh_sweep_without_rows(double *position, int64_t size, const mh_slices *slices,
+                                mh_log_prior prior, const int64_t *context,
+                                const mh_generator *rng, mh_arena *scratch)
+{
+    double value = prior(position, context);
+    int64_t evaluations = 0;
+    return mh_move_without_rows(position, size, slices, prior, context, rng, &value, &evaluations,
+                                scratch);
+}

@@ -1,0 +1,351 @@
+/* Candidates dropped by their own ceilings, before their data are read: an 8-bit copy of rows.
+ *
+ * A row's remainder depends on a move through the whitened gradients of its linear forms alone.
+ * With P the projection on their span, |dU_i| <= c_i M(P a, P a'), which is far below c_i M(a, a')
+ * where there are many coordinates: of a random direction a row sees 1/sqrt(d). With t = |P a|,
+ * t' = |P a'| and s = |P (a' - a)|, the *own ceiling* of a row is c_i times
+ *
+ *     order 2    min{ (t^3 + t'^3)/6, s max(t, t')^2/2 },    and |x'^3 - x^3|/6 of one direction,
+ *     order 1    min{ (t^2 + t'^2)/2, s max(t, t') },
+ *     order 0    s,
+ *
+ * or kappa times as much, but never more than c_i M. Candidates are drawn at the rates c_i M, which
+ * add up without looking at any row; one is kept with probability (own ceiling)/(c_i M), before its
+ * data are read, and the own ceiling takes the place of c_i M from there on. The share is symmetric
+ * in the two ends, and is a function of the move alone: rows that are kept are independent Poisson
+ * counts.
+ *
+ * Shares are rounded outwards. A line of the copy has the directions e of a row, orthonormal, as
+ * integers Q of 8 bits with a scale q and the residual |e - q Q|, so that |e.w| is at most
+ *
+ *     q |Q.w| + |e - q Q| |w| + (single-precision arithmetic) |w|.
+ *
+ * Directions that all rows may read, as of log sigma, are kept once and in full. */
+#include "inside.h"
+
+enum { HEAD = 8 }; /* bytes of a scale and a residual */
+
+/* Length of what a direction has left without others, relative to it, from which it is its own. */
+static const double DEPENDENT = 1e-8;
+/* Rounding of whitened gradients and positions, relative to lengths: far more than there is. */
+static const double WHITENED = 1.0 / (1 << 20);
+static const double HALF_ULP = 1.0 / (1 << 24); /* of single precision */
+/* Far more than the rounding errors of a share, and than that. */
+static const double ROUNDING = 1.0 + 1e-10, ABOVE_ROUNDING = 1.0 + 1e-9;
+/* Length that products lose where numbers of single precision are too small to be kept. */
+static const double SMALLEST = 1e-30;
+
+/* ---- Packing of rows. ---- */
+
+static double largest_entry(const double *vector, int64_t size)
+{
+    double largest = 0.0;
+    for (int64_t j = 0; j < size; j++)
+        largest = mh_larger(largest, fabs(vector[j]));
+    return largest;
+}
+
+/* Take its component along a direction off a vector. */
+static void without(const double *direction, double *vector, int64_t size)
+{
+    const double along = mh_inner(direction, vector, size);
+    for (int64_t j = 0; j < size; j++)
+        vector[j] -= along * direction[j];
+}
+
+/* Infinity is for a direction that is not told from the others: it is set to zero, and may point
+ * anywhere. */
+double mh_orthogonalize(double *directions, const double *others, int64_t n_others, int64_t k,
+                        int64_t size)
+{
+    double *vector = directions + k * size;
+    const double largest = largest_entry(vector, size);
+    /* Squares of small numbers, and of large ones, would be none. */
+    for (int64_t j = 0; j < size; j++)
+        vector[j] = largest > 0.0 ? vector[j] / largest : 0.0;
+    const double before = sqrt(mh_inner(vector, vector, size));
+    /* The second time takes off the rounding errors of the first. */
+    for (int time = 0; time < 2; time++) {
+        for (int64_t other = 0; other < n_others; other++)
+            without(others + other * size, vector, size);
+        for (int64_t other = 0; other < k; other++)
+            without(directions + other * size, vector, size);
+    }
+    const double left = sqrt(mh_inner(vector, vector, size));
+    if (left > DEPENDENT * before && left < INFINITY) {
+        for (int64_t j = 0; j < size; j++)
+            vector[j] /= left;
+        return 1.0;
+    }
+    mh_fill(vector, size, 0.0);
+    return before == 0.0 ? 0.0 : INFINITY;
+}
+
+static float rounded_up(double number)
+{
+    const float single = (float)number;
+    return (double)single >= number ? single : nextafterf(single, INFINITY);
+}
+
+/* Write a direction of length 0 or 1, or an unknown one, in integers of 8 bits. */
+static void pack(const double *direction, int64_t size, double length, int8_t *head, int8_t *line)
+{
+    const float scale = (float)(largest_entry(direction, size) / 127.0);
+    double square = 0.0;
+    for (int64_t j = 0; j < size; j++) {
+        double whole = scale > 0.0f ? rint(direction[j] / (double)scale) : 0.0;
+        whole = mh_smaller(mh_larger(whole, -127.0), 127.0);
+        line[j] = (int8_t)whole;
+        square += mh_square(direction[j] - whole * (double)scale);
+    }
+    const float residual = rounded_up(length <= 1.0 ? sqrt(square) * ROUNDING : 1.0);
+    memcpy(head, &scale, sizeof scale);
+    memcpy(head + sizeof scale, &residual, sizeof residual);
+}
+
+void mh_pack_rows(double *whitened, int64_t n, int64_t own, int64_t size, const double *shared,
+                  int64_t n_shared, int8_t *lines, int64_t width)
+{
+    memset(lines, 0, (size_t)(n * width));
+    for (int64_t i = 0; i < n; i++) {
+        double *directions = whitened + i * own * size;
+        int8_t *line = lines + i * width;
+        for (int64_t k = 0; k < own; k++) {
+            const double length = mh_orthogonalize(directions, shared, n_shared, k, size);
+            pack(directions + k * size, size, length, line + HEAD * k,
+                 line + own * HEAD + k * size);
+        }
+    }
+}
+
+/* ---- A move, as lines are multiplied by it. ---- */
+
+static double squares_along(const mh_copy *copy, const double *vector, int64_t size)
+{
+    double total = 0.0;
+    for (int64_t k = 0; k < copy->n_shared; k++)
+        total += mh_square(mh_inner(copy->shared + k * size, vector, size));
+    return total;
+}
+
+static double length_of(const double *vector, int64_t size)
+{
+    return sqrt(mh_inner(vector, vector, size));
+}
+
+/* Numbers that a line of one direction is multiplied by, up to a multiple of sixteen: a line has as
+ * many, and they leave no rest. */
+static int64_t length_of_line(int64_t size) { return (HEAD + size + 15) / 16 * 16; }
+
+/* Room for a vector behind the zeros that a head is multiplied by, and before others. */
+static float *with_zeros(int64_t size, mh_arena *scratch)
+{
+    const int64_t n = length_of_line(size);
+    float *room = mh_take(scratch, n, float);
+    if (!room)
+        return NULL;
+    memset(room, 0, (size_t)n * sizeof *room);
+    return room + HEAD;
+}
+
+/* Symmetric in the two ends, up to their order. */
+mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t order, int64_t size,
+                          double raised, mh_ends *out, mh_arena *scratch)
+{
+    float *vectors[2] = {with_zeros(size, scratch), with_zeros(size, scratch)};
+    MH_NEED(vectors[0] && vectors[1]);
+    *out = (mh_ends){.middle = vectors[0], .half = vectors[1], .raised = raised, .order = order,
+                     .size = size};
+    double middle = 0.0, half = 0.0;
+    for (int64_t j = 0; j < size; j++) {
+        const double one = 0.5 * (move->here[j] + move->there[j]), other = 0.5 * move->step[j];
+        out->middle[j] = (float)one;
+        out->half[j] = (float)other;
+        middle += one * one;
+        half += other * other;
+    }
+    middle = sqrt(middle);
+    half = sqrt(half);
+    /* |q Q| is at most 2; every operation of a sum of d products is off by half an ulp. */
+    const double relative = 2.0 * ((double)size + 4.0) * HALF_ULP + WHITENED;
+    out->slack[0] = relative * (middle + half) + SMALLEST;
+    out->slack[1] = 2.0 * relative * half + SMALLEST;
+    const double *whitened[3] = {move->here, move->there, move->step};
+    for (int k = 0; k < 3; k++)
+        out->along[k] = squares_along(copy, whitened[k], size);
+    out->lengths[0] = length_of(move->here, size);
+    out->lengths[1] = length_of(move->there, size);
+    out->lengths[2] = 2.0 * half;
+    return MH_OK;
+}
+
+/* ---- Own ceilings. ---- */
+
+/* A direction of a row by a move: e.a, e.a' and e.(a' - a)/2, and errors of the ends. */
+typedef struct {
+    double here;
+    double there;
+    double half;
+    double scale;
+    double residual;
+    double error;
+    double other_error;
+} products;
+
+/* Multiply the lines of some rows, which have one direction, by a move; `out` is (n, 2). */
+static void multiply_lines(const mh_copy *copy, const mh_ends *ends, const int64_t *rows, int64_t n,
+                           float *out)
+{
+    mh_products_of_lines(copy->lines, copy->width, rows, n, ends->middle - HEAD,
+                         ends->half - HEAD, length_of_line(ends->size), out);
+}
+
+/* By the products with a direction, whose head is given. */
+static inline products products_by(const mh_ends *ends, const int8_t *head, const float *by)
+{
+    float numbers[2];
+    memcpy(numbers, head, sizeof numbers);
+    const double scale = (double)numbers[0], residual = (double)numbers[1];
+    const double middle = (double)by[0], half = (double)by[1];
+    return (products){scale * middle - scale * half,
+                      scale * middle + scale * half,
+                      half,
+                      scale,
+                      residual,
+                      residual * ends->lengths[0] + ends->slack[0],
+                      residual * ends->lengths[1] + ends->slack[0]};
+}
+
+static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t row, int64_t k)
+{
+    const int64_t start = HEAD * copy->own + k * ends->size;
+    float by[2];
+    if (copy->own == 1)
+        multiply_lines(copy, ends, &row, 1, by);
+    else
+        mh_products_of_lines(copy->lines + start, copy->width, &row, 1, ends->middle, ends->half,
+                             ends->size, by);
+    return products_by(ends, copy->lines + row * copy->width + HEAD * k, by);
+}
+
+/* Return M of a projected move, by the lengths of its ends and of its step. */
+static double size_of_ends(double here, double there, double step, int64_t order)
+{
+    const double most = mh_larger(here, there);
+    if (order == 0)
+        return step;
+    if (order == 1)
+        return mh_smaller(0.5 * (here * here + there * there), step * most);
+    return mh_smaller((mh_cube(here) + mh_cube(there)) / 6.0, 0.5 * step * most * most);
+}
+
+/* Whether all that a row sees of a move is its one direction, at order 2. */
+static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
+{
+    return ends->order == 2 && copy->own == 1 && !copy->n_shared;
+}
+
+double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
+{
+    double here = ends->along[0], there = ends->along[1], step = ends->along[2], sharp = INFINITY;
+    for (int64_t k = 0; k < copy->own; k++) {
+        const products by = products_of(copy, ends, row, k);
+        here += mh_square(fabs(by.here) + by.error);
+        there += mh_square(fabs(by.there) + by.other_error);
+        step += mh_square(2.0 * by.scale * fabs(by.half) + by.residual * ends->lengths[2] +
+                          ends->slack[1]);
+        if (sees_one_direction(copy, ends)) {
+            const double rise = mh_cube(by.there + by.other_error) - mh_cube(by.here - by.error);
+            const double fall = mh_cube(by.here + by.error) - mh_cube(by.there - by.other_error);
+            sharp = mh_larger(rise, fall) / 6.0;
+        }
+    }
+    const double found = size_of_ends(sqrt(here), sqrt(there), sqrt(step), ends->order);
+    const double share = ends->raised * (mh_smaller(found, sharp) * ROUNDING);
+    /* Where anything overflowed the row is kept. */
+    return share < 1.0 ? share : 1.0;
+}
+
+static inline double share_by(const mh_ends *ends, const products *by)
+{
+    const double here = fabs(by->here) + by->error, there = fabs(by->there) + by->other_error;
+    return ends->raised * (mh_cube(here) + mh_cube(there)) * ABOVE_ROUNDING / 6.0;
+}
+
+double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row)
+{
+    if (!sees_one_direction(copy, ends))
+        return INFINITY;
+    const products by = products_of(copy, ends, row, 0);
+    return share_by(ends, &by);
+}
+
+/* ---- Candidates. ---- */
+
+/* Draw some rows by an alias table, each with a chance that is uniform given the row. */
+static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_generator *rng,
+                            int64_t n, int64_t *drawn, double *chances)
+{
+    for (int64_t k = 0; k < n; k++)
+        drawn[k] = mh_integer_below(rng, n_drawn);
+    for (int64_t k = 0; k < n; k++) {
+        chances[k] = mh_uniform(rng);
+        mh_prefetch(table->thresholds + drawn[k]);
+        mh_prefetch(table->aliases + drawn[k]);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double threshold = table->thresholds[drawn[k]];
+        /* Given which of the two it is, the chance is uniform again. */
+        if (chances[k] < threshold) {
+            chances[k] /= threshold;
+        } else {
+            chances[k] = (chances[k] - threshold) / (1.0 - threshold);
+            drawn[k] = table->aliases[drawn[k]];
+        }
+    }
+}
+
+static void ask_for_lines(const mh_copy *copy, const int64_t *rows, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t start = 0; start < copy->width; start += MH_CACHE_LINE)
+            mh_prefetch(copy->lines + rows[k] * copy->width + start);
+}
+
+/* Write the first those of n candidates that both ends do not drop, which are nearly all; where
+ * these overflow, a row is kept. Return how many are left. */
+static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
+                            double *chances)
+{
+    float by[2 * MH_AHEAD];
+    int64_t left = 0;
+    multiply_lines(copy, ends, drawn, n, by);
+    for (int64_t k = 0; k < n; k++) {
+        const products of_row = products_by(ends, copy->lines + drawn[k] * copy->width, by + 2 * k);
+        const int kept = !(chances[k] >= share_by(ends, &of_row));
+        drawn[left] = drawn[k];
+        chances[left] = chances[k];
+        left += kept;
+    }
+    return left;
+}
+
+/* All of a batch are drawn before the first is looked at: none is likely to be in a cache. */
+int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table,
+                           int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows)
+{
+    int64_t drawn[MH_AHEAD], kept = 0;
+    double chances[MH_AHEAD];
+    for (int64_t first = 0; first < n; first += MH_AHEAD) {
+        int64_t count = mh_min(MH_AHEAD, n - first);
+        draw_candidates(table, n_drawn, rng, count, drawn, chances);
+        if (sees_one_direction(copy, ends))
+            count = drop_by_ends(copy, ends, count, drawn, chances);
+        else
+            ask_for_lines(copy, drawn, count);
+        for (int64_t k = 0; k < count; k++)
+            if (chances[k] < mh_own_share(copy, ends, drawn[k]))
+                rows[kept++] = drawn[k];
+    }
+    return kept;
+}

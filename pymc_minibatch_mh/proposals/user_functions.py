@@ -1,0 +1,236 @@
+"""Users' moves as C calls them: compiled by numba, handed a record, and their exceptions kept.
+
+C hands over one record, ``mh_handed``. A shim makes arrays and a generator of it, calls the move,
+and returns whether it has raised: the exception waits for Python.
+"""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+from numba.np.random.distributions import random_loggam, random_poisson_mult
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.native.library import dtype_of
+from pymc_minibatch_mh.threads import HeldBack
+
+VECTOR, MATRIX, INDICES = types.float64[::1], types.float64[:, ::1], types.int64[::1]
+GENERATOR = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
+_WORD = ir.IntType(64)
+
+
+class Metric(NamedTuple):
+    """Shape of a posterior, frozen in a chain: θ̂, L and L⁻¹, L Lᵀ about the covariance."""
+
+    centre: np.ndarray
+    factor: np.ndarray
+    whitener: np.ndarray
+
+
+class Batch(NamedTuple):
+    """Rows that were drawn before a move looks at any position, for both of its directions.
+
+    Sums over the rows with the numbers `drawn` are multiplied by `scale`, β N/b, or 0 without rows.
+    The rest are addresses: the same for C, scratch, and ``mh_rows_gradient``.
+    """
+
+    drawn: np.ndarray
+    scale: float
+    size: int
+    batch: int
+    scratch: int
+    gradient: int
+
+
+_METRIC = types.NamedTuple([VECTOR, MATRIX, MATRIX], Metric)
+_BATCH = types.NamedTuple([INDICES, types.float64, *[types.int64] * 4], Batch)
+#: (position, new, generator, state, metric, rows) -> log q(θ|θ') - log q(θ'|θ). Writes `new`.
+MOVE_SIGNATURE = types.float64(VECTOR, VECTOR, GENERATOR, VECTOR, _METRIC, _BATCH)
+MOVE = types.FunctionType(MOVE_SIGNATURE)
+#: Of :func:`call_move`: addresses of an ``mh_handed`` and of log_q.
+CALL_SIGNATURE = types.int64(types.int64, types.int64)
+_HANDED = dtype_of("mh_handed")
+
+
+@intrinsic
+def _at(typing_context, address):
+    """Return an address as a pointer."""
+
+    def generate(context, builder, _signature, values):
+        return builder.inttoptr(values[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), generate
+
+
+@intrinsic
+def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
+    """Return the generator whose bit generator has these addresses."""
+
+    def generate(context, builder, _signature, values):
+        bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
+            context, builder
+        )
+        bits.state_address = bits.state = values[0]
+        bits.fnptr_next_double, bits.fnptr_next_uint64, bits.fnptr_next_uint32 = values[1:]
+        generator = cgutils.create_struct_proxy(GENERATOR)(context, builder)
+        generator.bit_generator = bits._getvalue()
+        # Nothing is owned: the Python object outlives the call.
+        bits.parent = generator.parent = ir.Constant(context.get_value_type(types.pyobject), None)
+        generator.meminfo = ir.Constant(cgutils.voidptr_t, None)
+        return generator._getvalue()
+
+    return GENERATOR(*[types.int64] * 4), generate
+
+
+@intrinsic
+def _status_of(typing_context, address, arguments):
+    """Return the status that a function of C has for some addresses and arrays."""
+
+    def generate(context, builder, signature, values):
+        given = list(cgutils.unpack_tuple(builder, values[1]))
+        for k, typed in enumerate(signature.args[1]):
+            if isinstance(typed, types.Array):
+                data = make_array(typed)(context, builder, given[k]).data
+                given[k] = builder.ptrtoint(data, _WORD)
+        layout = ir.FunctionType(ir.IntType(32), [_WORD] * len(given))
+        function = builder.inttoptr(values[0], layout.as_pointer())
+        return builder.zext(builder.call(function, given), _WORD)
+
+    return types.int64(address, arguments), generate
+
+
+@intrinsic
+def _call_keeping(typing_context, address, function_type, arguments, kept):
+    """Call the function at an address; where it raises, keep the exception and return null.
+
+    The address is from :func:`address_of` with `raises`. The first entry of `kept`, int64, is
+    overwritten by the exception, for :func:`take_kept`.
+    """
+    called = function_type.instance_type.signature
+
+    def generate(context, builder, _signature, values):
+        convention, python = context.call_conv, context.get_python_api(builder)
+        layout = convention.get_function_type(called.return_type, called.args)
+        function = builder.inttoptr(values[0], layout.as_pointer())
+        given = cgutils.unpack_tuple(builder, values[2])
+        status, returned = convention.call_function(
+            builder, function, called.return_type, called.args, given
+        )
+        with builder.if_then(status.is_error, likely=False):
+            lock = python.gil_ensure()
+            convention.raise_error(builder, python, status)
+            fetched = ir.FunctionType(python.pyobj, [])
+            error = cgutils.get_or_insert_function(
+                builder.module, fetched, "PyErr_GetRaisedException"
+            )
+            entries = make_array(kept)(context, builder, values[3]).data
+            builder.store(builder.ptrtoint(builder.call(error, []), _WORD), entries)
+            python.gil_release(lock)
+        return returned
+
+    return types.float64(address, function_type, arguments, kept), generate
+
+
+def take_kept(kept: np.ndarray) -> BaseException:
+    """Return the exception that a move has raised, and keep it no longer."""
+    held = ctypes.cast(int(kept[0]), ctypes.py_object)
+    kept[0] = 0
+    error: BaseException = held.value
+    ctypes.pythonapi.Py_DecRef(held)
+    return error
+
+
+def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
+    """Return the address of a numba function, which the caller keeps alive.
+
+    With `raises` it is one for numba's calls, which pass exceptions on; otherwise one for C.
+    """
+    # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+    with HeldBack():
+        result = function.get_compile_result(signature)
+        described = result.fndesc
+        name = described.llvm_func_name if raises else described.llvm_cfunc_wrapper_name
+        address: int = result.library.get_pointer_to_function(name)
+        return address
+
+
+@compiled()
+def call_move(address, out):
+    """Call a user's move: see ``mh_users_move``."""
+    handed = carray(_at(address), 1, _HANDED)[0]
+    d, bits = handed.size, handed.bits
+    rng = _generator_at(bits.state, bits.next_double, bits.next_uint64, bits.next_uint32)
+    metric = Metric(
+        carray(_at(handed.centre), (d,), np.float64),
+        carray(_at(handed.factor), (d, d), np.float64),
+        carray(_at(handed.whitener), (d, d), np.float64),
+    )
+    drawn = carray(_at(handed.drawn), (handed.n_drawn,), np.int64)
+    rows = Batch(drawn, handed.scale, d, handed.batch, handed.scratch, handed.gradient)
+    position = carray(_at(handed.position), (d,), np.float64)
+    new = carray(_at(handed.new_position), (d,), np.float64)
+    state = carray(_at(handed.state), (handed.n_state,), np.float64)
+    kept = carray(_at(handed.kept), (1,), np.int64)
+    log_q = _call_keeping(handed.function, MOVE, (position, new, rng, state, metric, rows), kept)
+    carray(_at(out), (1,), np.float64)[0] = log_q
+    return np.int64(kept[0] != 0)
+
+
+@compiled()
+def rows_gradient(rows, position, out):
+    """Estimate the gradient of the log-likelihood from a batch, in a custom proposal.
+
+    Parameters
+    ----------
+    rows : Batch
+        The batch that the proposal received.
+    position : ndarray, shape (d,)
+    out : ndarray, shape (d,)
+        Overwritten with β N/b Σ ∇ℓ_i, unconstrained scale; zero without rows. The value β N/b Σ ℓ_i
+        is returned.
+    """
+    if position.size != rows.size or out.size != rows.size:
+        raise ValueError("rows_gradient takes a position and an array of its size")
+    place, slopes, value = np.empty(rows.size), np.empty(rows.size), np.empty(1)
+    for j in range(rows.size):
+        place[j] = position[j]
+    if _status_of(rows.gradient, (rows.batch, place, slopes, value, rows.scratch)) != 0:
+        raise MemoryError("there is no memory for a gradient of rows")
+    for j in range(rows.size):
+        out[j] = slopes[j]
+    return value[0]
+
+
+@compiled()
+def poisson(rng, mean):
+    """Draw a Poisson number of a finite mean, as ``rng.poisson(mean)`` of NumPy does.
+
+    Numba's own is wrong from a mean of 10 on: its rejection sampler cuts a proposal off towards
+    zero where NumPy rounds it down, so that proposals in (-1, 0) are zeros instead of rejected.
+    Hörmann (1993), doi:10.1016/0167-6687(93)90997-4.
+    """
+    if mean == 0.0:
+        return 0
+    if mean < 10.0:
+        return random_poisson_mult(rng.bit_generator, mean)
+    log_mean = np.log(mean)
+    b = 0.931 + 2.53 * np.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    log_inverse_alpha = np.log(1.1239 + 1.1328 / (b - 3.4))
+    accepted_at_once = 0.9277 - 3.6224 / (b - 2.0)
+    while True:
+        u, v = rng.random() - 0.5, rng.random()
+        inside = 0.5 - abs(u)
+        k = np.floor((2.0 * a / inside + b) * u + mean + 0.43)
+        if inside >= 0.07 and v <= accepted_at_once:
+            return np.int64(k)
+        if k < 0.0 or (inside < 0.013 and v > inside):
+            continue
+        log_hat = np.log(v) + log_inverse_alpha - np.log(a / (inside * inside) + b)
+        if log_hat <= -mean + k * log_mean - random_loggam(k + 1.0):
+            return np.int64(k)
