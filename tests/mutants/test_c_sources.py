@@ -15,8 +15,9 @@ needs_compiler = pytest.mark.skipif(
 
 
 def cases():
-    """Return the mistakes, of which those without a star are slow."""
-    return [pytest.param(m, id=m.name, marks=[pytest.mark.slow] * m.slow) for m in MUTANTS]
+    """Return the mistakes: a job of their own, but for those without a star, which are slow."""
+    tiers = {True: pytest.mark.slow, False: pytest.mark.c_mutant}
+    return [pytest.param(m, id=m.name, marks=tiers[m.slow]) for m in MUTANTS]
 
 
 @needs_compiler
