@@ -101,8 +101,13 @@ ffi.cdef(
     } per_update_test;
     """
 )
-_COMPILED = ctypes.CDLL(str(compile_file(Path(__file__).with_suffix(".c"))))
-_DECIDE = ctypes.cast(_COMPILED.per_update_decide, ctypes.c_void_p).value
+
+
+@cache
+def _decide() -> int:
+    """Compile the file in C beside this one; return the address of its test."""
+    library = ctypes.CDLL(str(compile_file(Path(__file__).with_suffix(".c"))))
+    return ctypes.cast(library.per_update_decide, ctypes.c_void_p).value or 0
 
 
 class PerUpdateTest(NamedTuple):
@@ -119,7 +124,7 @@ class PerUpdateTest(NamedTuple):
         The designs.
     """
 
-    LAYOUT, decide = "per_update_test", _DECIDE  # type: ignore[misc]
+    LAYOUT = "per_update_test"  # type: ignore[misc]
     # Functions of the library that the test calls.
     scan_rows, look = "mh_scan_rows", "mh_decide_by_batches"  # type: ignore[misc]
     sample_size, decide_batch = "mh_austere_sample_size", "mh_austere_decide"  # type: ignore[misc]
@@ -130,6 +135,11 @@ class PerUpdateTest(NamedTuple):
     distances: np.ndarray
     batch_sizes: np.ndarray
     epsilons: np.ndarray
+
+    @property
+    def decide(self) -> int:
+        """The test, an ``mh_decide``."""
+        return _decide()
 
     @property
     def n_designs(self) -> int:

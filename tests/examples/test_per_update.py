@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from every import every
+from in_c import require_compiler
 from native.test_looking import normal_rows, spread, updates
 from papers.designs import Grid
 from papers.per_update import PerUpdate, PerUpdateAustereMH, PerUpdateTest, design_table
@@ -14,6 +15,7 @@ from pymc_minibatch_mh import audit
 from statistical.budget import FAR
 from zoo import sample
 
+require_compiler()
 N_ROWS = 4_000
 EMPTY = PerUpdateTest(0.0, 1.0, math.inf, np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
 
