@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         posterior_predictive as posterior_predictive,
     )
     from pymc_minibatch_mh.errors import MinibatchError as MinibatchError
-    from pymc_minibatch_mh.likelihood.factorization import factorize as factorize
-    from pymc_minibatch_mh.likelihood.stored import Rows as Rows
+    from pymc_minibatch_mh.model.factorization import factorize as factorize
+    from pymc_minibatch_mh.model.rows import Rows as Rows
     from pymc_minibatch_mh.proposals.base import Proposal as Proposal
     from pymc_minibatch_mh.proposals.langevin import Langevin as Langevin
     from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
@@ -65,12 +65,12 @@ _ON_FIRST_USE = {
     "Proposal": "proposals.base",
     "RandomWalk": "proposals.walk",
     "Ranges": "bounds.user_bounds",
-    "Rows": "likelihood.stored",
+    "Rows": "model.rows",
     "ScalableSubsamplingMH": "steps.tuna",
     "TunaMH": "steps.tuna",
     "audit": "diagnostics.audit",
     "explain": "diagnostics.explain",
-    "factorize": "likelihood.factorization",
+    "factorize": "model.factorization",
     "log_likelihood": "diagnostics.predictive",
     "loo_subsample": "diagnostics.predictive",
     "overdispersed_initvals": "sampling.starts",

@@ -8,8 +8,8 @@ from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan.plan import Requirements
-from pymc_minibatch_mh.plan.sharing import ReadingSettings, read_model
-from pymc_minibatch_mh.reference.grouped import find_grouped
+from pymc_minibatch_mh.plan.prepare import ReadingSettings, read_model
+from pymc_minibatch_mh.reference.arrow_reference import find_grouped
 
 
 def _late(rng, predictor):

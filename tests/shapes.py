@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 
 _MORE = ("1/more", "1/√more")

@@ -30,7 +30,7 @@ NEVER_IN_A_STEP = {"arviz", "arviz_plots", "arviz_stats", "matplotlib", "scipy.o
 #: Statements that are run in turn, and the modules that each of them adds to those of PyMC.
 STAGES = {
     "package": "import pymc_minibatch_mh as mb\ndir(mb)",
-    "rows": "from pymc_minibatch_mh.likelihood.stored import Rows",
+    "rows": "from pymc_minibatch_mh.model.rows import Rows",
     "step": "from pymc_minibatch_mh import RandomWalk, TunaMH",
 }
 PROBE = """
@@ -55,7 +55,7 @@ WITHOUT = """
 import json, sys
 extras = json.loads(sys.argv[1])
 sys.modules |= {library: None for _, library, _ in extras.values()}
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 found = {}
 for name, (_, _, call) in extras.items():
     try:

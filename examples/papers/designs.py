@@ -34,9 +34,9 @@ from papers.sequential import (
     error_and_use,
     looks_of,
 )
-from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.diagnostics.pilot import first_point, fresh_chain
-from pymc_minibatch_mh.likelihood.inputs import generator_of
+from pymc_minibatch_mh.model.inputs import generator_of
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 
 Floats = NDArray[np.float64]

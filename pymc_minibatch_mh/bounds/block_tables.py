@@ -17,12 +17,12 @@ import numpy as np
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables, without_cached
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.data.storage import BLOCK_ROWS, Drawn, StoredRows
+from pymc_minibatch_mh.data.source import BLOCK_ROWS, Drawn, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import Chunk, chunks_of, over_rows
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_rows, without_rows
 
 #: Rows of a block.
 BLOCK = 4096

@@ -28,11 +28,10 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.graph import Apply, Expr
+from pymc_minibatch_mh.expressions.patterns import in_order, is_a, reachable
+from pymc_minibatch_mh.expressions.rules import is_impossible
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
-from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import in_order, is_a, reachable
-from pymc_minibatch_mh.likelihood.simplify import is_impossible
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
@@ -46,6 +45,7 @@ from pymc_minibatch_mh.native.whitened_copy import (
 )
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.full_data import on_all_cores
+from pymc_minibatch_mh.structure.row_function import MOST_ARGUMENTS, RowData, RowFunction
 
 #: The way out of a condition that the model itself has.
 SMOOTH_STEP = (

@@ -18,10 +18,10 @@ from pytensor.scalar import basic as scalar
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
+from pymc_minibatch_mh.expressions.graph import Expr
+from pymc_minibatch_mh.expressions.log_sums import LogSum, Parts, Weights, branches, parts_of
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
-from pymc_minibatch_mh.likelihood.exprs import Expr
-from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of
+from pymc_minibatch_mh.structure.row_function import MOST_ARGUMENTS, RowData, RowFunction
 
 #: Largest third central moment on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0

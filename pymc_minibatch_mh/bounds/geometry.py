@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_minibatch_mh.compiled.form_rows import placed
+from pymc_minibatch_mh.expressions.graph import Expr, Gather, Monomial, places_of
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.likelihood.exprs import Expr, Gather, Monomial, places_of
-from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
+from pymc_minibatch_mh.structure.row_function import LinearForm, RowData, RowFunction
 
 #: Directions of all groups together, at most: each of them takes time at every update.
 MOST_DIRECTIONS = 512

@@ -16,11 +16,12 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Data, Expr
+from pymc_minibatch_mh.expressions.patterns import Between, in_order
+from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
-from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, called
-from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import Between, in_order
+from pymc_minibatch_mh.structure.row_function import WAY_ON, RowData, RowFunction
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
@@ -102,8 +103,8 @@ class Jets:
 
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(
-            f"{self._data.function.name!r} goes through {called(op)}, whose derivatives have no "
-            f"known bound. {WAY_ON}"
+            f"{self._data.function.name!r} goes through {operation_name(op)}, whose derivatives "
+            f"have no known bound. {WAY_ON}"
         )
 
     def _of_data(self, expr: Expr) -> Jet:

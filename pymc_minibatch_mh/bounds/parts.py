@@ -16,16 +16,16 @@ from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, explain_unbounded, ro
 from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.likelihood.elements import Elements
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.parts import Ends, Parts, ceilings_of, fill_running
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference.element_rows import Read
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.reference.arrow_sums import Read
 from pymc_minibatch_mh.reference.full_data import on_all_cores
-from pymc_minibatch_mh.reference.grouped import GroupedReference
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.random_effects import Elements
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Chance that a normal posterior has the border beyond its radius; radius of an element, in
 #: posterior standard deviations.

@@ -21,10 +21,10 @@ from scipy.special import logit
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Index, Jets
+from pymc_minibatch_mh.expressions.graph import Expr
+from pymc_minibatch_mh.expressions.patterns import is_a
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.likelihood.exprs import Expr
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import is_a
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
 def suprema(

@@ -29,12 +29,12 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.likelihood.exprs import Expr
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
-from pymc_minibatch_mh.likelihood.inputs import array_of
+from pymc_minibatch_mh.model.inputs import array_of
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, RANGE
 from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Radius of the table of the m_i: every proposal is longer.
 OF_NO_MOVE = -1.0

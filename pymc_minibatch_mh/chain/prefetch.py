@@ -21,7 +21,7 @@ from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import COUNTS, numbers
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.grouped import GroupedReference
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.threads import HeldBack, result_of
 
 

@@ -32,6 +32,7 @@ from scipy.linalg import qr, solve_triangular
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from pymc_minibatch_mh.compiled.differences import Slopes
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import (
     PRIOR_ADDRESSES,
@@ -41,7 +42,7 @@ from pymc_minibatch_mh.compiled.graphs import (
     numba_options,
     row_source,
 )
-from pymc_minibatch_mh.compiled.scalars import (
+from pymc_minibatch_mh.compiled.scalar_functions import (
     INTEGERS,
     LOG_PRIOR,
     NUMBERS,
@@ -51,18 +52,8 @@ from pymc_minibatch_mh.compiled.scalars import (
 )
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
-from pymc_minibatch_mh.functions.base import Function, numpy_of
-from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
-from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
-from pymc_minibatch_mh.likelihood.differences import Slopes
-from pymc_minibatch_mh.likelihood.elements import (
-    ElementPrior,
-    Elements,
-    NotSeparableError,
-    elements_of,
-    prior_of_elements,
-)
-from pymc_minibatch_mh.likelihood.exprs import (
+from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
     Argument,
@@ -75,11 +66,20 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Place,
     places_of,
 )
-from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.function import WAY_ON, LinearForm, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.lower import lower
-from pymc_minibatch_mh.likelihood.patterns import in_order
+from pymc_minibatch_mh.expressions.lower import lower
+from pymc_minibatch_mh.expressions.patterns import in_order
+from pymc_minibatch_mh.functions.base import Function, numpy_of
+from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
+from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.structure.random_effects import (
+    ElementPrior,
+    Elements,
+    NotSeparableError,
+    elements_of,
+    prior_of_elements,
+)
+from pymc_minibatch_mh.structure.row_function import WAY_ON, LinearForm, RowFunction, row_functions
 
 #: Type of the densities of elements: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)

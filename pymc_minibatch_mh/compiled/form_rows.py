@@ -8,23 +8,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from pytensor.scalar import basic as scalar
 
-from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.data.arrays import STORED
-from pymc_minibatch_mh.likelihood.differences import (
+from pymc_minibatch_mh.compiled.differences import (
     derivatives,
     remainder_difference,
     undefined_operation,
 )
-from pymc_minibatch_mh.likelihood.exprs import Apply, Data, Expr, Gather, LoweringError, Monomial
-from pymc_minibatch_mh.likelihood.function import (
-    MOST_ARGUMENTS,
-    LinearForm,
-    RowData,
-    RowFunction,
-    with_rows,
-    without_rows,
-)
+from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.data import ArrayRows, Column
+from pymc_minibatch_mh.data.arrays import STORED
+from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
 from pymc_minibatch_mh.native.forms import (
     CHOICE,
     PRODUCT,
@@ -37,6 +29,14 @@ from pymc_minibatch_mh.native.forms import (
     place_forms,
 )
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
+from pymc_minibatch_mh.structure.row_function import (
+    MOST_ARGUMENTS,
+    LinearForm,
+    RowData,
+    RowFunction,
+    with_rows,
+    without_rows,
+)
 
 #: Rows whose computed data are made at a time.
 CHUNK = 65_536

@@ -32,17 +32,17 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.compiled.scalars import (
+from pymc_minibatch_mh.compiled.scalar_functions import (
     INTEGERS,
     NUMBERS,
     as_written,
     called_by_library,
 )
 from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
-from pymc_minibatch_mh.data.storage import StoredRows
+from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.batch import Likelihood
-from pymc_minibatch_mh.likelihood.factorization import Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 

@@ -1,7 +1,7 @@
 """Where rows live. Knows nothing of models."""
 
 from pymc_minibatch_mh.data.arrays import ArrayRows, Column, dtype_once_read
-from pymc_minibatch_mh.data.contents import Contents, code_digest, digest
+from pymc_minibatch_mh.data.digests import Contents, code_digest, digest
 
 __all__ = [
     "ArrayRows",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.data.contents import digest
+from pymc_minibatch_mh.data.digests import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import function
 

@@ -13,7 +13,7 @@ import xarray as xr
 from scipy.special import ndtri
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.bias import (
@@ -32,7 +32,7 @@ from pymc_minibatch_mh.diagnostics.bias import (
 )
 from pymc_minibatch_mh.diagnostics.chosen_rows import counted, trace_of
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.model.inputs import generator_of, model_of
 from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report

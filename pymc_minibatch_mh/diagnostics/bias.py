@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
+from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, ProposedMove, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.chosen_rows import counted, posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.predictive import values_of

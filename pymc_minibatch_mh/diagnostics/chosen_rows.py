@@ -12,8 +12,8 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.diagnostics.free_draws import as_in_model, centred, solved
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.likelihood.bambi import is_fitted
-from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of, fits
+from pymc_minibatch_mh.model.bambi import is_fitted
+from pymc_minibatch_mh.model.inputs import ModelArrays, array_of, fits
 from pymc_minibatch_mh.progress import counting
 
 

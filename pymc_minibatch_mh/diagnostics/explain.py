@@ -38,13 +38,20 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.likelihood.bambi import is_bambi_model
-from pymc_minibatch_mh.likelihood.batch import Likelihood
-from pymc_minibatch_mh.likelihood.exprs import Apply, Constant, Data, Expr, Gather, Lookup, Monomial
-from pymc_minibatch_mh.likelihood.factorization import Block, Factorization, factorize
-from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.inputs import generator_of, likelihoods_of, model_of
-from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows, potentials_in_full
+from pymc_minibatch_mh.expressions.graph import (
+    Apply,
+    Constant,
+    Data,
+    Expr,
+    Gather,
+    Lookup,
+    Monomial,
+)
+from pymc_minibatch_mh.model.bambi import is_bambi_model
+from pymc_minibatch_mh.model.factorization import Block, Factorization, factorize
+from pymc_minibatch_mh.model.independence import Likelihood
+from pymc_minibatch_mh.model.inputs import generator_of, likelihoods_of, model_of
+from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.plan.method import Promise
@@ -55,6 +62,7 @@ from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_w
 from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
+from pymc_minibatch_mh.structure.row_function import LinearForm, RowFunction, row_functions
 
 KINDS = {
     DIRECTIONAL: "summed over directions",

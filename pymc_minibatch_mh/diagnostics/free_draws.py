@@ -18,8 +18,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import ROWS, backend_of, cleaned
-from pymc_minibatch_mh.likelihood.inputs import fits
+from pymc_minibatch_mh.model.bambi import ROWS, backend_of, cleaned
+from pymc_minibatch_mh.model.inputs import fits
 
 #: Draws by the names of variables, each of shape (chain, draw, ...).
 type Draws = Mapping[str, np.ndarray]

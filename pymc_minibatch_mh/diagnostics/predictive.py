@@ -32,12 +32,12 @@ from pymc_minibatch_mh.diagnostics.chosen_rows import (
     with_labels,
 )
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.axis import MixedRowsError
-from pymc_minibatch_mh.likelihood.batch import BatchWalk, inputs_of_values
-from pymc_minibatch_mh.likelihood.exprs import called
-from pymc_minibatch_mh.likelihood.inputs import ModelArrays, generator_of, model_of
-from pymc_minibatch_mh.likelihood.stored import stored_arrays
-from pymc_minibatch_mh.likelihood.terms import term_of
+from pymc_minibatch_mh.functions.base import operation_name
+from pymc_minibatch_mh.model.independence import BatchWalk, inputs_of_values
+from pymc_minibatch_mh.model.independence_rules import MixedRowsError
+from pymc_minibatch_mh.model.inputs import ModelArrays, generator_of, model_of
+from pymc_minibatch_mh.model.rows import stored_arrays
+from pymc_minibatch_mh.model.terms import term_of
 from pymc_minibatch_mh.progress import showing
 
 #: Rows that a pass over all of them reads at a time.
@@ -253,7 +253,7 @@ class PredictiveWalk(BatchWalk):
         twice = [node for node, count in self._by_rows.items() if count > 1 or node in others]
         if twice:
             op = twice[0].op
-            raise MixedRowsError(op, f"all rows of {called(op)} enter each of them")
+            raise MixedRowsError(op, f"all rows of {operation_name(op)} enter each of them")
 
     def _build(self, variable: Variable, axis: int) -> Variable:
         op = variable.owner.op if variable.owner is not None else None
@@ -261,7 +261,7 @@ class PredictiveWalk(BatchWalk):
             self._by_rows[variable.owner] += 1
         if isinstance(op, RandomVariable):
             if not type(op).__module__.startswith(KNOWN):
-                why = f"{called(op)} is not known to draw its rows independently"
+                why = f"{operation_name(op)} is not known to draw its rows independently"
                 raise MixedRowsError(op, why)
             return self._draws(variable.owner, axis)
         if isinstance(op, SymbolicRandomVariable):
@@ -277,7 +277,7 @@ class PredictiveWalk(BatchWalk):
         _, size, *parameters = node.inputs
         n_batch = node.outputs[1].type.ndim - op.ndim_supp
         if axis >= n_batch:
-            raise MixedRowsError(op, f"{called(op)} draws all of its values together")
+            raise MixedRowsError(op, f"{operation_name(op)} draws all of its values together")
         batches = []
         for parameter, n_core in zip(parameters, op.ndims_params, strict=True):
             own = axis - n_batch + (parameter.type.ndim - n_core)

@@ -6,6 +6,7 @@ interpreter lock.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
@@ -18,6 +19,8 @@ from pytensor.gradient import grad_undefined
 from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
 from scipy import special
 
 from pymc_minibatch_mh.errors import MinibatchError
@@ -197,3 +200,16 @@ def sum_of(numbers: Sequence[float]) -> float:
     """Return a sum, or zero if only rounding errors are left, for example 0.1 + 0.2 - 0.3."""
     total = sum(numbers)
     return 0.0 if abs(total) <= _CANCELLED * sum(map(abs, numbers)) else total
+
+
+def operation_name(op: object) -> str:
+    """Return the name of an operation, for messages: without parameters, addresses or wrappers."""
+    if isinstance(op, str):
+        return op
+    if isinstance(op, Blockwise | Elemwise):
+        return operation_name(op.core_op if isinstance(op, Blockwise) else op.scalar_op)
+    if isinstance(op, scalar.Cast):
+        return f"a cast to {op.o_type.dtype}"
+    # Scalar operations have names of their own, such as 'exp', or those of their classes.
+    name = re.match(r"\w+", str(op)) if isinstance(op, ScalarOp) else None
+    return name[0] if name else type(op).__name__

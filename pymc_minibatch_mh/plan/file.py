@@ -33,16 +33,16 @@ from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.inputs import ModelArrays
-from pymc_minibatch_mh.likelihood.stored import NumberOfRows
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.inputs import ModelArrays
+from pymc_minibatch_mh.model.rows import NumberOfRows
 from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
-from pymc_minibatch_mh.reference.grouped import GroupedReference
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 
 #: Locks of files. Windows has none of the kind, and keeps what killed processes leave behind.
 _LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None

@@ -15,9 +15,8 @@ from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass, require_ranges
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.data.storage import EvenRows, NumberedRows, StoredRows, read_columns
+from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
-from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
@@ -30,8 +29,8 @@ from pymc_minibatch_mh.plan.violations import (
     tell_of_unverified_bounds,
     typical_moves,
 )
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.lower_bounds import (
     LowerBounds,
     Touching,
@@ -39,8 +38,9 @@ from pymc_minibatch_mh.reference.lower_bounds import (
     require_lower_bounds,
 )
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
+from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.structure.row_function import RowFunction
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]

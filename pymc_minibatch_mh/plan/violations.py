@@ -2,7 +2,7 @@
 
 A few rows can hold nearly all of C = Σ c_i. They are read at every update, and all others drawn by
 bounds that are then small (docs/bounds.md). They are fixed before sampling, so that the test stays
-exact. Tests without bounds have :mod:`reference.heavy`.
+exact. Tests without bounds have :mod:`reference.influential`.
 """
 
 import logging
@@ -16,9 +16,8 @@ from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.storage import StoredRows, consecutive
+from pymc_minibatch_mh.data.source import StoredRows, consecutive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.function import RowData, with_rows
 from pymc_minibatch_mh.native.bound_tables import (
     NO_DIRECTIONS,
     NO_ROWS,
@@ -28,10 +27,11 @@ from pymc_minibatch_mh.native.bound_tables import (
 )
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.full_data import BoundedMove, RowSums, Spread, SpreadIn, over_rows
-from pymc_minibatch_mh.reference.grouped import GroupedReference
-from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.row_function import RowData, with_rows
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:

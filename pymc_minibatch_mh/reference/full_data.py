@@ -17,14 +17,14 @@ import numpy as np
 from pymc_minibatch_mh.compiled.compiled_model import MOST_ENTRIES, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows, consecutive
+from pymc_minibatch_mh.data.source import BLOCK_ROWS, StoredRows, consecutive
 from pymc_minibatch_mh.native import row_sums as kernels
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.looks import add_moments, merge_moments
 from pymc_minibatch_mh.progress import counting
-from pymc_minibatch_mh.reference.heavy import Changes, Largest
+from pymc_minibatch_mh.reference.influential import Changes, Largest
 from pymc_minibatch_mh.threads import in_threads
 
 #: The position, the new one and the centre of the expansion.

@@ -24,8 +24,7 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.exprs import places_of
-from pymc_minibatch_mh.likelihood.function import RowFunction, terms_of
+from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
@@ -34,6 +33,7 @@ from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
+from pymc_minibatch_mh.structure.row_function import RowFunction, terms_of
 
 #: Change of a slope, relative to the slopes, that is more than rounding.
 CHANGED = 1e-7

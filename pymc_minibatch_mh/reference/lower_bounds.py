@@ -27,19 +27,20 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from pymc_minibatch_mh.compiled.differences import Plain, degree
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, placed
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.differences import Plain, degree
-from pymc_minibatch_mh.likelihood.exprs import Argument, Expr, ExprGraph, called
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
-from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core
+from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph
+from pymc_minibatch_mh.expressions.patterns import is_a, number, scaled_core
+from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.native.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.moves import FROM_CENTRE
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import FullData
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Added to ξ² in the centre: the slope needs ξ > 0, and 1e-4 cannot be told from 0 by its gap.
 SMALLEST = 1e-8
@@ -139,7 +140,7 @@ def _gap(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr
         if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2:
             there = touching.square(core.inputs[0], number(factor))
             return plain.multiply(weight, _above_log1p(exprs, core, there))
-    raise _NoLowerBoundError(f"{called(getattr(core, 'op', core))} of the parameters")
+    raise _NoLowerBoundError(f"{operation_name(getattr(core, 'op', core))} of the parameters")
 
 
 def _is_negative(function: RowFunction, factor: Expr) -> bool:

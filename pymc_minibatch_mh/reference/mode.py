@@ -18,7 +18,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON, Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.heavy import Largest
+from pymc_minibatch_mh.reference.influential import Largest
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
@@ -173,7 +173,8 @@ def calibrate(
 
     The batch size of a move is chosen by this prediction, which is symmetric in the move and frozen
     while a chain runs: a batch size that reacts to the batch would bias the test. Returned are the
-    calibration of the rows that are drawn, and the heavy rows (:mod:`reference.heavy`), if sought.
+    calibration of the rows that are drawn, and the heavy rows
+    (:mod:`reference.influential`), if sought.
     """
     report("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))

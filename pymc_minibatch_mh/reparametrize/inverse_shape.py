@@ -11,18 +11,14 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph, places_of
+from pymc_minibatch_mh.expressions.patterns import is_a, number, reachable, scaled_core, summands
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, ExprGraph, places_of
-from pymc_minibatch_mh.likelihood.factorization import (
-    Block,
-    Factorization,
-    Map,
-    Placed,
-    reparametrized,
-)
-from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
-from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
+from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
+from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
 #: Spelling of the reciprocal and of its root; and of a shape in an interval.
 _WORDS = {1: "1/{}", 2: "1/√{}"}

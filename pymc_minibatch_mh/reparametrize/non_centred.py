@@ -21,15 +21,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
-from pymc_minibatch_mh.likelihood.factorization import (
-    Block,
-    Factorization,
-    Map,
-    Placed,
-    reparametrized,
-)
-from pymc_minibatch_mh.likelihood.function import LinearForm, lowered_rows
+from pymc_minibatch_mh.expressions.graph import Gather, places_of
+from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.occurrences import (
     MOST_ENTRIES,
     Column,
@@ -38,6 +33,7 @@ from pymc_minibatch_mh.reparametrize.occurrences import (
     Occurrence,
     occurrences,
 )
+from pymc_minibatch_mh.structure.row_function import LinearForm, lowered_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_minibatch_mh.functions.base import numpy_of
-from pymc_minibatch_mh.likelihood.exprs import (
+from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
     Constant,
@@ -23,8 +22,9 @@ from pymc_minibatch_mh.likelihood.exprs import (
     places_of,
     without,
 )
-from pymc_minibatch_mh.likelihood.function import LoweredRow
-from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable
+from pymc_minibatch_mh.expressions.patterns import is_a, is_positive, reachable
+from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.structure.row_function import LoweredRow
 
 #: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
 MOST_ENTRIES = 25

@@ -20,12 +20,7 @@ from itertools import permutations
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.functions.base import sum_of
-from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.functions.gamma_rise import gamma_rise
-from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
-from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
-from pymc_minibatch_mh.likelihood.arithmetic import (
+from pymc_minibatch_mh.expressions.arithmetic import (
     add,
     divide,
     exp,
@@ -34,7 +29,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     reciprocal,
     square,
 )
-from pymc_minibatch_mh.likelihood.exprs import (
+from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
     Expr,
@@ -43,13 +38,18 @@ from pymc_minibatch_mh.likelihood.exprs import (
     places_of,
     without,
 )
-from pymc_minibatch_mh.likelihood.patterns import (
+from pymc_minibatch_mh.expressions.patterns import (
     factors_of,
     is_a,
     number,
     scaled_core,
     summands,
 )
+from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
+from pymc_minibatch_mh.functions.gamma_rise import gamma_rise
+from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 
 #: Coefficients of 1 and of K.
 Linear = tuple[float, float]

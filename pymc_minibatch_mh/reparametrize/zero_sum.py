@@ -6,15 +6,11 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
-from pymc_minibatch_mh.likelihood.factorization import (
-    Block,
-    Factorization,
-    Map,
-    Placed,
-    reparametrized,
-)
-from pymc_minibatch_mh.likelihood.function import lowered_rows
+from pymc_minibatch_mh.expressions.graph import Gather, places_of
+from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.reparametrize.base import reparametrized
+from pymc_minibatch_mh.structure.row_function import lowered_rows
 
 
 @dataclass(frozen=True, eq=False)

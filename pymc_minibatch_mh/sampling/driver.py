@@ -20,8 +20,8 @@ from pymc.util import get_untransformed_name, is_transformed_name
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import BambiModel, is_bambi_model
-from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.model.bambi import BambiModel, is_bambi_model
+from pymc_minibatch_mh.model.inputs import generator_of, model_of
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, End
 from pymc_minibatch_mh.sampling.choose import choose_step, step_of_run
 from pymc_minibatch_mh.sampling.fitted_trace import as_fitted

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from pymc_minibatch_mh.likelihood.bambi import BambiModel, cleaned, response_parameters
+from pymc_minibatch_mh.model.bambi import BambiModel, cleaned, response_parameters
 
 
 def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:

@@ -42,9 +42,9 @@ from pytensor.tensor.rewriting.basic import local_view_op
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.derived import as_read, inlined, plain
-from pymc_minibatch_mh.likelihood.exprs import called
-from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
+from pymc_minibatch_mh.functions.base import operation_name
+from pymc_minibatch_mh.model.constant_data import as_read, inlined, plain
+from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
 _log = logging.getLogger("pymc")
@@ -192,12 +192,12 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
         inside.update(node.outputs)
         op = getattr(node.op, "core_op", node.op)
         if isinstance(op, HasInnerGraph):
-            raise OneByOneError(f"{called(op)} is a loop or another graph within the graph")
+            raise OneByOneError(f"{operation_name(op)} is a loop or another graph within the graph")
         if isinstance(op, RNGConsumerOp):
-            raise OneByOneError(f"{called(op)} draws random numbers")
+            raise OneByOneError(f"{operation_name(op)} draws random numbers")
         own = not type(op).__module__.startswith(("pytensor.", "pymc."))
         if own or isinstance(op, FromFunctionOp):
-            raise OneByOneError(f"{called(op)} is a custom function")
+            raise OneByOneError(f"{operation_name(op)} is a custom function")
 
 
 def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:

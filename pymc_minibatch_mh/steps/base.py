@@ -27,15 +27,15 @@ from pymc_minibatch_mh.chain.element_moves import moves_of
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import response_parameters
-from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.model.bambi import response_parameters
+from pymc_minibatch_mh.model.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.plan.sharing import read_model
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.plan.prepare import read_model
+from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.deterministics import tell_of_large

@@ -19,7 +19,7 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.likelihood.derived import plain
+from pymc_minibatch_mh.model.constant_data import plain
 
 _log = logging.getLogger("pymc")
 

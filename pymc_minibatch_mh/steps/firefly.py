@@ -42,7 +42,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.inputs import model_of
+from pymc_minibatch_mh.model.inputs import model_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.reference.lower_bounds import AT_CENTRE, Touching

@@ -19,11 +19,11 @@ from rich.table import Column
 from pymc_minibatch_mh.chain.chain import Begun
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
-from pymc_minibatch_mh.likelihood.terms import potentials_in_full
+from pymc_minibatch_mh.model.inputs import likelihoods_of
+from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 
 _log = logging.getLogger("pymc")
 _REAL = np.float64

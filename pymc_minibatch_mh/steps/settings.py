@@ -17,13 +17,13 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.factorization import require_continuous
-from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
+from pymc_minibatch_mh.model.factorization import require_continuous
+from pymc_minibatch_mh.model.inputs import Weights, value_variables
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.sharing import ByElements, ReadingSettings
+from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 
 
 class SharedSettings(TypedDict, total=False):

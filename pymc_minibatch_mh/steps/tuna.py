@@ -55,7 +55,7 @@ from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, best_chi
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
-from pymc_minibatch_mh.reference.heavy import COST_OF_A_CANDIDATE
+from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings

@@ -11,11 +11,11 @@ from compiled.fitted import run
 from likelihood.evaluation import pieces
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.likelihood.check import rounding_of, stabilised
-from pymc_minibatch_mh.likelihood.derived import in_double
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.check import rounding_of, stabilised
+from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import ULPS
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(

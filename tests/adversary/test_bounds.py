@@ -7,8 +7,8 @@ from adversary.expressions import random_expression
 from adversary.hunting import SCALES, largest_ratio, random_reference
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.structure.row_function import row_functions
 from tiers import fast
 
 KINDS = len(LIKELIHOODS)

@@ -12,7 +12,7 @@ from adversary.subject import Formed, Subject
 from likelihood.exact import DIGITS, ExactRow
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.native.row_sums import differences_of
 from tiers import fast
 
@@ -188,6 +188,6 @@ def test_mutant_that_reads_the_rows_of_others_is_caught():
 def test_mutant_that_takes_every_number_for_a_probability_is_caught(monkeypatch):
     subject, _, _ = leaving("bernoulli")
     for known in ("is_probability", "is_nonnegative"):
-        monkeypatch.setattr(f"pymc_minibatch_mh.likelihood.simplify.{known}", lambda _: True)
+        monkeypatch.setattr(f"pymc_minibatch_mh.expressions.rules.{known}", lambda _: True)
     with pytest.raises(AssertionError):
         assert_nothing_outside_the_domain_has_density(subject, 0)

@@ -27,7 +27,7 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
 from pymc_minibatch_mh.diagnostics.explain import subsampled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.bambi import cleaned, response_parameters
+from pymc_minibatch_mh.model.bambi import cleaned, response_parameters
 from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
 
 ROWS = 1_200

@@ -17,7 +17,7 @@ import pymc as pm
 from scipy.special import expit
 
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, PenaltyMH, TunaMH, sample
-from pymc_minibatch_mh.reference import heavy
+from pymc_minibatch_mh.reference import influential as heavy
 
 ROWS, MEMBERS, ALIKE = 50_000, 20, 19
 CHAINS, TUNE, DRAWS = 4, 1_000, 10_000

@@ -17,13 +17,13 @@ from families import FAMILIES
 from likelihood.expressions import plain
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.expressions.graph import Argument
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.likelihood.exprs import Argument
-from pymc_minibatch_mh.likelihood.factorization import Factorization, factorize
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
+from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.mode import Mode, reference_at
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, row_functions
 
 #: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
 ROUNDING = 1e-13

@@ -5,8 +5,8 @@ import numpy as np
 
 from likelihood.expressions import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.likelihood.exprs import Argument, ExprGraph
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.expressions.graph import Argument, ExprGraph
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 ROWS = 5
 

@@ -15,10 +15,10 @@ from pymc_minibatch_mh.bounds import block_tables as blocks
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
+from pymc_minibatch_mh.data.source import ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SourceError
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 from pymc_minibatch_mh.native.bound_tables import TOTAL
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 from tiers import fast
 
 #: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,

@@ -12,10 +12,10 @@ from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.geometry import groups_of
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import RADIUS
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 from zoo import logistic
 
 ROWS, GROUPS = 3_000, 12

@@ -19,10 +19,10 @@ from pymc_minibatch_mh.bounds.exponential_sums import (
 )
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.log_sums import parts_of
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.log_sums import parts_of
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 from tiers import fast
 
 ROWS = 2_000

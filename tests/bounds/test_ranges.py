@@ -8,10 +8,10 @@ from every import every
 from pymc_minibatch_mh import Ranges
 from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import RANGE
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.structure.row_function import row_functions
 
 RNG = np.random.default_rng(91)
 X = RNG.normal(0.5, 1.6, 1_000)

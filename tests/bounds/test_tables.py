@@ -13,11 +13,11 @@ from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 ROWS = 1_500
 EVERY = [

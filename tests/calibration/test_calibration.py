@@ -9,7 +9,7 @@ from altered import with_program
 from calibration.models import BY_ELEMENTS, SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
-from pymc_minibatch_mh.compiled.scalars import LOG_PRIOR, called_by_library
+from pymc_minibatch_mh.compiled.scalar_functions import LOG_PRIOR, called_by_library
 from recording import record
 from zoo import METHODS
 

@@ -9,9 +9,9 @@ from numba import njit
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
-from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
+from pymc_minibatch_mh.data.source import ArrayStorage, StoredArray
 from pymc_minibatch_mh.native.library import LaidOut, ffi, function, load
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 LENGTH = 3
 KEY = 12_345

@@ -16,7 +16,7 @@ from every import every
 from gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
-from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
+from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES

@@ -9,11 +9,11 @@ import pytest
 from bounds.certified import fit
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import compiled_metric
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import no_tables, table_of_move
 from pymc_minibatch_mh.native.moves import GIVEN, ratio_to_bound
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.structure.row_function import row_functions
 from zoo import METHODS, drawn
 
 ULP = 2.220446049250313e-16

@@ -8,8 +8,8 @@ import numpy as np
 from families import FAMILIES
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 ROWS = 1_000
 

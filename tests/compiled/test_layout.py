@@ -11,10 +11,10 @@ from every import every
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.scalars import LARGEST_TABLE
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.compiled.scalar_functions import LARGEST_TABLE
 from pymc_minibatch_mh.native.forms import RUN
 from pymc_minibatch_mh.native.row_sums import add_derivatives, add_skewness, differences_of
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 N = 60
 RNG = np.random.default_rng(17)

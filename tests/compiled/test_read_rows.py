@@ -19,11 +19,11 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows, Leaves, pieces_of
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native import forms
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
+from pymc_minibatch_mh.structure.row_function import row_functions
 from tiers import fast
 from zoo import poisson
 

@@ -11,8 +11,8 @@ from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
-from pymc_minibatch_mh.likelihood.exprs import LoweringError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.expressions.graph import LoweringError
+from pymc_minibatch_mh.model.factorization import factorize
 from tiers import fast
 
 NOTHING = np.empty(0)

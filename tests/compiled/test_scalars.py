@@ -11,11 +11,11 @@ from pytensor.scalar import math as scalar_math
 from another_process import printed
 from compiled.fitted import rows_of, run
 from every import every
-from pymc_minibatch_mh.compiled import scalars
-from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.compiled import scalar_functions as scalars
+from pymc_minibatch_mh.compiled.differences import remainder_difference
+from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.expressions.graph import ExprGraph
 from pymc_minibatch_mh.functions.changes import sizes
-from pymc_minibatch_mh.likelihood.differences import remainder_difference
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 
 #: Families whose expressions are long, or hold what is written in several ways.
 FAMILIES = ("normal_mixture", "student_free")

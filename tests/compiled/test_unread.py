@@ -9,8 +9,8 @@ from every import every
 from gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, unread_directions
 from pymc_minibatch_mh.compiled.form_rows import placed
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.reference.posterior import Target
 
 ROWS = 1_200
 

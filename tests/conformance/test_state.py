@@ -19,10 +19,10 @@ from golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import Bounds, OwnMove, PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.draw import END, NEXT
 from pymc_minibatch_mh.plan.file import key_of
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.steps.tuna import PoissonMethod
 from zoo import METHODS, logistic
 

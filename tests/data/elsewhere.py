@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 
-from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.data.source import ArrayStorage
 
 
 class Elsewhere(ArrayStorage):

@@ -8,9 +8,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import zarr
 
-from pymc_minibatch_mh.data.storage import ArrayStorage
-from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.data.source import ArrayStorage
+from pymc_minibatch_mh.data.zarr import ZarrStorage
+from pymc_minibatch_mh.model.rows import Rows
 
 N = 20_000
 #: Rows as passes and draws ask for them, and as nobody does but may.

@@ -10,7 +10,8 @@ import pytest
 from every import every
 from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
-from pymc_minibatch_mh.data import ArrayRows, Column, Contents, contents, digest
+from pymc_minibatch_mh.data import ArrayRows, Column, Contents, digest
+from pymc_minibatch_mh.data import digests as contents
 from pymc_minibatch_mh.data.arrays import STORED
 from pymc_minibatch_mh.native.library import function
 

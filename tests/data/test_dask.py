@@ -11,12 +11,12 @@ from distributed import Client, LocalCluster, get_task_stream
 from data.stored_rows import arrays, chunked
 from every import every
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.data.dask_storage import DaskStorage
-from pymc_minibatch_mh.data.storage import Part
+from pymc_minibatch_mh.data.dask import DaskStorage
+from pymc_minibatch_mh.data.source import Part
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.reference import full_data as parallel
-from pymc_minibatch_mh.reference import target
+from pymc_minibatch_mh.reference import posterior as target
 
 
 def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned():

@@ -20,9 +20,9 @@ from distributed import Client, LocalCluster
 from data.dask_blocks import deadly, slow, slow_once
 from data.stored_rows import arrays
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.data import dask_storage as dask_scheduler
-from pymc_minibatch_mh.data.dask_storage import DaskStorage
-from pymc_minibatch_mh.data.storage import Part
+from pymc_minibatch_mh.data import dask as dask_scheduler
+from pymc_minibatch_mh.data.dask import DaskStorage
+from pymc_minibatch_mh.data.source import Part
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.reference import full_data
 

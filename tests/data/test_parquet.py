@@ -11,9 +11,9 @@ import pytest
 
 from data.stored_rows import COLUMNS, GROUP, PART, N, arrays, parquet_files, table
 from every import every
-from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
+from pymc_minibatch_mh.data.parquet import ParquetStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 
 
 @pytest.fixture

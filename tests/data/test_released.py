@@ -15,7 +15,7 @@ import pytest
 
 from data.stored_rows import in_npy
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
-from pymc_minibatch_mh.likelihood.stored import stored_arrays
+from pymc_minibatch_mh.model.rows import stored_arrays
 from tiers import fast
 from zoo import sample
 

@@ -7,7 +7,7 @@ import pytest
 
 from data.stored_rows import STORAGES
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")

@@ -10,14 +10,14 @@ import pytest
 
 from data.stored_rows import COLUMNS, PART, REQUESTS, STORAGES, N, arrays
 from every import every
-from pymc_minibatch_mh.data import zarr_storage
+from pymc_minibatch_mh.data import zarr as zarr_storage
 from pymc_minibatch_mh.data.arrays import common_length, native_type
+from pymc_minibatch_mh.data.chunk_cache import DecodedParts, gather
 from pymc_minibatch_mh.data.files import SourceFile
-from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
-from pymc_minibatch_mh.data.parts import DecodedParts, gather
-from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
+from pymc_minibatch_mh.data.parquet import ParquetStorage
+from pymc_minibatch_mh.data.zarr import ZarrStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 
 
 def in_folder(tmp_path, name):

@@ -14,9 +14,9 @@ from data.stored_rows import arrays
 from every import every
 from pymc_minibatch_mh.data import files as file_reader
 from pymc_minibatch_mh.data.files import FileMap, FileReader
-from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.data.source import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 
 
 def test_numbers_of_another_byte_order_are_read():

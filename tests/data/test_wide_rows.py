@@ -14,7 +14,7 @@ from every import every
 from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH, audit
 from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
-from pymc_minibatch_mh.data.storage import StoredRows
+from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import BoundViolationError, SourceError
 from pymc_minibatch_mh.plan.plan import functions_of
 from zoo import sample
@@ -131,7 +131,7 @@ def test_an_error_of_reading_is_raised(monkeypatch):
     def broken(columns, rows):
         raise SourceError("gone")
 
-    monkeypatch.setattr("pymc_minibatch_mh.data.storage.read_columns", broken)
+    monkeypatch.setattr("pymc_minibatch_mh.data.source.read_columns", broken)
     with pytest.raises(SourceError, match="gone"):
         draw(stored(), step)
 

@@ -10,9 +10,9 @@ from zarr.core.sync import sync
 
 from data.stored_rows import arrays, zarr_group, zarrs
 from every import every
-from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
+from pymc_minibatch_mh.data.zarr import ZarrStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 
 
 @pytest.fixture

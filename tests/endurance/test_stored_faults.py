@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from data.stored_rows import in_npy
 from pymc_minibatch_mh import Rows, TunaMH, sample
-from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.data.source import ArrayStorage
 from pymc_minibatch_mh.errors import SourceError
 
 pytestmark = [

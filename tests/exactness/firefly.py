@@ -17,14 +17,14 @@ from exactness.enumeration import Tempered
 from exactness.toys import jump, rows_of
 from native.chain import Loop, line
 from published import ANEW, BRIGHT, DARK, chance_to_be_bright, log_odds, log_ratio_of_bright
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import BoundTables, table_of_move
 from pymc_minibatch_mh.native.moves import FROM_CENTRE, SHARP
 from pymc_minibatch_mh.native.posterior import Posterior
 from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre
 from pymc_minibatch_mh.steps import firefly
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 #: The centre of the expansion, which is no state.
 CENTRE = np.zeros(1)

@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
 from pymc_minibatch_mh.bounds import parts
-from pymc_minibatch_mh.reference import grouped
+from pymc_minibatch_mh.reference import arrow_reference as grouped
 from statistical.budget import VERY_FAR
 from tiers import fast
 

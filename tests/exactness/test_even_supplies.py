@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from chain.supplied import Own
-from pymc_minibatch_mh.data.storage import EvenRows, StoredRows
+from pymc_minibatch_mh.data.source import EvenRows, StoredRows
 from pymc_minibatch_mh.native.draw import NEXT, NO_SUPPLY
 from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
 

@@ -11,7 +11,7 @@ from papers.designs import TriedMoves, design_sequential_test, tried_moves
 from papers.sequential import sequential_error, sequential_use
 from papers.stiefel import StiefelWalk
 from pymc_minibatch_mh import AustereMH, RandomWalk, audit, explain
-from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.chain.kernel_probe import Probe
 from tiers import fast
 from zoo import sample
 

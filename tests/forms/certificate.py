@@ -9,9 +9,9 @@ from forms.form import Form
 from forms.reading import parts_of
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.structure.row_function import row_functions
 
 #: Rows of the model, and rows that its posterior is as narrow as that of.
 ROWS, AS_NARROW_AS = 37, 10_000

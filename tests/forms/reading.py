@@ -6,7 +6,7 @@ import pytensor
 from forms.form import Form
 from likelihood.evaluation import assert_read_rightly
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import Factorization, factorize
+from pymc_minibatch_mh.model.factorization import Factorization, factorize
 
 
 # Without it PyMC compiles the initial points of some variables; tracing each variable takes longer

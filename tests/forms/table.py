@@ -11,7 +11,7 @@ from forms.certificate import certificate, split_form
 from forms.form import Form
 from forms.page import MARKERS, PAGE, WRITTEN
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
 
 HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
 

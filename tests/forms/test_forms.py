@@ -17,7 +17,7 @@ from forms.table import line, table, without_variable
 from likelihood.evaluation import assert_read_rightly, split_of
 from likelihood.together import assert_rows_are
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.structure.row_function import row_functions
 from tiers import fast
 
 # PyMC's own call, for a pm.MatrixNormal.

@@ -9,7 +9,7 @@ from forms.certificate import certificate
 from forms.parameters import FAMILIES, FREE, SPELLINGS
 from likelihood.evaluation import positions, split_of, whole_rows
 from likelihood.together import put_together
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.structure.row_function import row_functions
 from tiers import fast
 
 CASES = [(name, parameter) for name, one in FAMILIES.items() for parameter in one.parameters]

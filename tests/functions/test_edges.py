@@ -9,12 +9,12 @@ from pytensor.scalar import basic as scalar
 
 from every import every
 from functions.cases import CASES, OTHERS, Case
-from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of
+from pymc_minibatch_mh.compiled.differences import Slopes
+from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of
+from pymc_minibatch_mh.expressions.graph import ExprGraph
+from pymc_minibatch_mh.expressions.rules import apply
 from pymc_minibatch_mh.functions.base import slopes_of
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Interval
-from pymc_minibatch_mh.likelihood.differences import Slopes
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph
-from pymc_minibatch_mh.likelihood.simplify import apply
 
 ORDER, PRECISION = 3, 2e-10
 LARGEST, TINY = np.finfo(float).max, np.finfo(float).tiny

@@ -14,8 +14,8 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import derivatives
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 

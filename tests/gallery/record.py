@@ -14,10 +14,10 @@ from bounds.certified import Rows
 from likelihood.evaluation import evaluate
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.mode import Mode, reference_at
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 #: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
 TALL = 20_000

@@ -5,7 +5,7 @@ import pandas as pd
 import pymc as pm
 
 from inputs.case import Section, build_on
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 
 data = Section("Data")
 weights = Section("Weights")

@@ -7,8 +7,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
-from pymc_minibatch_mh.likelihood.derived import in_double, plain
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.constant_data import in_double, plain
+from pymc_minibatch_mh.model.factorization import factorize
 
 # Symbolic operations such as LogSumExp would compile their inner graph on their own.
 PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_for_fusion))

@@ -7,8 +7,8 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from bounds.expressions import EXACT as KNOWN
-from pymc_minibatch_mh.likelihood.exprs import Argument, Constant, Lookup
-from pymc_minibatch_mh.likelihood.function import RowData
+from pymc_minibatch_mh.expressions.graph import Argument, Constant, Lookup
+from pymc_minibatch_mh.structure.row_function import RowData
 
 DIGITS = 50
 

@@ -7,6 +7,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
+from pymc_minibatch_mh.expressions.graph import Affine, Constant, Data, Gather, Lookup
 from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.functions.gamma_rise import GammaRise, gamma_rise_at
@@ -14,7 +15,6 @@ from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
-from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, Data, Gather, Lookup
 
 
 def _log_any(u):

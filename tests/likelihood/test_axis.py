@@ -11,9 +11,10 @@ from scipy.sparse import csr_matrix
 from every import every
 from likelihood.evaluation import PYTHON, evaluate
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood import axis, batch
-from pymc_minibatch_mh.likelihood.axis import batch_of
-from pymc_minibatch_mh.likelihood.batch import batch_term
+from pymc_minibatch_mh.model import independence as batch
+from pymc_minibatch_mh.model import independence_rules as axis
+from pymc_minibatch_mh.model.independence import batch_term
+from pymc_minibatch_mh.model.independence_rules import batch_of
 
 N = 6
 RNG = np.random.default_rng(4)

@@ -6,7 +6,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from likelihood.expressions import value_of
-from pymc_minibatch_mh.likelihood.exprs import (
+from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Constant,
     ExprGraph,
@@ -14,7 +14,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Monomial,
     sum_of,
 )
-from pymc_minibatch_mh.likelihood.patterns import is_finite, is_positive, varies
+from pymc_minibatch_mh.expressions.patterns import is_finite, is_positive, varies
 
 
 @pytest.fixture

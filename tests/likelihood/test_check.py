@@ -9,9 +9,9 @@ import pytest
 from every import every
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.errors import FactorizationError
-from pymc_minibatch_mh.likelihood import check
-from pymc_minibatch_mh.likelihood.check import ModelDensity, Reading, check_split
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.model import check
+from pymc_minibatch_mh.model.check import ModelDensity, Reading, check_split
+from pymc_minibatch_mh.reference.posterior import Target
 from tiers import fast
 
 NONE = np.empty(0)

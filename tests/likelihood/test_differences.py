@@ -17,13 +17,13 @@ from every import every
 from families import FAMILIES
 from likelihood.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.likelihood.differences import Slopes, undefined_operation
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.expressions.graph import ExprGraph
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import ULPS
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 from tiers import QUICK, fast
 
 ROWS = np.array([0, 1, 7, 500])

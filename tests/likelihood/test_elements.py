@@ -12,9 +12,9 @@ from scipy import stats
 from bambi_models.groups import EFFECTS, built, table
 from every import every
 from grouped import SUMMED, target_of
-from pymc_minibatch_mh.likelihood import elements
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
-from pymc_minibatch_mh.likelihood.elements import NotSeparableError
+from pymc_minibatch_mh.model.constant_data import IN_PYTHON
+from pymc_minibatch_mh.structure import random_effects as elements
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
 

@@ -13,8 +13,8 @@ from forms.reading import parts_of
 from likelihood.evaluation import positions, split_of
 from likelihood.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import lower
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.expressions import lower
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 from tiers import fast
 
 N = 24

@@ -10,9 +10,9 @@ import pytest
 from data.elsewhere import Elsewhere, Recording
 from every import every
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, progress
-from pymc_minibatch_mh.data.storage import BLOCK_ROWS
+from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.errors import SourceError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 
 N = 2 * BLOCK_ROWS + 7
 RNG = np.random.default_rng(5)

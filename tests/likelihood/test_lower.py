@@ -10,12 +10,12 @@ from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
-import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers all rules
+import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers all rules
 from every import every
 from likelihood.evaluation import function_of
 from likelihood.expressions import operations, value_of
-from pymc_minibatch_mh.likelihood import linalg, lower
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph, LoweringError
+from pymc_minibatch_mh.expressions import linalg, lower
+from pymc_minibatch_mh.expressions.graph import ExprGraph, LoweringError
 
 RNG = np.random.default_rng(31)
 BATCH = 5

@@ -7,9 +7,9 @@ import pytest
 from bounds.certified import Rows, evaluate
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.exprs import Constant
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.expressions.graph import Constant
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.structure.row_function import row_functions
 
 ROWS = 1_200
 RNG = np.random.default_rng(91)

@@ -8,17 +8,17 @@ import pytest
 from pymc.distributions.dist_math import log_diff_normal_cdf, normal_lccdf, normal_lcdf
 from pytensor.scalar import basic as scalar
 
-import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers rules
+import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers rules
 from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
 from likelihood.together import put_together
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
+from pymc_minibatch_mh.expressions.graph import Constant, ExprGraph
+from pymc_minibatch_mh.expressions.lower import lower
+from pymc_minibatch_mh.expressions.patterns import Between, is_a, is_probability, reachable
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.likelihood.derived import in_double
-from pymc_minibatch_mh.likelihood.exprs import Constant, ExprGraph
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.lower import lower
-from pymc_minibatch_mh.likelihood.patterns import Between, is_a, is_probability, reachable
+from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 theta = pt.vector("theta", shape=(4,))
 #: The upper end, the lower end, which is below it, and a scale.

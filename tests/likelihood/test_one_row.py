@@ -8,8 +8,8 @@ from every import every
 from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
-from pymc_minibatch_mh.likelihood.function import row_functions
 from pymc_minibatch_mh.native.row_sums import add_derivatives, moments_of_move
+from pymc_minibatch_mh.structure.row_function import row_functions
 from tiers import fast
 
 Y = np.array([0.9])

@@ -12,7 +12,7 @@ from pytensor.tensor.shape import Shape
 
 from every import every
 from likelihood.evaluation import evaluate, split_of
-from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
+from pymc_minibatch_mh.model.parameter_checks import always_holds, conditions
 
 SHARE = np.array([0.5, 1.0, 2.0, 0.25])
 OUTCOME = np.array([0, 1, 1, 1], dtype="int8")

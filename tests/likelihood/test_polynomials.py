@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.likelihood.polynomials import (
+from pymc_minibatch_mh.functions.polynomials import (
     Range,
     Unknown,
     constant,

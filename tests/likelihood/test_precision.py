@@ -9,7 +9,7 @@ from pymc.distributions.dist_math import normal_lcdf
 
 from every import every
 from likelihood.evaluation import evaluate
-from pymc_minibatch_mh.likelihood.derived import in_double
+from pymc_minibatch_mh.model.constant_data import in_double
 
 x = pt.dvector("x")
 z = pt.fvector("z")

@@ -13,7 +13,7 @@ from pytensor.conditional.op import ifelse
 from every import every
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 
 N = 12
 RNG = np.random.default_rng(3)

@@ -8,8 +8,8 @@ from scipy.special import expit
 
 from every import every
 from likelihood.expressions import Builder, Formula, Formulas, operations, value_of
-from pymc_minibatch_mh.likelihood import simplify
-from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, ExprGraph, LoweringError
+from pymc_minibatch_mh.expressions import rules as simplify
+from pymc_minibatch_mh.expressions.graph import Affine, Constant, ExprGraph, LoweringError
 
 RNG = np.random.default_rng(23)
 POSITION = RNG.normal(scale=1.5, size=(3, 400))

@@ -12,8 +12,8 @@ from pytensor.compile.builders import OpFromGraph
 from every import every
 from forms.odd import Data, likelihoods_of_different_length
 from likelihood.evaluation import assert_read_rightly, evaluate, positions, split_of
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.inputs import ModelArrays
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.model.inputs import ModelArrays
 from steps.editable import Editable
 
 N = 24

@@ -14,13 +14,13 @@ from every import every
 from likelihood.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan.file import split_digests
 from pymc_minibatch_mh.plan.plan import gaussian_draw
 from pymc_minibatch_mh.plan.violations import typical_moves
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.full_data import SpreadIn
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 
 N, GROUPS = 9_000, 5
 RNG = np.random.default_rng(8)

@@ -6,8 +6,8 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.terms import (
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.model.terms import (
     chosen_terms,
     log_densities,
     observation_axis,

@@ -10,8 +10,8 @@ from pymc.initial_point import make_initial_point_fn
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
-from pymc_minibatch_mh.likelihood.factorization import factorize, support
+from pymc_minibatch_mh.model.constant_data import IN_PYTHON
+from pymc_minibatch_mh.model.factorization import factorize, support
 
 INFINITE = (-np.inf, np.inf)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from bounds.certified import evaluate
 from likelihood.evaluation import positions, split_of, whole_rows
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 
 def put_together(function, position, rows=None):

@@ -21,7 +21,7 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
 )
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.plan import sharing as appended
+from pymc_minibatch_mh.plan import prepare as appended
 from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.plan.violations import BoundCheck
 

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import BoundsError, ModeError
-from pymc_minibatch_mh.plan import sharing
+from pymc_minibatch_mh.plan import prepare as sharing
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.steps import settings
 

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.target import LogFullData, Target, with_logs
+from pymc_minibatch_mh.reference.posterior import LogFullData, Target, with_logs
 from shapes import gamma, negative_binomial, own, reciprocal, student
 
 ROWS = 3_000

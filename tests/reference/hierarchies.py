@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.reference.posterior import Target
 
 GROUPS, EACH, NOISE = 12, 100, 2.0
 RNG = np.random.default_rng(12)

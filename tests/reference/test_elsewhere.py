@@ -10,9 +10,10 @@ import pytest
 from data.elsewhere import Elsewhere
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.bounds import block_tables as block_bounds
-from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.plan import violations
-from pymc_minibatch_mh.reference import full_data, target
+from pymc_minibatch_mh.reference import full_data
+from pymc_minibatch_mh.reference import posterior as target
 
 N, G = 20_000, 5
 RNG = np.random.default_rng(4)

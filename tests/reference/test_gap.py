@@ -8,9 +8,9 @@ from bounds.certified import evaluate
 from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre, gap_of
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 ROWS, SCALE, NU = 2_000, 1.3, 4.0
 TOUCHING = (0.4, 1.5, 6.0)

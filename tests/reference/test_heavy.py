@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.reference import heavy
-from pymc_minibatch_mh.reference.heavy import Largest, batch_rows
+from pymc_minibatch_mh.reference import influential as heavy
+from pymc_minibatch_mh.reference.influential import Largest, batch_rows
 
 ROWS = 50_000
 

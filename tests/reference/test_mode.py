@@ -12,10 +12,10 @@ from every import every
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
 from pymc_minibatch_mh.reference.mode import find_mode
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from reference.formulas import hierarchy_passes, logistic_passes, passes_of, quadratic
 
 N = 2_000

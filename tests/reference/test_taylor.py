@@ -11,14 +11,14 @@ import pytest
 from every import every
 from in_library import predicted_noise
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.moves import move_between
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.mode import calibrate, reference_at
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from reference.formulas import logistic_rows
 from zoo import logistic
 

@@ -5,7 +5,7 @@ import pytensor.tensor as pt
 import pytest
 
 from likelihood.evaluation import evaluate, function_of, split_of
-from pymc_minibatch_mh.likelihood.check import ModelDensity
+from pymc_minibatch_mh.model.check import ModelDensity
 
 
 def check_the_map(model, parts, values, seed=4):

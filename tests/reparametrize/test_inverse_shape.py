@@ -14,12 +14,12 @@ from scipy import stats
 
 from bounds.certified import Rows, derivatives, evaluate
 from every import every
-from pymc_minibatch_mh.likelihood.factorization import factorize, reparametrized
-from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
+from pymc_minibatch_mh.expressions.patterns import is_a, reachable
+from pymc_minibatch_mh.model.factorization import factorize, reparametrized
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
 from pymc_minibatch_mh.reparametrize.occurrences import Factor
+from pymc_minibatch_mh.structure.row_function import row_functions
 from reparametrize.mapped import check_the_map
 from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 

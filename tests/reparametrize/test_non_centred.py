@@ -8,10 +8,10 @@ import pytest
 
 from every import every
 from likelihood.evaluation import evaluate, split_of
-from pymc_minibatch_mh.likelihood import factorization
-from pymc_minibatch_mh.likelihood.exprs import places_of
-from pymc_minibatch_mh.likelihood.function import lowered_rows
+from pymc_minibatch_mh.expressions.graph import places_of
+from pymc_minibatch_mh.model import factorization
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.structure.row_function import lowered_rows
 from reparametrize.hierarchies import SPELLINGS, G, g, h, ones, x, y
 from reparametrize.mapped import check_the_map
 from tiers import fast

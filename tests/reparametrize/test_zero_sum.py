@@ -7,10 +7,10 @@ import pytest
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.likelihood.exprs import Gather
-from pymc_minibatch_mh.likelihood.function import lowered_rows
+from pymc_minibatch_mh.expressions.graph import Gather
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import FromLast, in_differences
+from pymc_minibatch_mh.structure.row_function import lowered_rows
 from reparametrize.mapped import check_the_map
 
 N, G, K = 60, 7, 3

@@ -17,7 +17,7 @@ import pymc as pm
 from scipy.special import expit
 
 from pymc_minibatch_mh import Rows, TunaMH, sample
-from pymc_minibatch_mh.data.storage import Field
+from pymc_minibatch_mh.data.source import Field
 
 SEED = 20_260_310
 #: Rows that are summed together.

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.plan import plan
 from pymc_minibatch_mh.plan.file import WatchedModel
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.sampling import choose
 from zoo import logistic
 

@@ -26,10 +26,11 @@ from pymc_minibatch_mh import (
 )
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.compiled import compiled_model
-from pymc_minibatch_mh.compiled.scalars import as_written
-from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from pymc_minibatch_mh.compiled.scalar_functions import as_written
+from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.plan import violations
-from pymc_minibatch_mh.reference import element_rows, full_data
+from pymc_minibatch_mh.reference import arrow_sums as element_rows
+from pymc_minibatch_mh.reference import full_data
 from sampling.compiling import Watch, stop_watching, watch
 from steps import stored
 from zoo import METHODS, bounded

@@ -6,7 +6,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from pymc_minibatch_mh.steps.base import MinibatchStep

@@ -6,8 +6,8 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit
 
-from pymc_minibatch_mh.data.storage import ArrayStorage
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.data.source import ArrayStorage
+from pymc_minibatch_mh.model.rows import Rows
 
 
 class Unreliable(ArrayStorage):

@@ -10,7 +10,7 @@ import pytest
 
 import pymc_minibatch_mh as mb
 from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.reference import target
+from pymc_minibatch_mh.reference import posterior as target
 from zoo import METHODS, drawn, sample
 
 ROWS, SIZE = 4_000, 3

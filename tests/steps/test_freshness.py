@@ -10,10 +10,10 @@ import pytest
 
 from conformance.harness import run
 from pymc_minibatch_mh import PenaltyMH
-from pymc_minibatch_mh.data import contents
+from pymc_minibatch_mh.data import digests as contents
 from pymc_minibatch_mh.diagnostics.bias import frozen_as_sampled
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.likelihood.inputs import weights_of
+from pymc_minibatch_mh.model.inputs import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel
 from steps.editable import EDITS, HARMLESS, Editable, edited
 from zoo import sample

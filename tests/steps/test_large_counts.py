@@ -6,9 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, TunaMH
-from pymc_minibatch_mh.compiled import form_rows
+from pymc_minibatch_mh.compiled import differences, form_rows
 from pymc_minibatch_mh.errors import BoundViolationError
-from pymc_minibatch_mh.likelihood import differences
 from tiers import fast
 from zoo import drawn
 

@@ -13,10 +13,10 @@ from grouped import slopes
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.plan import sharing
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.plan import prepare as sharing
 from pymc_minibatch_mh.plan.file import key_of, split_digests
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from zoo import poisson, sample, student
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

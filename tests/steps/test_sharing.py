@@ -9,7 +9,7 @@ import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.compiled import form_rows, graphs
-from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reference.posterior import Target
 from zoo import sample
 
 N = 3_000

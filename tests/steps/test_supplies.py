@@ -25,10 +25,10 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
+from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.model.rows import Rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.draw import END, NEXT
 from pymc_minibatch_mh.native.moves import JOINT

@@ -14,8 +14,8 @@ from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.function import row_functions
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.structure.row_function import row_functions
 from statistical.budget import FAR
 from zoo import drawn
 

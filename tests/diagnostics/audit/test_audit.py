@@ -16,7 +16,7 @@ from conformance.harness import same_state
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from diagnostics.audit.rare import measured_bias, rare_rows
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
-from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
+from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.errors import SettingError, StaleDataError

@@ -25,9 +25,9 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.likelihood.exprs import LoweringError
-from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.terms import potentials_in_full
+from pymc_minibatch_mh.expressions.graph import LoweringError
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.steps.base import model_behind
 from zoo import logistic, sample

@@ -1,0 +1,329 @@
+"""Expressions of a row, compiled to functions of floats.
+
+An expression becomes one ``Composite`` of PyTensor, which PyTensor's own dispatch turns into numba
+functions. Nothing is rewritten on the way, so that the same expression is the same machine code in
+every process, and PyTensor keeps it on disk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from threading import RLock
+from types import FunctionType
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pytensor
+from numba import carray, cfunc, types
+from numba.np.unsafe.ndarray import to_fixed_tuple
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.basic import Constant as GraphConstant
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+from pytensor.link.numba.dispatch.basic import (
+    cache_key_for_constant,
+    numba_funcify_ensure_cache,
+    numba_njit,
+    numba_typify,
+    register_funcify_and_cache_key,
+)
+from pytensor.link.utils import fgraph_to_python
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import Composite, ScalarOp
+
+from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Expr, Lookup
+from pymc_minibatch_mh.expressions.patterns import in_order
+from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.threads import HeldBack
+
+#: Types of functions that the library calls: see ``mh.h``.
+NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
+ROW_FUNCTION = types.void(NUMBERS, NUMBERS, types.int64)
+LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
+
+#: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
+#: be compiled anew in every process, are taken like data.
+LARGEST_TABLE = 2**16
+
+
+class TableEntry(ScalarOp):
+    """An entry of a constant vector; negative indices count from the end."""
+
+    nin = 1
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = np.ascontiguousarray(table)
+        output = scalar.get_scalar_type(table.dtype.name)
+        super().__init__(lambda _: (output,), name="table_entry")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableEntry) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[str, bytes]:
+        return self.table.dtype.str, self.table.tobytes()
+
+
+@register_funcify_and_cache_key(TableEntry)
+def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
+    table = op.table
+
+    @numba_njit
+    def entry(index):  # type: ignore[no-untyped-def]
+        return table[index]
+
+    return entry, sha256(f"{__name__} {op._content!r}".encode()).hexdigest()
+
+
+def leaves_of(outputs: Sequence[Expr]) -> list[Expr]:
+    """Return the data of a row that expressions take, each once."""
+    found: dict[Expr, None] = {}
+    done: set[Expr] = set()
+    waiting = list(reversed(outputs))
+    while waiting:
+        expr = waiting.pop()
+        if expr in done:
+            continue
+        done.add(expr)
+        if _is_leaf(expr):
+            found[expr] = None
+        else:
+            waiting += reversed(expr.inputs)
+    return list(found)
+
+
+def _is_leaf(expr: Expr) -> bool:
+    if isinstance(expr, Lookup):
+        return expr.table.nbytes > LARGEST_TABLE
+    return not isinstance(expr, Apply | Argument | Constant)
+
+
+def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
+    """Return expressions as one scalar operation on float64.
+
+    It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`. Numba
+    computes both branches of a switch: where it leaves fewer operations, a function of the chosen
+    operands stands for a choice between two values of the function, which are the same numbers.
+    """
+    ways = [_composite(outputs, n_arguments, leaves, way) for way in (scalar.switch, _Choices())]
+    return min(ways, key=_n_computed)
+
+
+def _n_computed(composite: Composite) -> int:
+    return sum(not isinstance(node.op, scalar.Switch) for node in composite.fgraph.apply_nodes)
+
+
+#: Depth up to which branches are compared, because graphs may exceed Python's stack.
+_DEEPEST = 100
+
+
+class _Choices:
+    """Switches whose branches share the operations that both end with."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Variable, ...], Variable] = {}
+
+    def __call__(self, condition: Variable, yes: Variable, no: Variable, deep: int = 0) -> Variable:
+        key = (condition, yes, no)
+        if key not in self._known:
+            self._known[key] = yes if yes is no else self._chosen(*key, deep)
+        return self._known[key]
+
+    def _chosen(self, condition: Variable, yes: Variable, no: Variable, deep: int) -> Variable:
+        here, there = yes.owner, no.owner
+        alike = here and there and here.op == there.op and _types(here) == _types(there)
+        if not alike or deep == _DEEPEST:
+            return scalar.switch(condition, yes, no)
+        pairs = zip(here.inputs, there.inputs, strict=True)
+        return here.op(*(self(condition, x, y, deep + 1) for x, y in pairs))
+
+
+def _types(node: Node) -> list[Any]:
+    return [x.type for x in (*node.inputs, *node.outputs)]
+
+
+def _composite(
+    outputs: Sequence[Expr],
+    n_arguments: int,
+    leaves: Sequence[Expr],
+    switch: Callable[[Variable, Variable, Variable], Variable],
+) -> Composite:
+    arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
+    entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]
+    known: dict[Expr, Variable] = {
+        leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
+    }
+    for expr in in_order(outputs, leaves):
+        if isinstance(expr, Argument):
+            known[expr] = arguments[expr.number]
+        elif isinstance(expr, Constant):
+            known[expr] = scalar.constant(np.asarray(expr.value)[()])
+        elif isinstance(expr, Lookup):
+            known[expr] = TableEntry(expr.table)(known[expr.index])
+        elif isinstance(expr, Apply):
+            made = switch if isinstance(expr.op, scalar.Switch) else expr.op
+            known[expr] = made(*(known[x] for x in expr.inputs))
+    floats = [_as(known[expr], np.dtype(np.float64)) for expr in outputs]
+    # An input cannot be an output as it is.
+    return Composite(arguments + entries, [scalar.identity(x) for x in floats])
+
+
+def _as(variable: Variable, dtype: np.dtype) -> Variable:
+    if variable.type.dtype == dtype.name:
+        return variable
+    if dtype.kind == "b":
+        return scalar.neq(variable, scalar.constant(np.float64(0.0)))
+    return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
+
+
+# Wrapped around functions of floats. Other names are in their own globals.
+
+
+def _rowwise(inputs, outputs, n):  # type: ignore[no-untyped-def]
+    lines = carray(inputs, (n, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+    for i in range(n):
+        results = row_function(*to_fixed_tuple(lines[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
+        for k in range(len(results)):
+            outputs[i * len(results) + k] = results[k]
+
+
+def _of_position(position, context):  # type: ignore[no-untyped-def]
+    numbers = carray(position, WIDTH)  # type: ignore[name-defined]  # noqa: F821
+    (value,) = row_function(*to_fixed_tuple(numbers, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+    return value
+
+
+class _Namespace(dict[str, Any]):
+    """The globals of a function whose callee is only made where it has to be compiled."""
+
+    def __init__(self, width: int, make: Callable[[], Any]) -> None:
+        super().__init__(
+            __name__=__name__, WIDTH=width, carray=carray, to_fixed_tuple=to_fixed_tuple
+        )
+        self._make = make
+
+    def __missing__(self, name: str) -> Any:
+        if name != "row_function":
+            raise KeyError(name)
+        self[name] = self._make()
+        return self[name]
+
+
+_compiled: WeakValueDictionary[str, FunctionAt] = WeakValueDictionary()
+_operations: dict[tuple, tuple[Any, str | None]] = {}
+
+
+def compiled_rowwise(composite: Composite) -> FunctionAt:
+    """Compile a scalar operation to a function of many rows (``mh_row_function``).
+
+    Equal operations share one function in a process, and through PyTensor's cache between
+    processes.
+    """
+    return _compiled_as(_rowwise, ROW_FUNCTION, "mh_row_function", composite)
+
+
+def compiled_log_density(composite: Composite) -> FunctionAt:
+    """Compile a scalar operation on the coordinates of a position (``mh_log_prior``)."""
+    return _compiled_as(_of_position, LOG_PRIOR, "mh_log_prior", composite)
+
+
+def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) -> FunctionAt:
+    graph = composite.fgraph
+    key = _key(graph)
+    if key is None:
+        return _compile(wrapper, signature, kind, graph, "")
+    name = f"{key}{wrapper.__name__}"
+    # Held here: values that nobody else holds are forgotten between two looks.
+    function = _compiled.get(name)
+    if function is None:
+        function = _compiled[name] = _compile(wrapper, signature, kind, graph, name)
+    return function
+
+
+def called_by_library(function: Callable, signature: Any, kind: str, **options: Any) -> FunctionAt:
+    """Compile a function of pointers for the library, which calls it by its address.
+
+    `kind` is its type in ``mh.h``.
+    """
+    # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+    with HeldBack():
+        return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
+
+
+_ONE_AT_A_TIME = RLock()
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Have numba compile operations of PyTensor without reordering sums, as nothing else decides.
+
+    Whoever asks for an operation first decides how it is compiled, for its name on disk. PyTensor's
+    configuration belongs to the process: of threads that change it and put back what they found,
+    the last would put back a change. Workers of a cluster may be threads of one process.
+    """
+    with _ONE_AT_A_TIME, pytensor.config.change_flags(numba__fastmath=False):
+        yield
+
+
+@as_written()
+def _compile(
+    wrapper: Any, signature: Any, kind: str, graph: FunctionGraph, name: str
+) -> FunctionAt:
+    namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
+    function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
+    cached = bool(name and pytensor.config.numba__cache)
+    if cached:
+        CACHED_SRC_FUNCTIONS[function] = name
+    return called_by_library(function, signature, kind, cache=cached)
+
+
+def _function_of_floats(graph: FunctionGraph) -> Any:
+    def converted(op: ScalarOp, node: Node, **_: Any) -> Any:
+        return _operation(node)[0]
+
+    def typed(value: Any, variable: Variable, **_: Any) -> Any:
+        return numba_typify(value, variable=variable)
+
+    return numba_njit(
+        fgraph_to_python(
+            graph, op_conversion_fn=converted, type_conversion_fn=typed, fgraph_name="row_function"
+        )
+    )
+
+
+@as_written()
+def _operation(node: Node) -> tuple[Any, str | None]:
+    """Return the numba function of an operation and its name on disk, the same for all its uses."""
+    if isinstance(node.op, TableEntry):
+        # A table belongs to a model, and goes with it.
+        return numba_funcify_ensure_cache(node.op, node=node)
+    types = tuple(x.type.dtype for x in (*node.inputs, *node.outputs))
+    known = node.op, types
+    if known not in _operations:
+        _operations[known] = numba_funcify_ensure_cache(node.op, node=node)
+    return _operations[known]
+
+
+def _key(graph: FunctionGraph) -> str | None:
+    """Return the name of a graph on disk, None if an operation has none."""
+    places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
+    # A function on disk imports the module that it was made in: the name knows it.
+    lines = [__name__]
+    for number, node in enumerate(graph.toposort(), start=1):
+        _, operation = _operation(node)
+        if operation is None:
+            return None
+        inputs = [places[x] if x in places else _constant(x) for x in node.inputs]
+        lines.append(f"{operation} {inputs} {[x.type.dtype for x in node.outputs]}")
+        places |= {x: (number, k) for k, x in enumerate(node.outputs)}
+    lines.append(f"{len(graph.inputs)} {[places[x] for x in graph.outputs]}")
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _constant(variable: GraphConstant) -> str:
+    return f"{variable.type} {cache_key_for_constant(variable.data)}"

@@ -1,0 +1,113 @@
+"""Rows in parts that are decoded as a whole: chunks, or row groups of a file."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from threading import Lock
+
+import numpy as np
+
+from pymc_minibatch_mh.data.files import require_rows
+from pymc_minibatch_mh.data.source import Field
+
+#: Bytes of decoded parts that are kept for the next reads, at least.
+ROOM = 2**28
+#: Number of a part -> its rows.
+Part = Callable[[int], np.ndarray]
+
+
+class DecodedParts:
+    """The last decoded parts, of at most `room` bytes; threads wait for a part and share it."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._forget()
+
+    def __reduce__(self) -> tuple:
+        """Leave the parts behind."""
+        return DecodedParts, (self.room,)
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._parts: OrderedDict[Hashable, Future[np.ndarray]] = OrderedDict()
+        #: Bytes of the parts that are kept.
+        self.nbytes = 0
+
+    def hold_all(self, fields: Mapping[str, Field], n_rows: int) -> bool:
+        """Return whether there is room for all rows of some arrays."""
+        return n_rows * sum(field.itemsize for field in fields.values()) <= self.room
+
+    def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return a part, read-only; exceptions of `decode` reach all that wait for it."""
+        # A process that was forked while its parent read has no thread that would finish a part.
+        if self._process != os.getpid():
+            self._forget()
+        own: Future[np.ndarray] = Future()
+        with self._lock:
+            part = self._parts.setdefault(key, own)
+            self._parts.move_to_end(key)
+        if part is not own:
+            return part.result()
+        try:
+            array = decode()
+        except BaseException as error:
+            with self._lock:
+                del self._parts[key]
+            own.set_exception(error)
+            raise
+        array.flags.writeable = False
+        own.set_result(array)
+        with self._lock:
+            self.nbytes += array.nbytes
+            self._leave_room()
+        return array
+
+    def _leave_room(self) -> None:
+        """Drop the least recently used parts; those that are being decoded are not counted yet."""
+        for key in [key for key, part in self._parts.items() if part.done()]:
+            if self.nbytes <= self.room:
+                return
+            self.nbytes -= self._parts.pop(key).result().nbytes
+
+
+def gather(
+    rows: slice | np.ndarray,
+    edges: np.ndarray,
+    empty: np.ndarray,
+    part: Callable[[int], np.ndarray],
+) -> np.ndarray:
+    """Return some rows, each part decoded once: a view where one part holds a slice of them.
+
+    `edges` has the first row of every part, and the number of all rows; `empty`, shape (0, ...),
+    the type and the shape of rows. IndexError where there is no such row.
+    """
+    if isinstance(rows, slice):
+        first, stop, step = rows.indices(int(edges[-1]))
+        if step != 1:
+            return gather(np.arange(first, stop, step), edges, empty, part)
+        return _in_line(first, max(first, stop), edges, empty, part)
+    found = np.empty((rows.size, *empty.shape[1:]), dtype=empty.dtype)
+    require_rows(rows, int(edges[-1]))
+    owners = np.searchsorted(edges, rows, side="right") - 1
+    order = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[order])) + 1
+    for places in np.split(order, changes) if rows.size else ():
+        number = int(owners[places[0]])
+        found[places] = part(number)[rows[places] - edges[number]]
+    return found
+
+
+def _in_line(first: int, stop: int, edges: np.ndarray, empty: np.ndarray, part: Part) -> np.ndarray:
+    if first == stop:
+        return empty
+    begin = int(np.searchsorted(edges, first, side="right")) - 1
+    end = int(np.searchsorted(edges, stop, side="left"))
+    if end == begin + 1:
+        return part(begin)[first - edges[begin] : stop - edges[begin]]
+    found = np.empty((stop - first, *empty.shape[1:]), dtype=empty.dtype)
+    for number in range(begin, end):
+        low, high = max(first, edges[number]), min(stop, edges[number + 1])
+        found[low - first : high - first] = part(number)[low - edges[number] : high - edges[number]]
+    return found

@@ -1,0 +1,310 @@
+"""Rows of Dask arrays: computed block by block, so that only the wanted rows travel."""
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from importlib import import_module
+from itertools import pairwise
+from threading import Lock
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import dask
+import dask.array as da
+import numpy as np
+
+from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
+from pymc_minibatch_mh.data.files import require_rows
+from pymc_minibatch_mh.data.source import Field, Part
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
+
+#: Seconds for which a cluster may be without workers, or out of reach.
+PATIENCE = 60.0
+#: Seconds between two looks at a cluster that computes.
+POLL = 1.0
+_OF_CLUSTERS = (None, "dask.distributed", "distributed")
+_AT_IMPORT = os.getpid()
+_lock = Lock()
+#: Process and address -> the client that this process has opened itself.
+_opened: dict[tuple[int, str], Any] = {}
+#: Value -> client -> its placeholder there.
+_shared: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+class LostClusterError(RuntimeError):
+    """A cluster that computes no more."""
+
+
+def address_in_use() -> str | None:
+    """Return the address of the cluster that Dask uses in this process, None without one."""
+    client = _default_client()
+    return None if client is None else str(client.scheduler.address)
+
+
+def client_in_use(address: str | None) -> Any:
+    """Return the client of the cluster in use, None without one.
+
+    A process that has no client of its own opens one at `address`; LostClusterError without answer.
+    """
+    client: Any = _default_client()
+    # The threads of a client do not live on in a forked process.
+    if client is not None and os.getpid() != _AT_IMPORT:
+        client, address = None, str(client.scheduler.address)
+    if client is not None or address is None:
+        return client
+    with _lock:
+        key = os.getpid(), address
+        if key not in _opened or _opened[key].status == "closed":
+            try:
+                opened = import_module("distributed").Client
+                _opened[key] = opened(address, set_as_default=False, timeout=PATIENCE)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise LostClusterError(
+                    f"the cluster at {address} does not answer this process ({error}); a cluster "
+                    "of processes would: LocalCluster(processes=True)"
+                ) from error
+        return _opened[key]
+
+
+def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
+    """Yield the results of a cluster, in order; the rest is dropped where nobody asks for it."""
+    futures = client.compute(list(wanted))
+    while futures:
+        yield _result(client, futures.pop(0))
+
+
+def shared_with(client: Any, value: Any) -> Any:
+    """Return the placeholder of a pickled value, which a cluster keeps as long as it lives."""
+    known = _shared.setdefault(value, {})
+    # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
+    if client.id not in known:
+        sent = client.submit(_accepted, pickle.dumps(value), pure=False)
+        # A worker's own complaint, such as a package that it lacks, is passed on.
+        _result(client, sent)
+        known[client.id] = sent
+    return known[client.id]
+
+
+@lru_cache(maxsize=32)
+def loaded(pickled: bytes) -> Any:
+    """Return a pickled value, kept on a worker, which would compile its functions anew."""
+    return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
+
+
+def _accepted(pickled: bytes) -> bytes:
+    loaded(pickled)
+    return pickled
+
+
+def _default_client() -> Any:
+    # Who has a client has imported the library.
+    distributed = sys.modules.get("distributed")
+    if distributed is None or dask.config.get("scheduler", None) not in _OF_CLUSTERS:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def _result(client: Any, future: Any) -> Any:
+    """Wait for a result, as long as the cluster has workers."""
+    alive = monotonic()
+    while True:
+        try:
+            return future.result(timeout=POLL)
+        except TimeoutError:
+            if future.done():
+                return future.result(timeout=PATIENCE)
+        if client.status == "running" and client.scheduler_info()["workers"]:
+            alive = monotonic()
+        elif monotonic() - alive > PATIENCE:
+            raise LostClusterError(
+                f"the cluster at {client.scheduler.address} is {client.status} and has no workers "
+                f"for {PATIENCE:.0f} s"
+            )
+
+
+class DaskStorage:
+    """Arrays of Dask, rows on the first axis: see :meth:`Rows.from_dask`.
+
+    They are computed by the client of `distributed`, to which other processes connect as well, or
+    else by Dask's own scheduler.
+    """
+
+    def __init__(self, arrays: Mapping[str, da.Array]) -> None:
+        require_names("from_dask()", arrays)
+        for name, array in arrays.items():
+            _require_known(name, array)
+        self._arrays = dict(arrays)
+        self.fields = {
+            name: Field(native_type(repr(name), np.dtype(x.dtype)), tuple(map(int, x.shape[1:])))
+            for name, x in arrays.items()
+        }
+        self.n_rows = common_length({repr(name): int(x.shape[0]) for name, x in arrays.items()})
+        self.stamp = "; ".join(f"{name}: {array.name}" for name, array in arrays.items())
+        self._address = address_in_use()
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Compute some rows; SourceError if Dask cannot."""
+        names = list(names)
+        places = None
+        if not isinstance(rows, slice):
+            # Dask takes sorted rows from every chunk once.
+            rows, places = np.unique(rows, return_inverse=True)
+            require_rows(rows, self.n_rows)
+        wanted = [self._arrays[name][rows] for name in names]
+        try:
+            client = client_in_use(self._address)
+            found = dask.compute(*wanted) if client is None else computed_by(client, wanted)
+            arrays = [np.asarray(array) for array in found]
+        except Exception as error:
+            raise self._failed(names, rows, error) from error
+        return {
+            name: _checked(name, array, x.dtype, x.shape)[... if places is None else places]
+            for name, x, array in zip(names, wanted, arrays, strict=True)
+        }
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a cluster computes."""
+        return (address_in_use() or self._address) is not None
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """First rows of the chunks of the array with the longest rows."""
+        largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
+        return _ends(self._arrays[largest])[1:-1]
+
+    def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
+        """Yield the results on parts of the rows, by the workers; SourceError if Dask fails."""
+        names = list(names)
+        results = self._results(names, parts, shared)
+        for part in parts:
+            try:
+                found = next(results)
+            except MinibatchError:
+                raise
+            except Exception as error:
+                raise self._failed(names, part.rows, error) from error
+            yield found
+
+    def _results(self, names: Sequence[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
+        client = client_in_use(self._address)
+        sent = shared_with(client, shared)
+        # Dask hands tasks out in the order of their names, which should be that of the chunks:
+        # neighbours tend to lie at different workers.
+        run = uuid4().hex
+        tasks = [
+            self._task(names, part, sent, f"rows-{place:08d}-{run}")
+            for place, part in enumerate(parts)
+        ]
+        yield from computed_by(client, tasks)
+
+    def _task(self, names: Sequence[str], part: Part, shared: Any, key: str) -> Any:
+        chosen = {name: self._block(name, part.rows) for name in names}
+        expected = {name: (dtype, shape) for name, (dtype, shape, _) in chosen.items()}
+        blocks = {name: block for name, (*_, block) in chosen.items()}
+        called = partial(_on_worker, part.compute, expected)
+        return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
+
+    def _block(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
+        """Return the dtype and the shape of some rows of an array, and the rows as one block."""
+        array = self._arrays[name]
+        if isinstance(rows, slice):
+            block = self._blocks.get(name, {}).get((rows.start, rows.stop))
+            if block is not None:
+                return array.dtype, (rows.stop - rows.start, *array.shape[1:]), block
+        chosen = array[rows]
+        return chosen.dtype, chosen.shape, chosen.rechunk(-1).to_delayed().item()
+
+    @cached_property
+    def _blocks(self) -> dict[str, dict[tuple[int, int], Any]]:
+        """Name -> first row and end -> the chunk that is all of these rows."""
+        return {
+            name: dict(zip(pairwise(_ends(array)), array.to_delayed().ravel(), strict=True))
+            for name, array in self._arrays.items()
+            if all(len(sizes) == 1 for sizes in array.chunks[1:])
+        }
+
+    def _failed(
+        self, names: Sequence[str], rows: slice | np.ndarray, error: Exception
+    ) -> SourceError:
+        advice = "Compute the arrays without this package to see where it fails."
+        if isinstance(error, ModuleNotFoundError):
+            advice = "Workers lack a package that this process has: install it there as well."
+        return SourceError(
+            f"Dask cannot compute {self._span(rows)} of {', '.join(map(repr, names))}: "
+            f"{type(error).__name__}: {error}. {advice}"
+        )
+
+    def _span(self, rows: slice | np.ndarray) -> str:
+        if isinstance(rows, slice):
+            first, stop, _ = rows.indices(self.n_rows)
+        else:
+            first, stop = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+        chunks = (
+            f"chunks {_chunk(array, first)} to {_chunk(array, stop - 1)} of {name!r}"
+            for name, array in self._arrays.items()
+        )
+        return f"rows {first:,} to {stop - 1:,} ({', '.join(chunks)})"
+
+    def where(self, row: int) -> str:
+        """Return the row, and the chunks that it lies in."""
+        chunks = (f"chunk {_chunk(x, row)} of {name!r}" for name, x in self._arrays.items())
+        return f"row {row:,}, {' and '.join(chunks)}"
+
+    def __getstate__(self) -> dict:
+        state = {name: value for name, value in self.__dict__.items() if name != "_blocks"}
+        return state | {"_address": address_in_use() or self._address}
+
+
+def _checked(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    """Return computed rows; SourceError if they are not what Dask expects."""
+    native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
+    if found.shape != shape or found.dtype.newbyteorder("=") != native:
+        raise SourceError(
+            f"{name!r} was computed as {found.dtype} of shape {found.shape}, but Dask expects "
+            f"{dtype} of shape {shape}. Give map_blocks(...) the dtype and chunks of its result."
+        )
+    # Arrays that have travelled begin at any address.
+    return np.require(found, native, ["ALIGNED"])
+
+
+def _on_worker(
+    compute: Callable[[Any, Mapping[str, np.ndarray]], Any],
+    expected: Mapping[str, tuple[np.dtype, Sequence[int]]],
+    pickled: bytes,
+    blocks: Mapping[str, Any],
+) -> Any:
+    """Return the result on rows that Dask has computed."""
+    arrays = {name: _checked(name, np.asarray(x), *expected[name]) for name, x in blocks.items()}
+    return compute(loaded(pickled), arrays)
+
+
+def _ends(array: da.Array) -> list[int]:
+    """Return the first row of each chunk, and the number of rows."""
+    return np.cumsum((0, *array.chunks[0])).tolist()
+
+
+def _chunk(array: da.Array, row: int) -> int:
+    return int(np.searchsorted(_ends(array)[1:], row, side="right"))
+
+
+def _require_known(name: str, array: Any) -> None:
+    if not isinstance(array, da.Array):
+        raise SettingError(
+            f"from_dask({name}=...) is a {type(array).__name__}. Give a Dask array; for a data "
+            "frame, use df.to_dask_array(lengths=True)."
+        )
+    if not array.ndim:
+        raise SettingError(f"from_dask({name}=...) is a single number. Give an array with rows.")
+    if np.isnan(array.shape).any():
+        raise SettingError(
+            f"from_dask({name}=...) has chunks of unknown length. Call "
+            f"{name}.compute_chunk_sizes() first."
+        )

@@ -1,0 +1,368 @@
+"""Where rows are stored: the contract of storages of any kind."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from pymc_minibatch_mh.data.arrays import (
+    ArrayRows,
+    Column,
+    common_length,
+    native_type,
+    require_names,
+)
+from pymc_minibatch_mh.data.digests import digest
+from pymc_minibatch_mh.data.files import FileMap, FileReader, mapped_file
+from pymc_minibatch_mh.errors import SettingError, SourceError
+
+
+@dataclass(frozen=True)
+class Field:
+    """Stored type of an array, and the shape of one row: () for a number."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Its size in one row, in bytes."""
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=int))
+
+
+class Storage(Protocol):
+    """Arrays of one length that are read by rows, of a class without ``__slots__``."""
+
+    @property
+    def n_rows(self) -> int:
+        """Length of the arrays."""
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """Name -> shape and type of a row of the array."""
+
+    @property
+    def stamp(self) -> str:
+        """Identity of the contents, without reading them all."""
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows of some arrays, in the order asked for; SourceError if they are lost."""
+
+    def where(self, row: int) -> str:
+        """Return where a row lies, for messages."""
+
+
+@runtime_checkable
+class ComputingStorage(Storage, Protocol):
+    """A storage that computes with its rows where they are, as on the workers of a cluster."""
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether anybody but this process computes."""
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """First rows of blocks that lie in different places: passes are cut there."""
+
+    def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
+        """Yield ``part.compute(shared, arrays)`` of each picklable part, in their order.
+
+        `shared` is pickled to each process once. SourceError where rows cannot be had.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows, in ascending order, and a function of a shared value and of their arrays."""
+
+    rows: slice | np.ndarray
+    compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
+
+
+def computed(
+    storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
+) -> Iterator[Any]:
+    """Yield the results on parts of the rows, computed where the rows are or else here."""
+    if isinstance(storage, ComputingStorage) and storage.has_workers:
+        yield from storage.computed(names, parts, shared)
+    else:
+        for part in parts:
+            yield part.compute(shared, storage.read(names, part.rows))
+
+
+#: Rows that are read at a time in passes over all of them.
+BLOCK_ROWS = 262_144
+
+
+class ArrayStorage:
+    """Arrays in memory or mapped to it, rows on the first axis; none is copied.
+
+    A pickle refers to mapped files and holds arrays that are in memory.
+    """
+
+    reads_few_quickly = True
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        require_names("Rows()", arrays)
+        for name, array in arrays.items():
+            if not array.ndim:
+                raise SettingError(
+                    f"{name!r} is a single number. Give an array with rows on the first axis."
+                )
+        self._arrays = dict(arrays)
+        self.fields = {
+            name: Field(native_type(repr(name), x.dtype), x.shape[1:]) for name, x in arrays.items()
+        }
+        self.n_rows = common_length({repr(name): len(x) for name, x in arrays.items()})
+        self._files = {name: mapped_file(x) for name, x in arrays.items()}
+        self._readers = {name: FileReader.of(x) for name, x in arrays.items()}
+
+    @property
+    def stamp(self) -> str:
+        """Sizes and times of the mapped files, digests of arrays in memory."""
+        return "; ".join(
+            f"{name}: {digest(array) if file is None else file.stamp}"
+            for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
+        )
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows, views where that is possible; SourceError if a file has changed."""
+        return {
+            name: self._read(name, rows).astype(self.fields[name].dtype, copy=False)
+            for name in names
+        }
+
+    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+        file, reader = self._files[name], self._readers[name]
+        if file is not None:
+            file.require_unchanged()
+        if file is None or reader is None:
+            return np.asarray(self._arrays[name][rows])
+        try:
+            read = reader.read(rows)
+        except OSError as error:
+            raise SourceError(
+                f"the file {file.path} cannot be read: {error.strerror}. Use a copy of it."
+            ) from error
+        except EOFError as error:
+            file.require_unchanged()
+            raise SourceError(f"{error}. Use a copy of the file.") from error
+        # It may have been written to in between.
+        file.require_unchanged()
+        return read
+
+    def where(self, row: int) -> str:
+        """Return the row, and the files that it lies in."""
+        paths = dict.fromkeys(file.path for file in self._files.values() if file is not None)
+        return f"row {row:,}" + (f" of {', '.join(paths)}" if paths else "")
+
+    def __getstate__(self) -> dict:
+        arrays = {name: FileMap.of(array) for name, array in self._arrays.items()}
+        return self.__dict__ | {"_arrays": arrays, "_readers": {}}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._arrays = {
+            name: array.opened() if isinstance(array, FileMap) else array
+            for name, array in state["_arrays"].items()
+        }
+        self._readers = {name: FileReader.of(x) for name, x in self._arrays.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredArray:
+    """Stands for an array of a storage: its type and shape without its numbers."""
+
+    storage: Storage
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its numbers."""
+        return self.storage.fields[self.name].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, rows first."""
+        return (self.storage.n_rows, *self.storage.fields[self.name].shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of its axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of its entries."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def stamp(self) -> str:
+        """Identity of its contents."""
+        return f"{self.name} of {self.storage.stamp}"
+
+    def read(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Return some of its rows."""
+        return self.storage.read([self.name], rows)[self.name]
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.storage.n_rows * self.storage.fields[self.name].itemsize
+
+
+class StoredRows(ArrayRows):
+    """The rows of a term whose columns are all :class:`StoredArray` of one storage."""
+
+    in_memory = False
+
+    def __init__(self, columns: tuple[Column, ...], n_others: int = 0) -> None:
+        super().__init__((), [columns[0].values.shape[0]], n_others)
+        self.columns = columns
+
+    def place(self, row: int) -> str:
+        """Return the location of a row in brackets; empty where that is its number alone."""
+        where = self._storage.where(row)
+        return "" if where == f"row {row:,}" else f" ({where})"
+
+    @property
+    def stamp(self) -> str:
+        """Identity of the rows."""
+        return str(self._storage.stamp)
+
+    @property
+    def _storage(self) -> Storage:
+        return self.columns[0].values.storage
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether others than this process compute passes."""
+        return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
+
+    def read(self, rows: slice | np.ndarray) -> ArrayRows:
+        """Return some rows, in memory and numbered from 0 on, with the same other values."""
+        columns = read_columns(self.columns, rows)
+        return ArrayRows(columns, [len(columns[0].values)], others=self.others)
+
+    @property
+    def reads_few_quickly(self) -> bool:
+        """Whether a few rows can be read without many others, which a storage has to declare."""
+        return getattr(self._storage, "reads_few_quickly", False)
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """First rows of the blocks that workers hold; none where this process reads."""
+        return self._storage.cuts if self.has_workers else ()  # type: ignore[attr-defined]
+
+    def computed(
+        self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
+    ) -> Iterator[Any]:
+        """Yield ``work.of_read(read, asked)`` of parts of the rows, by the workers."""
+        assert isinstance(self._storage, ComputingStorage)
+        names = tuple((column.name, column.values.name) for column in self.columns)
+        each = zip(parts, asked, strict=True)
+        called = [Part(rows, _OfColumns(names, what)) for rows, what in each]
+        yield from self._storage.computed(dict.fromkeys(name for _, name in names), called, work)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfColumns:
+    """Answers a question on the rows of a part."""
+
+    names: tuple[tuple[str, str], ...]
+    asked: Any
+
+    def __call__(self, work: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+        columns = [Column(name, arrays[stored], 0) for name, stored in self.names]
+        return work.of_read(ArrayRows(columns, [len(columns[0].values)]), self.asked)
+
+
+def consecutive(rows: np.ndarray) -> slice | np.ndarray:
+    """Return row numbers as a slice, if they follow each other."""
+    follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
+    if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[Column, ...]:
+    """Return some rows of stored columns as columns in memory."""
+    stored = [column.values for column in columns]
+    found = stored[0].storage.read(dict.fromkeys(array.name for array in stored), rows)
+    return tuple(
+        Column(column.name, found[array.name], 0)
+        for column, array in zip(columns, stored, strict=True)
+    )
+
+
+class Drawn(NamedTuple):
+    """Rows in the order in which they were drawn, in proportion to c, float32, and their data."""
+
+    rows: np.ndarray
+    c: np.ndarray
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """Stored rows that compiled code asks for by their numbers; those that are `heavy` always.
+
+    Their bounds in every table, `c`, are in memory: shape (T, N), float32.
+    """
+
+    source: StoredRows
+    heavy: np.ndarray
+    c: np.ndarray
+
+    @property
+    def n_tables(self) -> int:
+        """Tables of bounds; rows are drawn ahead by none of them."""
+        return len(self.c)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of all rows."""
+        return self.source.n_rows
+
+    def read(self, rows: np.ndarray) -> tuple[Column, ...]:
+        """Return some rows, in ascending order."""
+        return read_columns(self.source.columns, rows)
+
+    def read_heavy(self) -> tuple[Column, ...]:
+        """Return the rows that every update evaluates."""
+        return self.read(self.heavy)
+
+
+@dataclass(frozen=True, eq=False)
+class EvenRows:
+    """Uniform draws of stored rows, for tests without bounds; none is drawn of the rows `heavy`."""
+
+    source: StoredRows
+    heavy: np.ndarray
+    #: Ways in which rows are drawn.
+    n_tables = 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of all rows."""
+        return self.source.n_rows
+
+    def read_heavy(self) -> tuple[Column, ...]:
+        """Return the rows that every update evaluates."""
+        return read_columns(self.source.columns, self.heavy)
+
+    def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+        """Draw rows with replacement, and read them."""
+        numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
+        # How many heavy rows lie before the row that a number stands for.
+        before = self.heavy - np.arange(self.heavy.size)
+        rows = numbers + np.searchsorted(before, numbers, side="right")
+        order = np.argsort(rows, kind="stable")
+        places = np.empty(count, dtype=np.int64)
+        places[order] = np.arange(count)
+        columns = tuple(
+            Column(column.name, column.values[places], 0)
+            for column in read_columns(self.source.columns, rows[order])
+        )
+        return Drawn(rows, np.ones(count, dtype=np.float32), columns)

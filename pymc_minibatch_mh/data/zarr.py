@@ -1,0 +1,303 @@
+"""Rows of Zarr arrays: the chunks that hold them are decoded as a whole, and the last ones kept.
+
+Zarr reads a missing chunk as its fill value. So the files, or objects of a store, of the chunks are
+looked at when an array is opened and wherever it is read.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, LocalStore
+
+from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
+from pymc_minibatch_mh.data.chunk_cache import ROOM, DecodedParts, gather
+from pymc_minibatch_mh.data.files import SourceFile, require_rows
+from pymc_minibatch_mh.data.source import Field
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
+
+#: Codecs that turn numbers into bytes and back, and run no code that the files hold.
+CODECS = {
+    "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "cast_value", "crc32", "crc32c",
+    "delta", "fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits",
+    "pcodec", "quantize", "scale_offset", "sharding_indexed", "shuffle", "transpose", "zfpy",
+    "zlib", "zstd",
+}  # fmt: skip
+#: Objects of a remote store that are asked for at a time.
+ASKED_AT_A_TIME = 64
+
+
+class ChunkObjects:
+    """The objects of an array's chunks, or shards; SourceError if one is missing without leave."""
+
+    def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
+        self.store: Any = array.store_path.store
+        self.where = str(array.store_path)
+        shape = array.shards or array.chunks
+        #: Rows of one line of objects.
+        self.rows = int(shape[0])
+        grid = [-(-n // step) for n, step in zip(array.shape, shape, strict=True)]
+        #: Objects that hold the same rows.
+        self.wide = prod(grid[1:])
+        metadata: Any = array.metadata
+        self.keys = [
+            f"{array.path}/{metadata.encode_chunk_key(place)}".lstrip("/")
+            for place in product(*map(range, grid))
+        ]
+        self.found = self._look(self.keys)
+        if not missing_are_fill and None in self.found:
+            raise SourceError(
+                f"{self.where} has no chunk {self.keys[self.found.index(None)]!r}, which Zarr "
+                f"would read as {array.fill_value}. Write the array again with "
+                "config={'write_empty_chunks': True}, or set missing_are_fill=True if that is "
+                "intended."
+            )
+
+    @property
+    def local(self) -> bool:
+        """Whether the objects are files, which cost little to look at."""
+        return isinstance(self.store, LocalStore)
+
+    @property
+    def stamps(self) -> Iterable[str]:
+        """Identity of each object."""
+        for key, file in zip(self.keys, self.found, strict=True):
+            yield key if file is None else f"{key} {file.size} {file.changed}"
+
+    def require_unchanged(self, rows: slice | np.ndarray) -> None:
+        """Raise a SourceError if an object of some rows is another one by now."""
+        if isinstance(rows, slice):
+            lines: Iterable[int] = range(rows.start // self.rows, -(-rows.stop // self.rows))
+        else:
+            lines = np.unique(rows // self.rows).tolist()
+        asked = [self.wide * line + across for line in lines for across in range(self.wide)]
+        for one, now in zip(asked, self._look([self.keys[i] for i in asked]), strict=True):
+            before = self.found[one]
+            if before is not None:
+                before.require_same(now)
+            elif now is not None:
+                raise SourceError(f"the chunk {now.path} was written after the array was opened.")
+
+    def _look(self, keys: Sequence[str]) -> list[SourceFile | None]:
+        if isinstance(self.store, LocalStore):
+            return [SourceFile.if_any(Path(self.store.root) / key) for key in keys]
+        return sync(_objects(self.store, keys))
+
+
+async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
+    few = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+    async def look(key: str) -> SourceFile | None:
+        async with few:
+            try:
+                if isinstance(store, FsspecStore):
+                    info = await store.fs._info(f"{store.path}/{key}")
+                    times = (info.get(name) for name in ("ETag", "etag", "mtime", "LastModified"))
+                    changed = next((time for time in times if time), 0)
+                    return SourceFile(f"{store}/{key}", int(info["size"] or 0), str(changed))
+                return SourceFile(f"{store}/{key}", await store.getsize(key), 0)
+            except FileNotFoundError:
+                return None
+
+    return await asyncio.gather(*map(look, keys))
+
+
+#: Rows that are decoded at a time, at least: smaller chunks are put together.
+PART_ROWS = 4096
+#: One array, a group of them, or where one lies.
+type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
+
+
+class ZarrStorage:
+    """Arrays of Zarr, rows on the first axis: see :meth:`Rows.from_zarr`.
+
+    A pickle refers to the store and to the identities of its objects.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        names: Sequence[str] | Mapping[str, str] | None = None,
+        missing_are_fill: bool = False,
+    ) -> None:
+        try:
+            self._arrays = _arrays_of(source, names)
+        except MinibatchError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            # Of Zarr: files that are not there or hold something else, and unknown codecs.
+            raise SourceError(
+                f"{source} cannot be opened by Zarr: {error}. Give the path of a group."
+            ) from error
+        require_names(f"the Zarr group {source}", self._arrays)
+        for array in self._arrays.values():
+            _require_plain(array)
+        self.fields = {
+            name: Field(native_type(_what(x), x.dtype), x.shape[1:])
+            for name, x in self._arrays.items()
+        }
+        self.n_rows = common_length({_what(x): x.shape[0] for x in self._arrays.values()})
+        self._objects = {n: ChunkObjects(x, missing_are_fill) for n, x in self._arrays.items()}
+        self._edges = {}
+        for name, array in self._arrays.items():
+            step = array.chunks[0] * -(-PART_ROWS // array.chunks[0])
+            self._edges[name] = np.append(np.arange(0, self.n_rows, step), self.n_rows)
+        self.stamp = self._stamp()
+        # Two threads read, and either may need a part of every array.
+        largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
+        self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
+
+    def _stamp(self) -> str:
+        """Return the digest of the metadata, and of sizes and times of the chunks' objects."""
+        found = hashlib.blake2b(digest_size=16)
+        for name, array in self._arrays.items():
+            found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
+            for stamp in self._objects[name].stamps:
+                found.update(stamp.encode())
+        return found.hexdigest()
+
+    @property
+    def reads_few_quickly(self) -> bool:
+        """Whether all parts are kept once they are decoded."""
+        return self._parts.hold_all(self.fields, self.n_rows)
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows; SourceError if a chunk is missing, has changed or is broken."""
+        if isinstance(rows, slice):
+            first, stop, step = rows.indices(self.n_rows)
+            rows = slice(first, max(first, stop)) if step == 1 else np.arange(first, stop, step)
+        return {name: self._read(name, rows) for name in names}
+
+    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, np.ndarray) and self._few_rows_per_chunk(name):
+            chosen, places = np.unique(rows, return_inverse=True)
+            found = self._taken(name, chosen)[places]
+        else:
+            field = self.fields[name]
+            empty = np.empty((0, *field.shape), dtype=field.dtype)
+            found = gather(rows, self._edges[name], empty, partial(self._part, name))
+        if self._objects[name].local:
+            self._objects[name].require_unchanged(rows)
+        return found
+
+    def _few_rows_per_chunk(self, name: str) -> bool:
+        """Whether decoding the chunks of some rows costs less than keeping all of them."""
+        small = self._arrays[name].chunks[0] < PART_ROWS
+        return small and self.n_rows * self.fields[name].itemsize > ROOM
+
+    def _taken(self, name: str, rows: np.ndarray) -> np.ndarray:
+        require_rows(rows, self.n_rows)
+        return self._decoded(name, rows, lambda array: array.oindex[rows])
+
+    def _part(self, name: str, number: int) -> np.ndarray:
+        rows = slice(int(self._edges[name][number]), int(self._edges[name][number + 1]))
+        decode = partial(self._decoded, name, rows, lambda array: array[rows])
+        return self._parts.get((name, number), decode)
+
+    def _decoded(self, name: str, rows: slice | np.ndarray, read: Any) -> np.ndarray:
+        array = self._arrays[name]
+        try:
+            found = read(array)
+        except Exception as error:
+            self._objects[name].require_unchanged(rows)
+            bounds = (rows.start, rows.stop - 1) if isinstance(rows, slice) else rows[[0, -1]]
+            raise SourceError(
+                f"rows {bounds[0]:,} to {bounds[1]:,} of {_what(array)}, chunks "
+                f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
+                f"decoded: {error}. Write them again."
+            ) from error
+        # Zarr has filled in missing chunks.
+        if not self._objects[name].local:
+            self._objects[name].require_unchanged(rows)
+        return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
+
+    def where(self, row: int) -> str:
+        """Return the row, and the chunks that it lies in."""
+        chunks = (f"chunk {row // x.chunks[0]} of {_what(x)}" for x in self._arrays.values())
+        return f"row {row:,}, {' and '.join(chunks)}"
+
+
+def _what(array: zarr.Array) -> str:
+    return f"the array {array.store_path}"
+
+
+def _arrays_of(
+    source: Source, names: Sequence[str] | Mapping[str, str] | None
+) -> dict[str, zarr.Array]:
+    if isinstance(source, Mapping):
+        return {name: _opened_array(x) for name, x in source.items()}
+    group = source if isinstance(source, zarr.Group) else _opened(source)
+    if not isinstance(group, zarr.Group):
+        raise SettingError(
+            f"{source} is a single array. Give its group, or name it: Rows.from_zarr({{'X': "
+            f"{str(source)!r}}})."
+        )
+    if names is None:
+        names = sorted(group.array_keys())
+    if isinstance(names, str):
+        raise SettingError(f"names={names!r} is a string. Give a sequence, such as [{names!r}].")
+    paths = names if isinstance(names, Mapping) else dict(zip(names, names, strict=True))
+    return {name: _member(group, path) for name, path in paths.items()}
+
+
+def _member(group: zarr.Group, path: str) -> zarr.Array:
+    found = group.get(path)
+    if not isinstance(found, zarr.Array):
+        raise SettingError(
+            f"{path!r} names no array of {group.store_path}. Choose from "
+            f"{sorted(group.array_keys())}."
+        )
+    return found
+
+
+def _opened_array(source: str | Path | zarr.Array) -> zarr.Array:
+    found = source if isinstance(source, zarr.Array) else _opened(source)
+    if not isinstance(found, zarr.Array):
+        raise SettingError(f"{source} is not a Zarr array. Give an array or its path.")
+    return found
+
+
+def _opened(source: str | Path) -> zarr.Array | zarr.Group:
+    if not isinstance(source, str | Path):
+        raise SettingError(
+            f"from_zarr() got a {type(source).__name__}. Give a group, its path, or name -> array."
+        )
+    return zarr.open(str(source), mode="r")
+
+
+def _codecs_of(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the codecs of an array of either format, also of those inside shards."""
+    for codec in (*(metadata.get("filters") or ()), metadata.get("compressor")):
+        if codec is not None:
+            yield str(codec["id"])
+    for codec in (*metadata.get("codecs", ()), *metadata.get("index_codecs", ())):
+        yield str(codec["name"])
+        yield from _codecs_of(codec.get("configuration", {}))
+
+
+def _require_plain(array: zarr.Array) -> None:
+    """Refuse single numbers, packed arrays, which hold other numbers, and codecs that run code."""
+    for codec in _codecs_of(array.metadata.to_dict()):
+        if codec.removeprefix("numcodecs.") not in CODECS:
+            raise SourceError(
+                f"{_what(array)} is decoded by {codec!r}, which might run code from the file. "
+                "Write it again with another codec, such as 'zstd'."
+            )
+    if not array.ndim:
+        raise SettingError(
+            f"{_what(array)} is a single number. Name the arrays with rows: names=['X', 'y']."
+        )
+    packed = {"scale_factor", "add_offset"} & set(array.attrs)
+    if packed:
+        raise SettingError(
+            f"{_what(array)} is packed, as its attribute shows: {min(packed)!r}. Store its values "
+            "as float32."
+        )

@@ -1,0 +1,1 @@
+"""One observation as an expression of scalars: identities, signs, linear predictors."""

@@ -1,0 +1,562 @@
+"""Sums, products and exponentials of expressions, by identities that keep bounds tight.
+
+Every rule is an identity of real functions wherever its left side is defined; where it is not, the
+likelihood of the row is zero and needs no bound. The rules find the affine parts of an expression,
+keep products of exponentials in one, and undo double computation, which intervals cannot see.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import inf
+
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Expr,
+    ExprGraph,
+    LoweringError,
+    require,
+    without,
+)
+from pymc_minibatch_mh.expressions.patterns import (
+    Between,
+    factors_of,
+    is_a,
+    is_finite,
+    is_nonnegative,
+    is_positive,
+    number,
+    reachable,
+    remembered,
+    scaled_core,
+    should_merge_exponentials,
+    summands,
+    varies,
+    without_reciprocals,
+)
+from pymc_minibatch_mh.functions.base import output_type, sum_of
+from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
+from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus, log_softplus
+
+_EQUALITIES = (scalar.EQ, scalar.NEQ)
+_LOGIC = (scalar.AND, scalar.OR, scalar.Invert)
+CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
+#: How a model is fixed whose parameters are computed with in single precision.
+IN_DOUBLE = "build the model with floatX=float64"
+_STEPS = (
+    scalar.IntDiv, scalar.Mod, scalar.Floor, scalar.Ceil, scalar.Trunc, scalar.RoundHalfToEven,
+    scalar.RoundHalfAwayFromZero,
+)  # fmt: skip
+
+
+def as_number(exprs: ExprGraph, expr: Expr) -> Expr:
+    """Return a condition as one or zero, and any other expression as it is."""
+    if expr.is_data or expr.dtype.kind != "b":
+        return expr
+    return exprs.node(scalar.switch, (expr, exprs.one, exprs.zero))
+
+
+def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr | None:
+    """Return the result of an operation that is no arithmetic with real numbers, or else None."""
+    if isinstance(op, scalar.Cast):
+        return _cast(exprs, op, *operands)
+    if isinstance(op, _EQUALITIES):
+        return _equality(exprs, op, *operands)
+    dtypes = [expr.dtype for expr in operands]
+    of_conditions = all(dtype.kind == "b" for dtype in dtypes)
+    if of_conditions and isinstance(op, _LOGIC):
+        return logic(exprs, op, operands)
+    if of_conditions and isinstance(op, scalar.Mul):
+        return reduce(lambda left, right: logic(exprs, scalar.and_, (left, right)), operands)
+    if isinstance(op, CHOICES):
+        return None
+    require(not isinstance(op, _STEPS), op, "is a step function of the parameters")
+    result = output_type(op, *dtypes)
+    if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(exprs, *operands):
+        return exprs.constant(False)
+    asks = "tests the parameters in a way that bounds cannot follow"
+    require(result.kind != "b", op, asks)
+    require(result.kind == "f", op, "computes in integers from the parameters")
+    # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.
+    chosen = isinstance(op, scalar.Mul) and sum(dtype.kind != "b" for dtype in dtypes) == 1
+    require(chosen or result.itemsize >= 8, op, f"computes in single precision; {IN_DOUBLE}")
+    return None
+
+
+def _is_finite_number(exprs: ExprGraph, x: Expr) -> bool:
+    """Whether an expression is finite at every position, and holds no data, which might not be."""
+    terms = (t for part in reachable(x) if isinstance(part, Affine) for t in part.terms)
+    return is_finite(x) and not any(t.monomial for t in terms)
+
+
+def _cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
+    target = op.o_type.dtype
+    if x.dtype.kind == "b":
+        return x if target == "bool" else as_number(exprs, x)
+    if target == "float64":
+        return x
+    single = target.startswith("float")
+    kind = f"single precision; {IN_DOUBLE}" if single else "integers"
+    raise LoweringError(op, f"rounds the parameters to {kind}")
+
+
+def logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
+    """Return a condition without the parts that do not decide it."""
+    if isinstance(op, scalar.Invert):
+        return exprs.node(op, operands)
+    decisive = isinstance(op, scalar.OR)
+    open_ones = [x for x in dict.fromkeys(operands) if number(x) is None]
+    if any(number(x) is not None and bool(x.value) == decisive for x in operands):  # type: ignore[attr-defined]
+        return exprs.constant(decisive)
+    if not open_ones:
+        return exprs.constant(not decisive)
+    return reduce(lambda left, right: exprs.node(op, (left, right)), open_ones)
+
+
+def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
+    for one, other in ((left, right), (right, left)):
+        value = number(other)
+        # As real numbers: shares of 1, which some models write over, are shares that were rounded.
+        never = (
+            (value == 0.0 and is_positive(one))
+            or (value == 1.0 and is_a(one, scalar_math.Sigmoid))
+            or (value == -inf and is_finite(one))
+        )
+        if never:
+            return exprs.constant(isinstance(op, scalar.NEQ))
+    if varies(left, right):
+        return exprs.node(op, (left, right))
+    # b * x equals zero where x does, and max(b, 0) on a whole region. Over a box, orders can be
+    # decided or are seen to be open.
+    at_least, at_most = (exprs.node(o, (left, right)) for o in (scalar.ge, scalar.le))
+    equal = exprs.node(scalar.and_, (at_least, at_most))
+    return equal if isinstance(op, scalar.EQ) else exprs.node(scalar.invert, (equal,))
+
+
+def equated(condition: Expr) -> tuple[Expr, ...] | None:
+    """Return the two sides of a condition that is an equality, else None."""
+    if is_a(condition, scalar.AND):
+        at_least, at_most = condition.inputs
+        orders = is_a(at_least, scalar.GE) and is_a(at_most, scalar.LE)
+        return at_least.inputs if orders and at_least.inputs == at_most.inputs else None
+    return condition.inputs if is_a(condition, scalar.EQ) else None
+
+
+@remembered
+def add(exprs: ExprGraph, *operands: Expr) -> Expr:
+    """Return a sum, its affine parts in one."""
+    numbers = [as_number(exprs, operand) for operand in operands]
+    parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
+    affines = [part for part in parts if isinstance(part, Affine)]
+    data = [part for part in parts if part.is_data]
+    others = [part for part in parts if not (part.is_data or isinstance(part, Affine))]
+    others, whole = _telescoped(exprs, _like_terms(exprs, others))
+    data += [whole] if whole is not exprs.zero else []
+    joined = _completed(exprs, _joined(exprs, others, _gamma_ratio))
+    joined = _collected(exprs, _joined(exprs, joined, _cancelled))
+    if len(joined) < len(others):
+        return add(exprs, *affines, *joined, *data)
+    rest = exprs.total(affines, data)
+    if not others or number(rest) in (inf, -inf):
+        return rest
+    if len(others) == 1 and number(rest) == 1.0:
+        core, factor = scaled_core(exprs, others[0])
+        if is_a(core, scalar_math.Sigmoid) and factor is exprs.constant(-1.0):
+            return sigmoid(exprs, negative(exprs, core.inputs[0]))
+    if number(rest) != 0.0:
+        others.append(rest)
+    return others[0] if len(others) == 1 else exprs.node(scalar.add, others)
+
+
+def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
+    """Add up the numbers that the same product is multiplied by."""
+    numbers: dict[tuple[Expr, ...], list[float]] = {}
+    for part in parts:
+        core, factor = scaled_core(exprs, part)
+        value, data = exprs.as_product(factor)
+        numbers.setdefault((core, *data), []).append(value)
+    totals = {product: sum_of(values) for product, values in numbers.items()}
+    return [multiply(exprs, exprs.constant(k), *x) for x, k in totals.items() if k != 0.0]
+
+
+def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
+    """Return parts without normal probabilities that add up to a number, and that number.
+
+    So do those of all categories of an ordered probit.
+    """
+    shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
+    found = tails_of(exprs, shares) if len(shares) > 1 else None
+    if found is None or found[1]:
+        return parts, exprs.zero
+    return [x for x in parts if x not in shares], exprs.constant(found[0])
+
+
+def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr, float]] | None:
+    """Return c and k of a sum c + Σ k erfc(u), u and -u as one; None if it is no such sum."""
+    numbers, weights = [0.0], dict[Expr, list[float]]()
+    for part in parts:
+        core, factor = (part, exprs.one) if part.is_data else scaled_core(exprs, part)
+        k, tails = number(factor), _tails_in(exprs, core)
+        if k is None or tails is None:
+            return None
+        numbers.append(k * tails[0])
+        for end, own in tails[1]:
+            u = expanded(exprs, end)
+            mirrored = u not in weights and negative(exprs, u) in weights
+            # erfc(-u) = 2 - erfc(u)
+            numbers.append(2.0 * k * own if mirrored else 0.0)
+            place = negative(exprs, u) if mirrored else u
+            weights.setdefault(place, []).append(-k * own if mirrored else k * own)
+    sums = {u: sum_of(own) for u, own in weights.items()}
+    return sum_of(numbers), {u: k for u, k in sums.items() if k != 0.0}
+
+
+def expanded(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return an expression without sums inside of products, as which its negative is one too."""
+    found = list[Expr]()
+    for part in () if x.is_data else summands(x):
+        total = next((factor for factor in factors_of(part) if is_a(factor, scalar.Add)), None)
+        if total is not None:
+            rest = without(list(factors_of(part)), total)
+            found += [multiply(exprs, *rest, term) for term in total.inputs]
+        else:
+            found.append(part)
+    return add(exprs, *found) if found else x
+
+
+def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]]] | None:
+    """Return c and pairs of u and k of an expression that is c + Σ k erfc(u)."""
+    if number(x) is not None:
+        return number(x) or 0.0, []
+    if is_a(x, scalar_math.Erfc):
+        return 0.0, [(x.inputs[0], 1.0)]
+    if is_a(x, scalar_math.Erf):
+        return 1.0, [(x.inputs[0], -1.0)]
+    logs = summands(x.inputs[0]) if is_a(x, scalar.Exp) else ()
+    others = [part for part in logs if number(part) is None]
+    if len(others) != 1:
+        return None
+    size = math.exp(sum(number(part) or 0.0 for part in logs))
+    if is_a(others[0], LogErfc):
+        return 0.0, [(others[0].inputs[0], size)]
+    ends = exprs.results.get((Between, others[0])) if is_a(others[0], Between) else None
+    return None if ends is None else (0.0, [(ends.inputs[0], size), (ends.inputs[1], -size)])
+
+
+def _collected(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
+    """Replace a x + b x by (a + b) x, for affine a and b."""
+    affines: dict[tuple[Expr, ...], list[Expr]] = {}
+    kept: list[Expr] = []
+    for part in parts:
+        own, rest = affine_factor(exprs, part)
+        if own is None:
+            kept.append(part)
+        else:
+            affines.setdefault(tuple(rest), []).append(own)
+    return kept + [multiply(exprs, add(exprs, *own), *rest) for rest, own in affines.items()]
+
+
+def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]]:
+    """Return the one affine factor of a product, times all data in it, and the others."""
+    factors = factors_of(expr)
+    own = [x for x in factors if isinstance(x, Affine)]
+    if len(own) != 1 or len(factors) == 1:
+        return None, [expr]
+    data = [x for x in factors if x.is_data]
+    return multiply(exprs, *data, *own), [x for x in factors if not x.is_data and x is not own[0]]
+
+
+def _joined(
+    exprs: ExprGraph, parts: list[Expr], difference: Callable[[ExprGraph, Expr, Expr], Expr | None]
+) -> list[Expr]:
+    """Replace k f - k g by k times their difference, of pairs for which that is known."""
+    kept: list[Expr] = []
+    for part in parts:
+        core, factor = scaled_core(exprs, part)
+        opposite = exprs.times(factor, exprs.minus_one)
+        for k, other in enumerate(kept):
+            other_core, other_factor = scaled_core(exprs, other)
+            known = difference(exprs, core, other_core) if other_factor is opposite else None
+            if known is not None:
+                kept[k] = multiply(exprs, factor, known)
+                break
+        else:
+            kept.append(part)
+    return kept
+
+
+def _cancelled(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
+    """Return softplus(x) - softplus(-x) as x."""
+    if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
+        return None
+    x = left.inputs[0]
+    return x if right.inputs[0] is negative(exprs, x) else None
+
+
+def _completed(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
+    """Replace y σ(x) + y σ(-x) by y, and for numbers k σ(x) + m σ(-x) by m + (k - m) σ(x)."""
+    kept: list[Expr] = []
+    for part in parts:
+        for share in (x for x in factors_of(part) if is_a(x, scalar_math.Sigmoid)):
+            place, total = _with_mirror(exprs, share, without(factors_of(part), share), kept)
+            if total is not None:
+                kept[place] = total
+                break
+        else:
+            kept.append(part)
+    return kept
+
+
+def _with_mirror(
+    exprs: ExprGraph, share: Expr, rest: list[Expr], kept: list[Expr]
+) -> tuple[int, Expr | None]:
+    """Return which summand has the mirror σ(-x) of the share σ(x), and the sum of the two."""
+    mirror = sigmoid(exprs, negative(exprs, share.inputs[0]))
+    partner = multiply(exprs, mirror, *rest)
+    if partner in kept:
+        return kept.index(partner), multiply(exprs, *rest)
+    k = number(multiply(exprs, *rest))
+    for place, (core, factor) in enumerate(scaled_core(exprs, x) for x in kept):
+        m = number(factor)
+        if core is mirror and k is not None and m is not None:
+            # Beside the smaller number, nothing is lost where the share of the other is small.
+            low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
+            slope = exprs.constant(sum_of((high, -low)))
+            return place, add(exprs, exprs.constant(low), multiply(exprs, slope, growing))
+    return 0, None
+
+
+def _gamma_ratio(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
+    """Return log Γ(x + y) - log Γ(x + z) in one, for data y and z."""
+    if not is_a(left, scalar_math.GammaLn) or not is_a(right, scalar_math.GammaLn):
+        return None
+    (x, y), (other, z) = (_split_off_data(exprs, expr.inputs[0]) for expr in (left, right))
+    return exprs.node(gamma_ratio, (x, y, z)) if other is x else None
+
+
+def _split_off_data(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
+    parts = summands(expr)
+    others = [part for part in parts if not part.is_data]
+    return add(exprs, *others), exprs.plus([part for part in parts if part.is_data])
+
+
+@remembered
+def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
+    """Return a product, its data in front and its exponentials in one."""
+    numbers = [as_number(exprs, operand) for operand in operands]
+    factors = [part for x in numbers for part in factors_of(x)]
+    others = [x for x in factors if not x.is_data]
+    spread = _distributed(exprs, others)
+    if spread is not None:
+        known = [x for x in factors if x.is_data]
+        return add(exprs, *(multiply(exprs, *known, *part) for part in spread))
+    others = _with_log_ratios(exprs, without_reciprocals(others))
+    others = _with_softplus_raised(exprs, _with_exponentials_joined(exprs, others))
+    if len(others) > 1:
+        pairs = [core_and_factor(exprs, x) for x in others]
+        others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
+    others = _squares(exprs, others)
+    # Exponentials that cancel leave data.
+    known = [x for x in (*factors, *others) if x.is_data]
+    one: Expr = exprs.one
+    data = reduce(exprs.times, known, one)
+    # In one order, so that the same product is the same expression.
+    others = [*exprs.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
+    if number(data) == 0.0:
+        return exprs.zero
+    if len(others) == 1 and isinstance(others[0], Affine):
+        return exprs.scaled(others[0], data)
+    if len(others) == 1 and is_a(others[0], scalar.Add) and number(data) not in (None, 1.0):
+        return add(exprs, *(multiply(exprs, data, part) for part in others[0].inputs))
+    if number(data) != 1.0 or not others:
+        others.insert(0, data)
+    return others[0] if len(others) == 1 else exprs.node(scalar.mul, others)
+
+
+def _with_log_ratios(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
+    """Replace e^a log(1 + w) by e^a w times log(1 + w)/w, where e^a cancels in e^a w."""
+    for log in factors:
+        for size in factors:
+            product = _what_cancels(exprs, size, log)
+            if product is not None:
+                inner, whole = product
+                rest = without(without(factors, log), size)
+                ratio = exprs.node(log1p_ratio, (inner,))
+                return _with_log_ratios(exprs, [*rest, *factors_of(whole), ratio])
+    return factors
+
+
+def _what_cancels(exprs: ExprGraph, size: Expr, log: Expr) -> tuple[Expr, Expr] | None:
+    """Return w and e^a w, if e^a log(1 + w) is such a product and e^a cancels in e^a w."""
+    if not is_a(size, scalar.Exp) or not is_a(log, scalar.Log1p):
+        return None
+    inner = log.inputs[0]
+    exponents = [x.inputs[0] for x in factors_of(inner) if is_a(x, scalar.Exp)]
+    shrinks = any(_shrinks(exprs, size.inputs[0], x) for x in exponents)
+    if not is_nonnegative(inner) or not shrinks:
+        return None
+    return inner, multiply(exprs, size, inner)
+
+
+def _shrinks(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
+    if not isinstance(left, Affine) or not isinstance(right, Affine):
+        return False
+    total, most = add(exprs, left, right), max(len(left.terms), len(right.terms))
+    return not isinstance(total, Affine) or len(total.terms) < most
+
+
+def _distributed(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
+    """Return the products of a sum's parts, if one of them cancels with another factor."""
+    for total in factors:
+        if is_a(total, scalar.Add):
+            rest = without(factors, total)
+            parts = [f for part in total.inputs for f in factors_of(part)]
+            if any(_what_cancels(exprs, part, log) is not None for part in parts for log in rest):
+                return [[*rest, part] for part in total.inputs]
+    return None
+
+
+def _with_exponentials_joined(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
+    result: list[Expr] = []
+    for factor in factors:
+        for k, known in enumerate(result if is_a(factor, scalar.Exp) else ()):
+            if is_a(known, scalar.Exp):
+                total = add(exprs, known.inputs[0], factor.inputs[0])
+                if should_merge_exponentials(known.inputs[0], factor.inputs[0], total):
+                    result[k] = exp(exprs, total)
+                    break
+        else:
+            result.append(factor)
+    return result
+
+
+def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
+    """Replace e^a softplus(b) by exp(a + log softplus(b)), in which less is lost if a is in b."""
+    sizes = [x for x in factors if is_a(x, scalar.Exp)]
+    shares = [x for x in factors if is_a(x, scalar_math.Softplus)]
+    if not sizes or not shares:
+        return factors
+    rest = without(without(factors, sizes[0]), shares[0])
+    log_share = exprs.node(log_softplus, shares[0].inputs)
+    return [exp(exprs, add(exprs, sizes[0].inputs[0], log_share)), *rest]
+
+
+def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+    """Return an expression without the data that it is times, and these data; 1 of data alone.
+
+    Functions of multiples of one expression are multiples of one function then, where f(c x) is a
+    number times f(x).
+    """
+    if x.is_data:
+        return exprs.one, x
+    return exprs.primitive(x) if isinstance(x, Affine) else scaled_core(exprs, x)
+
+
+def _unsigned(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+    """Return the same for an even function, of sums as well: their first part is times one."""
+    if not is_a(x, scalar.Add):
+        return core_and_factor(exprs, x)
+    pairs = [core_and_factor(exprs, part) for part in x.inputs]
+    parts = [(core, *exprs.as_product(factor)) for core, factor in pairs]
+    first = exprs.ordered([core for core, _, _ in parts])[0]
+    lead = next(value for core, value, _ in parts if core is first)
+    scaled = [(core, value / lead, data) for core, value, data in parts]
+    summed = [multiply(exprs, exprs.product(k, data), core) for core, k, data in scaled]
+    shape = tuple((core, data) for core, _, data in scaled)
+    total = x if lead == 1.0 else add(exprs, *summed)
+    return exprs.first_like(total, shape, [k for _, k, _ in scaled]), exprs.constant(lead)
+
+
+def _squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
+    result: list[Expr] = []
+    for factor in exprs.ordered(factors):
+        if result and result[-1] is factor:
+            result[-1] = square(exprs, factor)
+        else:
+            result.append(factor)
+    return result
+
+
+def absolute(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return |x|."""
+    if x.is_data:
+        return exprs.node(scalar.abs, (x,))
+    if is_positive(x):
+        return x
+    core, factor = _unsigned(exprs, x)
+    return multiply(exprs, absolute(exprs, factor), exprs.node(scalar.abs, (core,)))
+
+
+def negative(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return -x."""
+    return multiply(exprs, exprs.constant(-1.0), x)
+
+
+def subtract(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    """Return a difference as a sum."""
+    return add(exprs, left, negative(exprs, right))
+
+
+def reciprocal(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return 1/x, of exponentials and products factor by factor."""
+    if x.is_data:
+        return exprs.node(scalar.reciprocal, (exprs.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(exprs, negative(exprs, x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(exprs, *(reciprocal(exprs, part) for part in x.inputs))
+    core, factor = core_and_factor(exprs, x)
+    return multiply(exprs, reciprocal(exprs, factor), exprs.node(scalar.reciprocal, (core,)))
+
+
+def divide(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+    """Return a quotient as a product."""
+    return multiply(exprs, left, reciprocal(exprs, right))
+
+
+def exp(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return an exponential, unless it is one of a logarithm."""
+    if x.is_data:
+        return exprs.node(scalar.exp, (exprs.real(x),))
+    if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
+        return x.inputs[0]
+    if is_a(x, LogSoftplus):
+        return softplus(exprs, x.inputs[0])
+    core, factor = scaled_core(exprs, x)
+    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
+        return sigmoid(exprs, negative(exprs, core.inputs[0]))
+    return exprs.node(scalar.exp, (x,))
+
+
+def square(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return a square, of products factor by factor."""
+    if x.is_data:
+        value, others = exprs.as_product(x)
+        squares = [exprs.node(scalar.sqr, (exprs.real(other),)) for other in others]
+        return exprs.product(value * value, squares)
+    if is_a(x, scalar.Exp):
+        return exp(exprs, multiply(exprs, exprs.constant(2.0), x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(exprs, *(square(exprs, part) for part in x.inputs))
+    if is_a(x, scalar.Reciprocal):
+        return reciprocal(exprs, square(exprs, x.inputs[0]))
+    if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
+        return x.inputs[0]
+    core, factor = _unsigned(exprs, x)
+    return multiply(exprs, square(exprs, factor), exprs.node(scalar.sqr, (core,)))
+
+
+def softplus(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return log(1 + exp(x))."""
+    return exprs.node(scalar_math.softplus, (x,))
+
+
+def sigmoid(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return 1 / (1 + exp(-x))."""
+    return exprs.node(scalar_math.sigmoid, (x,))

@@ -1,0 +1,415 @@
+"""Indexing by data, which choose among expressions, as in ``a[group]``."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.op import Op
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.elemwise import CAReduce
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
+
+from pymc_minibatch_mh.expressions.arithmetic import add, affine_factor, exp, multiply, subtract
+from pymc_minibatch_mh.expressions.graph import (
+    INTEGER,
+    Affine,
+    Apply,
+    Constant,
+    Expr,
+    ExprGraph,
+    Gather,
+    Monomial,
+    Place,
+    require,
+    without,
+)
+from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, filled, lowered
+from pymc_minibatch_mh.expressions.patterns import (
+    coefficients_of,
+    factors_of,
+    reachable,
+    remembered,
+)
+from pymc_minibatch_mh.expressions.rules import apply, log_of_sum
+
+
+@lowered.register(CAReduce)
+def _reduce(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
+    # A sum of booleans counts; one by one, PyTensor would take them for a disjunction.
+    result = node.outputs[0].type.dtype
+    wide = _cast_to(getattr(op, "acc_dtype", None) or result)
+
+    def combine(parts: Sequence[Expr]) -> Expr:
+        require(bool(parts), op, "reduces an axis without entries")
+        if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
+            parts = [apply(exprs, wide, part) for part in parts]
+        if arithmetic:
+            total = apply(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
+            return total if total.dtype == result else apply(exprs, _cast_to(result), total)
+        return reduce(lambda left, right: apply(exprs, op.scalar_op, left, right), parts)
+
+    return _over(inputs[0], op.axis, combine)
+
+
+def _cast_to(dtype: str) -> scalar.Cast:
+    return scalar.Cast(scalar.get_scalar_type(dtype))
+
+
+def _over(
+    x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
+) -> Tensor:
+    """Combine the expressions along some axes, or along all."""
+    over = _axes(x, axes)
+    kept = [k for k in range(x.ndim) if k not in over]
+    moved = x.transpose([*kept, *over])
+    return filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
+
+
+def _axes(x: Tensor, axes: Sequence[int] | None) -> list[int]:
+    return list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
+
+
+@lowered.register(CumOp)
+def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    (x,) = inputs
+    real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
+
+    def combine(left: Expr, right: Expr) -> Expr:
+        # Whole numbers stay so, for they may be indices.
+        whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
+        return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
+
+    moved = np.moveaxis(x, op.axis, 0).copy()
+    for k, *place in np.ndindex(*moved.shape):
+        if k > 0:
+            moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
+    return np.moveaxis(moved, 0, op.axis)
+
+
+@lowered.register(LogSumExp)
+def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return _over(inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
+
+
+@lowered.register(Softmax)
+@lowered.register(LogSoftmax)
+def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    (x,) = inputs
+    axes = _axes(x, op.axis)
+
+    def entry_at(place: tuple[int, ...]) -> Expr:
+        group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
+        total = log_of_sum(exprs, list(np.ravel(x[group])))
+        log_share = subtract(exprs, x.item(*place), total)
+        return exp(exprs, log_share) if isinstance(op, Softmax) else log_share
+
+    return filled(x.shape, entry_at)
+
+
+#: Linear forms beyond which finding out how many are independent takes too long.
+MANY_FORMS = 200
+#: Numbers whose ratio is this near to 1 are the same.
+ROUNDING = 1e-13
+
+#: Data and coordinate of a term.
+_Key = tuple[tuple[Expr, ...], Place]
+
+
+def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    """Index the common part of a batch of `width` axes, as each value of a latent class does."""
+    x, *index = inputs
+    shared = all(node.inputs[0].type.broadcastable[:width])
+    require(shared, op, "indexes a different array for each observation")
+    return _indexed(op, node, [x.reshape(x.shape[width:]), *index], exprs)
+
+
+@lowered.register(Subtensor)
+@lowered.register(AdvancedSubtensor)
+def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    x, *given = inputs
+    entries = list(indices_from_subtensor(given, op.idx_list))
+    entries += [slice(None)] * (x.ndim - len(entries))
+    arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
+    slices = [k for k in range(x.ndim) if k not in arrays]
+    first = arrays[0] if arrays else x.ndim
+    indices = [
+        i if isinstance(i, Tensor) else constants(exprs, i) for i in (entries[k] for k in arrays)
+    ]
+    adjacent = not arrays or arrays == list(range(first, first + len(arrays)))
+    simple = adjacent or not isinstance(op, AdvancedSubtensor)
+    require(simple, op, "has a slice between index arrays")
+    integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
+    require(integers, op, "has an index that is not an integer")
+    # Indexed axes lie where the first index array was, as NumPy has it for adjacent ones.
+    before = [k for k in slices if k < first]
+    after = [k for k in slices if k > first]
+    sliced = x.transpose([*before, *arrays, *after])
+    cuts = {k: known_slice(entries[k], op) for k in slices}
+    sliced = sliced[tuple(cuts.get(k, slice(None)) for k in (*before, *arrays, *after))]
+    return _picked(sliced, len(before), indices, exprs, op)
+
+
+def known_slice(entry: slice, op: Op) -> slice:
+    """Return a slice as numbers, which depend on neither position nor data."""
+    parts = []
+    for part in (entry.start, entry.stop, entry.step):
+        expr = part.item() if isinstance(part, Tensor) else part
+        known = isinstance(expr, Constant) or not isinstance(expr, Expr)
+        require(known, op, "has a slice that is not known beforehand")
+        parts.append(int(expr.value) if isinstance(expr, Constant) else expr)
+    return slice(*parts)
+
+
+def _picked(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op) -> Tensor:
+    """Index the axes of `x` from `n_before` on."""
+    if not indices:
+        return x
+    broadcast = np.broadcast_arrays(*indices, subok=False)
+    width = broadcast[0].ndim
+    outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
+
+    def entry_at(place: tuple[int, ...]) -> Expr:
+        whole = [slice(None)] * len(indices)
+        here: tuple = (*place[:n_before], *whole, *place[n_before + width :])
+        index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
+        return _element(x[here], index, exprs, op)
+
+    return filled((*outer, *broadcast[0].shape, *inner), entry_at)
+
+
+def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
+    if not index:
+        return part if isinstance(part, Expr) else part.item()
+    here, *rest = index
+    if isinstance(here, Constant):
+        return _element(part[int(here.value)], rest, exprs, op)
+    require(here.is_data, op, "has an index that depends on the parameters")
+    return pick(exprs, [_element(sub, rest, exprs, op) for sub in part], here)
+
+
+def pick(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+    """Return the one of several expressions that data choose; negative indices count from the end.
+
+    Choosing goes inside operations that are the same for several of them, until it meets
+    coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
+    than the entry that is chosen for it.
+    """
+    return _picked_expr(exprs, index, *choices)
+
+
+@remembered
+def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
+    first = choices[0]
+    if all(choice is first for choice in choices):
+        return first
+    constants = [choice.value for choice in choices if isinstance(choice, Constant)]
+    if len(constants) == len(choices):
+        return exprs.lookup(np.array(constants), index)
+    if all(choice.is_data for choice in choices):
+        return _switched(exprs, choices, index)
+    if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
+        return _pick_affine(exprs, choices, index)
+    affines, rests = zip(*(affine_factor(exprs, choice) for choice in choices), strict=True)
+    if None not in affines and all(rest == rests[0] for rest in rests):
+        return multiply(exprs, pick(exprs, affines, index), *rests[0])
+    shared = [x for x in factors_of(first) if all(x in factors_of(choice) for choice in choices)]
+    if shared and shared != [first]:
+        # One by one, as a product can have a factor twice.
+        own = [reduce(without, shared, list(factors_of(choice))) for choice in choices]
+        chosen = pick(exprs, [multiply(exprs, *rest) for rest in own], index)
+        return multiply(exprs, *shared, chosen)
+    alike: dict[tuple, list[int]] = {}
+    for k, choice in enumerate(choices):
+        alike.setdefault(_kind(choice), []).append(k)
+    if len(alike) > 1:
+        # Coordinates that are chosen are no help to a row that depends on all of them besides.
+        by_kind = _pick_by_kind(exprs, choices, index, list(alike.values()))
+        return min(_switched(exprs, choices, index), by_kind, key=_n_linear)
+    operands = zip(*map(_in_order, choices), strict=True)
+    picked = [pick(exprs, operand, index) for operand in operands]
+    return apply(exprs, first.op, *picked)  # type: ignore[attr-defined]
+
+
+def _kind(expr: Expr) -> tuple:
+    """Return the common part of expressions that are chosen from together."""
+    if isinstance(expr, Apply) and not expr.is_data:
+        return (str(expr.op), expr.op, len(expr.inputs))
+    return ("",)
+
+
+def _n_linear(expr: Expr) -> int:
+    """Return of how many linear forms an expression is a function; of very many only roughly."""
+    forms = list(dict.fromkeys(x.terms for x in reachable(expr) if isinstance(x, Affine)))
+    few = forms and len(forms) <= MANY_FORMS
+    return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
+
+
+def _in_order(expr: Expr) -> Sequence[Expr]:
+    """Return the operands of an operation, those of a sum or product in an order of their kinds."""
+    if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
+        return sorted(expr.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
+    return expr.inputs
+
+
+def _pick_by_kind(
+    exprs: ExprGraph, choices: Sequence[Expr], index: Expr, kinds: Sequence[Sequence[int]]
+) -> Expr:
+    """Choose among expressions of each kind, and then among the kinds."""
+    ones, conditions = [], []
+    for members in map(list, kinds):
+        within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
+        within[members], here[members] = np.arange(len(members)), True
+        ones.append(pick(exprs, [choices[k] for k in members], exprs.lookup(within, index)))
+        conditions.append(exprs.lookup(here, index))
+    chosen = ones[0]
+    for condition, one in zip(conditions[1:], ones[1:], strict=True):
+        chosen = apply(exprs, scalar.switch, condition, one, chosen)
+    return chosen
+
+
+def _pick_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+    offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
+    offset = pick(exprs, [exprs.real(x) for x in offsets], index)
+    common, own = _parted([x.terms if isinstance(x, Affine) else () for x in choices])
+    shared = [exprs.affine(common, exprs.zero)] if common else []
+    found = _gathered(exprs, own, index) or _by_coordinate(exprs, own, index)
+    return add(exprs, *shared, *found, offset)
+
+
+def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list[list[Monomial]]]:
+    """Return what most choices have in common, and what each of them has besides."""
+    numbers: defaultdict[_Key, list[float]] = defaultdict(list)
+    for term in chain.from_iterable(choices):
+        numbers[term.monomial, term.place].append(term.factor)
+    common = {
+        key: sorted(found)[len(found) // 2]
+        for key, found in numbers.items()
+        if 2 * _n_alike(found) > len(choices)
+    }
+    return [Monomial(x, *key) for key, x in common.items()], [_left(x, common) for x in choices]
+
+
+def _n_alike(numbers: list[float]) -> int:
+    """Return how many of some numbers are the middle one, but for rounding."""
+    away = np.array(numbers) - sorted(numbers)[len(numbers) // 2]
+    return int(np.count_nonzero(np.abs(away) <= ROUNDING * np.abs(numbers)))
+
+
+def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
+    """Return what terms have besides what is common."""
+    known = {(term.monomial, term.place) for term in terms}
+    left = [Monomial(0.0, *key) for key in common if key not in known]
+    kept = []
+    for term in (*terms, *left):
+        number = common.get((term.monomial, term.place), 0.0)
+        if abs(term.factor - number) > ROUNDING * abs(number):
+            kept.append(replace(term, factor=term.factor - number))
+    return kept
+
+
+def _gathered(
+    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
+) -> list[Expr] | None:
+    """Return the evenly spaced coordinates of those choices that have any, all as many."""
+    here = np.array([bool(terms) for terms in choices])
+    taken = [terms for terms in choices if terms]
+    if len(set(map(len, taken))) > 1:
+        return None
+    within = index if here.all() else exprs.lookup(np.maximum(np.cumsum(here) - 1, 0), index)
+    found = [_gathered_terms(exprs, terms, within) for terms in zip(*taken, strict=True)]
+    columns = [column for column in found if column is not None]
+    if len(columns) < len(found):
+        return None
+    chosen = [] if here.all() else [exprs.lookup(here.astype(np.float64), index)]
+    return [multiply(exprs, *chosen, column) for column in columns]
+
+
+def _by_coordinate(
+    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
+) -> list[Expr]:
+    """Return each coordinate times the number that it has in the choice."""
+    numbers: dict[_Key, np.ndarray] = {}
+    for k, terms in enumerate(choices):
+        for term in terms:
+            own = numbers.setdefault((term.monomial, term.place), np.zeros(len(choices)))
+            own[k] += term.factor
+    return [
+        exprs.scaled(exprs.affine((Monomial(1.0, *key),), exprs.zero), exprs.lookup(own, index))
+        for key, own in numbers.items()
+    ]
+
+
+def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
+    places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
+    if len(places) < len(terms):
+        return None
+    if 1 < len(set(places)) < len(places):
+        # As of the region of each group: several choices are of one coordinate.
+        found, numbers = np.unique(places, return_inverse=True)
+        places, index = found.tolist(), exprs.lookup(numbers, index)
+    steps = np.diff(places)
+    if not steps.size or steps[0] == 0 or np.any(steps != steps[0]):
+        return None
+    coordinate = exprs.coordinate(Gather(places[0], int(steps[0]), len(places), index))
+    factors = [exprs.constant(term.factor) for term in terms]
+    return multiply(exprs, pick(exprs, factors, index), coordinate)
+
+
+def _switched(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+    chosen = choices[-1]
+    for k in range(len(choices) - 2, -1, -1):
+        condition = _is_chosen(exprs, index, k, len(choices))
+        chosen = apply(exprs, scalar.switch, condition, choices[k], chosen)
+    return chosen
+
+
+def _is_chosen(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
+    from_start, from_end = (
+        exprs.node(scalar.eq, (index, exprs.constant(np.int64(number))))
+        for number in (k, k - count)
+    )
+    return exprs.node(scalar.or_, (from_start, from_end))
+
+
+@lowered.register(IncSubtensor)
+@lowered.register(AdvancedIncSubtensor)
+def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    x, values, *given = inputs
+    once = not getattr(op, "ignore_duplicates", False)
+    require(once, op, "overwrites values that it wrote to the same position")
+    entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
+    places = np.asarray(np.arange(x.size).reshape(x.shape)[tuple(entries)])
+    target = np.dtype(node.outputs[0].type.dtype)
+    cast = _cast_to(target.name)
+    changed = x.copy()
+    spread = np.broadcast_to(values, places.shape)
+    for place, value in zip(places.flat, spread.flat, strict=True):
+        new = value if value.dtype == target else apply(exprs, cast, value)
+        old = changed.flat[place]
+        changed.flat[place] = new if op.set_instead_of_inc else apply(exprs, scalar.add, old, new)
+    return changed
+
+
+def _known(entry: Any, op: Op) -> Any:
+    """Return an index as numbers."""
+    if isinstance(entry, slice):
+        return known_slice(entry, op)
+    found = np.asarray(entry, dtype=object)
+    numbers = [expr.value if isinstance(expr, Constant) else expr for expr in found.flat]
+    known = all(not isinstance(x, Expr) and np.asarray(x).dtype.kind in "iu" for x in numbers)
+    require(known, op, "has an index that is not known beforehand")
+    return np.array(numbers, dtype=np.int64).reshape(found.shape)[()]

@@ -1,0 +1,272 @@
+"""Taking linear algebra apart: small matrices by substitution, constant ones by their numbers."""
+
+from collections.abc import Callable
+
+import numpy as np
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.op import Op
+from pytensor.tensor.basic import AllocDiag, ExtractDiag
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.core import SolveBase
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_minibatch_mh.expressions.arithmetic import IN_DOUBLE, add, divide, multiply, subtract
+from pymc_minibatch_mh.expressions.graph import (
+    REAL,
+    Constant,
+    Expr,
+    ExprGraph,
+    LoweringError,
+    require,
+)
+from pymc_minibatch_mh.expressions.indexing import of_shared
+from pymc_minibatch_mh.expressions.lower import (
+    Tensor,
+    Tensors,
+    constants,
+    filled,
+    lowered,
+)
+from pymc_minibatch_mh.expressions.patterns import is_positive, number, summands
+from pymc_minibatch_mh.expressions.rules import root
+
+#: Rows of a matrix of parameters beyond which its expressions grow out of hand.
+LARGEST = 4
+_SYMMETRIC = ("sym", "her", "pos")
+
+
+@lowered.register(Blockwise)
+def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    """Apply an operation on matrices to each of a batch."""
+    width = op.batch_ndim(node)
+    if isinstance(op.core_op, AdvancedSubtensor):
+        return of_shared(op.core_op, width, node, inputs, exprs)
+    rule = _BY_MATRIX.get(type(op.core_op))
+    if rule is None:
+        raise LoweringError(op)
+    if width == 0:
+        return rule(op.core_op, node, inputs, exprs)
+    shape = np.broadcast_shapes(*(x.shape[:width] for x in inputs))
+    arrays = [np.broadcast_to(x, shape + x.shape[width:]) for x in inputs]
+    results = [
+        rule(op.core_op, node, [array[place] for array in arrays], exprs)
+        for place in np.ndindex(*shape)
+    ]
+    return np.stack(results).reshape(shape + results[0].shape)
+
+
+def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    left, right = inputs
+    require(left.ndim == right.ndim == 2, op)
+    out = _product(left, right, exprs)
+    if np.array_equal(left, right.T) and _is_factor(left):
+        exprs.factors[tuple(out.flat)] = left
+    return out
+
+
+def _product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+    def entry_at(place: tuple[int, ...]) -> Expr:
+        pairs = zip(left[place[0]], right[:, place[1]], strict=True)
+        return add(exprs, *(multiply(exprs, a, b) for a, b in pairs))
+
+    return filled((left.shape[0], right.shape[1]), entry_at)
+
+
+def _is_factor(matrix: np.ndarray) -> bool:
+    """Whether a matrix is lower triangular with a positive diagonal."""
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    above = matrix[np.triu_indices(len(matrix), 1)]
+    return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
+
+
+def _cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    # Only one triangle is read.
+    factor = _factor(op, matrix if op.lower else matrix.T, exprs)
+    return factor if op.lower else factor.T
+
+
+def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
+    """Return a square matrix that is computed with in double precision, and not too large."""
+    double = node.outputs[0].type.dtype == REAL.name
+    require(double, op, f"computes in single precision; {IN_DOUBLE}")
+    small = len(x) <= LARGEST or _numbers(x) is not None
+    require(small, op, f"has a matrix of {len(x)} rows that is not constant, above {LARGEST}")
+    return x
+
+
+def _numbers(matrix: np.ndarray) -> np.ndarray | None:
+    """Return a constant matrix."""
+    if not all(isinstance(expr, Constant) for expr in matrix.flat):
+        return None
+    return np.array([float(expr.value) for expr in matrix.flat]).reshape(matrix.shape)
+
+
+def _factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+    """Return the Cholesky factor of the lower triangle of a matrix, by substitution."""
+    numbers = _numbers(matrix)
+    if numbers is not None:
+        return constants(exprs, _solved(op, np.linalg.cholesky, numbers))
+    known = exprs.factors.get(tuple(matrix.flat))
+    if known is not None:
+        return known
+    out = np.full(matrix.shape, exprs.zero, dtype=object)
+    for j in range(len(matrix)):
+        for i in range(j, len(matrix)):
+            done = [multiply(exprs, out[i, k], out[j, k]) for k in range(j)]
+            rest = subtract(exprs, matrix[i, j], add(exprs, *done, exprs.zero))
+            pivot = _pivot(matrix, j, rest, exprs) if i == j else None
+            out[i, j] = divide(exprs, rest, out[j, j]) if pivot is None else root(exprs, pivot)
+    return out
+
+
+def _pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
+    """Return a pivot as a ratio of determinants if only that shows that it is positive."""
+    if j == 0 or is_positive(known):
+        return known
+    whole, before = (_determinant(matrix[:k, :k], exprs) for k in (j + 1, j))
+    ratio = divide(exprs, whole, before)
+    return ratio if is_positive(ratio) else known
+
+
+def _determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
+    """Return the determinant of the matrix of a lower triangle, its products expanded.
+
+    Terms of a covariance such as w wᵀ + ψ cancel in the expanded products only.
+    """
+    mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
+    return add(exprs, *_products(mirrored, exprs), exprs.zero)
+
+
+def _products(matrix: np.ndarray, exprs: ExprGraph) -> list[Expr]:
+    if len(matrix) == 0:
+        return [exprs.one]
+    signs = (exprs.one, exprs.minus_one)
+    return [
+        multiply(exprs, signs[k % 2], left, right)
+        for k in range(len(matrix))
+        for right in _products(np.delete(matrix[1:], k, axis=1), exprs)
+        for left in summands(matrix[0, k])
+    ]
+
+
+def _solved(op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray) -> np.ndarray:
+    try:
+        return solver(numbers)
+    except np.linalg.LinAlgError as error:
+        raise LoweringError(op, f"has a constant matrix without a result ({error})") from error
+
+
+def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    """Solve for a vector, or for the columns of a matrix."""
+    if op.b_ndim == 1:
+        return solve(b)
+    return np.stack([solve(column) for column in b.T], axis=1)
+
+
+def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    flags = {"lower": op.lower, "unit": op.unit_diagonal}
+    return _columns(op, inputs[1], lambda b: _substituted(matrix, b, exprs, **flags))
+
+
+def _substituted(
+    matrix: np.ndarray, b: np.ndarray, exprs: ExprGraph, *, lower: bool, unit: bool = False
+) -> np.ndarray:
+    """Solve with one triangle of a matrix; the other one is not read."""
+    x = b.copy()
+    for i in range(len(b)) if lower else reversed(range(len(b))):
+        known = range(i) if lower else range(i + 1, len(b))
+        done = [multiply(exprs, exprs.minus_one, matrix[i, k], x[k]) for k in known]
+        rest = add(exprs, b[i], *done)
+        x[i] = rest if unit else divide(exprs, rest, matrix[i, i])
+    return x
+
+
+def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    factor = matrix if op.lower else matrix.T
+    return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
+
+
+def _solved_by(factor: np.ndarray, b: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+    """Solve L Lᵀ x = b."""
+    half = _substituted(factor, b, exprs, lower=True)
+    return _substituted(factor.T, half, exprs, lower=False)
+
+
+def _solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    require(op.assume_a in ("gen", *_SYMMETRIC), op)
+    if op.assume_a in _SYMMETRIC:
+        read = np.tri(len(matrix), dtype=bool)
+        matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
+    if op.assume_a == "pos":
+        factor = _factor(op, matrix, exprs)
+        return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
+    inverse = _inverse(op, matrix, exprs)
+    return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], exprs)[:, 0])
+
+
+def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return _inverse(op, _matrix(op, node, inputs[0]), exprs)
+
+
+def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+    """Return an inverse by elimination, in which a pivot may vanish where the inverse exists.
+
+    The rows of data have no bounds there then.
+    """
+    numbers = _numbers(matrix)
+    if numbers is not None:
+        return constants(exprs, _solved(op, np.linalg.inv, numbers))
+    size = len(matrix)
+    work = np.concatenate([matrix, constants(exprs, np.eye(size))], axis=1)
+    for j in range(size):
+        pivots = [i for i in range(j, size) if number(work[i, j]) != 0.0]
+        require(bool(pivots), op, "has a matrix without an inverse")
+        pivot = pivots[0]
+        work[[j, pivot]] = work[[pivot, j]]
+        work[j] = [divide(exprs, x, work[j, j]) for x in work[j]]
+        for i in (k for k in range(size) if k != j):
+            share = multiply(exprs, exprs.minus_one, work[i, j])
+            pairs = zip(work[i], work[j], strict=True)
+            work[i] = [add(exprs, x, multiply(exprs, share, y)) for x, y in pairs]
+    return work[:, size:]
+
+
+@lowered.register(ExtractDiag)
+def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return np.diagonal(inputs[0], op.offset, op.axis1, op.axis2)
+
+
+@lowered.register(AllocDiag)
+def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    (x,) = inputs
+    length = x.shape[-1]
+    zero: Expr = exprs.constant(np.zeros((), node.outputs[0].type.dtype))
+    size = length + abs(op.offset)
+    out = np.full((*x.shape[:-1], size, size), zero, dtype=object)
+    places = np.arange(length)
+    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x
+    return np.moveaxis(out, (-2, -1), (op.axis1, op.axis2))
+
+
+#: Operations that are also applied to each matrix of a batch.
+_BY_MATRIX: dict[type, Callable[..., Tensor]] = {
+    Dot: _dot,
+    Cholesky: _cholesky,
+    SolveTriangular: _solve_triangular,
+    CholeskySolve: _cholesky_solve,
+    Solve: _solve,
+    MatrixInverse: _matrix_inverse,
+}
+for _op, _rule in _BY_MATRIX.items():
+    lowered.register(_op)(_rule)

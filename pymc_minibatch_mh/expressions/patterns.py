@@ -1,0 +1,263 @@
+"""Patterns in expressions: parts of sums and products, and known signs."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Apply,
+    Constant,
+    Expr,
+    ExprGraph,
+    Monomial,
+    places_of,
+    without,
+)
+from pymc_minibatch_mh.functions.log_any import LogAny
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
+
+
+class Between(scalar.Switch):
+    """log(erfc(y) - erfc(x)), x > y, in two forms, of which each is accurate on its side of 0."""
+
+
+between_tails = Between()
+#: What a normal probability is of erfc, and the rounding error of its logarithm.
+LOG_HALF, _ROUNDED = math.log(0.5), 1e-12
+_POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
+_POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
+# fmt: off
+_SMOOTH = (
+    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Log, scalar.Log1p, scalar.Reciprocal,
+    scalar.Sqrt, scalar.Sqr,
+)
+_FINITE_OF_FINITE = (
+    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Add, scalar.Mul, scalar.Sqr, scalar.Abs,
+    scalar.Maximum, scalar.Minimum,
+)
+# fmt: on
+
+
+def is_a(expr: Expr, *ops: type) -> bool:
+    """Whether an expression is the result of one of some operations."""
+    return isinstance(expr, Apply) and isinstance(expr.op, ops)
+
+
+def number(expr: Expr) -> float | None:
+    """Return the value of a constant."""
+    return float(expr.value) if isinstance(expr, Constant) else None
+
+
+def summands(expr: Expr) -> tuple[Expr, ...]:
+    """Return the parts of a sum, or the expression itself."""
+    return expr.inputs if is_a(expr, scalar.Add) else (expr,)
+
+
+def factors_of(expr: Expr) -> tuple[Expr, ...]:
+    """Return the factors of a product that is not data, or the expression itself."""
+    return expr.inputs if is_a(expr, scalar.Mul) and not expr.is_data else (expr,)
+
+
+def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
+    """Return factors without pairs of x and 1/x, of a positive x."""
+    for factor in factors:
+        if is_a(factor, scalar.Reciprocal):
+            x = factor.inputs[0]
+            if x in factors and is_positive(x):
+                return without_reciprocals(without(without(factors, factor), x))
+    return list(factors)
+
+
+def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
+    """Return the factors of a product that are not data, and the data."""
+    if not is_a(expr, scalar.Mul) or not expr.inputs[0].is_data:
+        return expr, exprs.one
+    data, *others = expr.inputs
+    return others[0] if len(others) == 1 else exprs.node(scalar.mul, others), data
+
+
+def reachable(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and its operands, each once; of data only where they are used."""
+    seen = {expr}
+    waiting = [expr]
+    while waiting:
+        here = waiting.pop()
+        yield here
+        new = dict.fromkeys(x for x in here.inputs if x not in seen) if not here.is_data else ()
+        seen.update(new)
+        waiting += new
+
+
+def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
+    """Yield expressions, each once, after those that they are computed from, down to known ones."""
+    done = set(known)
+    waiting = list(reversed(outputs))
+    while waiting:
+        expr = waiting[-1]
+        ahead = [x for x in expr.inputs if x not in done]
+        if ahead:
+            waiting += reversed(ahead)
+            continue
+        waiting.pop()
+        if expr not in done:
+            done.add(expr)
+            yield expr
+
+
+def n_exprs(expr: Expr) -> int:
+    """Return of how many expressions an expression consists, of which data count once."""
+    return sum(1 for _ in reachable(expr))
+
+
+def is_finite(expr: Expr) -> bool:
+    """Whether an expression is known to be finite at every position, whatever the data."""
+    return all(_keeps_finite(x) for x in reachable(expr))
+
+
+def _keeps_finite(expr: Expr) -> bool:
+    if isinstance(expr, Constant):
+        return bool(np.isfinite(expr.value))
+    if expr.is_data:
+        return expr.dtype.kind in "biu"
+    if isinstance(expr, Affine):
+        return _keeps_finite(expr.offset)
+    if is_a(expr, scalar.Log):
+        x = expr.inputs[0]
+        # A sum with a positive number is positive, even where its other parts underflow.
+        return any((number(part) or 0.0) > 0.0 for part in summands(x)) and is_positive(x)
+    if is_a(expr, scalar.Log1p):
+        return is_nonnegative(expr.inputs[0])
+    return is_a(expr, *_FINITE_OF_FINITE)
+
+
+def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
+    """Return the numbers in linear forms, by form and by the data and coordinate they multiply."""
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
+    columns = {key: k for k, key in enumerate(keys)}
+    matrix = np.zeros((len(forms), len(columns)))
+    for row, form in zip(matrix, forms, strict=True):
+        for term in form:
+            row[columns[term.monomial, term.place]] += term.factor
+    return matrix
+
+
+def varies(*terms: Expr) -> bool:
+    """Whether a sum is known to change with the position in every row.
+
+    It is equal to a number on a set without volume then, as a function with a power series.
+    """
+    return _some_term_varies(terms, {})
+
+
+def _some_term_varies(terms: Sequence[Expr], known: dict[Expr, bool]) -> bool:
+    coordinates = [_coordinates(term) for term in terms]
+    return any(
+        own.isdisjoint(set().union(*coordinates[:k], *coordinates[k + 1 :]))
+        and _varies(terms[k], known)
+        for k, own in enumerate(coordinates)
+    )
+
+
+def _varies(expr: Expr, known: dict[Expr, bool]) -> bool:
+    if expr not in known:
+        if isinstance(expr, Affine):
+            known[expr] = any(not term.monomial for term in expr.terms)
+        elif is_a(expr, scalar.Add):
+            known[expr] = _some_term_varies(expr.inputs, known)
+        elif is_a(expr, scalar.Mul):
+            nowhere_null = all(_is_nowhere_null(x, known) for x in expr.inputs)
+            known[expr] = nowhere_null and _some_term_varies(expr.inputs, known)
+        else:
+            known[expr] = is_a(expr, *_SMOOTH) and _varies(expr.inputs[0], known)
+    return known[expr]
+
+
+def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
+    """Whether there is no row in which an expression is zero at all positions."""
+    return is_positive(expr) or _varies(expr, known) or number(expr) not in (None, 0.0)
+
+
+def _coordinates(expr: Expr) -> set[int]:
+    affines = [x for x in reachable(expr) if isinstance(x, Affine)]
+    return {k for affine in affines for term in affine.terms for k in places_of(term.place)}
+
+
+def is_positive(expr: Expr) -> bool:
+    """Whether an expression is positive at every position and in every row."""
+    if isinstance(expr, Constant):
+        return bool(expr.value > 0)
+    if is_a(expr, scalar.Add):
+        return any(map(is_positive, expr.inputs)) and all(map(is_nonnegative, expr.inputs))
+    if is_a(expr, *_POSITIVE_OF_POSITIVE):
+        return all(map(is_positive, expr.inputs))
+    if is_a(expr, scalar.Pow):
+        return is_positive(expr.inputs[0])
+    if is_a(expr, scalar.Switch):
+        return all(map(is_positive, expr.inputs[1:]))
+    return is_a(expr, *_POSITIVE)
+
+
+def is_probability(expr: Expr) -> bool:
+    """Whether an expression lies between zero and one at every position and in every row."""
+    value = number(expr)
+    if value is not None:
+        return 0.0 <= value <= 1.0
+    if is_a(expr, scalar.Mul):
+        return all(map(is_probability, expr.inputs))
+    if is_a(expr, scalar.Switch):
+        return all(map(is_probability, expr.inputs[1:]))
+    if is_a(expr, scalar.Exp):
+        inner = expr.inputs[0]
+        return is_a(inner, scalar_math.Log1mexp, LogAny) or _is_log_of_normal_probability(inner)
+    return is_a(expr, scalar_math.Sigmoid)
+
+
+def _is_log_of_normal_probability(expr: Expr) -> bool:
+    """Whether this is log(erfc(u) / 2), or that of a difference, or of less."""
+    others = [part for part in summands(expr) if number(part) is None]
+    size = sum(number(part) or 0.0 for part in summands(expr))
+    return len(others) == 1 and is_a(others[0], LogErfc, Between) and size <= LOG_HALF + _ROUNDED
+
+
+def is_nonnegative(expr: Expr) -> bool:
+    """Whether an expression is never negative: sums and products of squares, numbers, the like."""
+    value = number(expr)
+    if value is not None:
+        return value >= 0.0
+    if is_a(expr, scalar.Add, scalar.Mul):
+        return all(is_nonnegative(part) for part in expr.inputs)
+    return is_a(expr, scalar.Sqr, scalar.Abs) or is_positive(expr)
+
+
+def remembered[T](rule: Callable[..., T]) -> Callable[..., T]:
+    """Have a rule applied once to the same operands.
+
+    Nested logarithms of sums would otherwise take time exponential in their depth.
+    """
+
+    @wraps(rule)
+    def once(exprs: ExprGraph, *operands: Any) -> T:
+        key = (rule, *operands)
+        if key not in exprs.results:
+            exprs.results[key] = rule(exprs, *operands)
+        return exprs.results[key]
+
+    return once
+
+
+def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
+    """Whether exponentials of two expressions are better one of their sum."""
+    # A new combination of parameters that all rows share would be one argument more.
+    if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
+        return True
+    if not isinstance(total, Affine):
+        return False
+    shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
+    return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))

@@ -1,1 +1,0 @@
-"""A model as a prior and one expression per observation."""

@@ -1,0 +1,1 @@
+"""A PyMC model as a prior and conditionally independent observations."""

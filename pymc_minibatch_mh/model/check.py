@@ -1,0 +1,227 @@
+"""The numerical check that the parts of a model add up to the model."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.compile.mode import Mode, optdb
+from pytensor.gradient import DisconnectedType, grad
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.null_type import NullType
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import SequentialGraphRewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
+
+from pymc_minibatch_mh.data.source import StoredArray
+from pymc_minibatch_mh.errors import FactorizationError
+from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, in_double, plain
+from pymc_minibatch_mh.model.factorization import Factorization, summed
+from pymc_minibatch_mh.model.rows import ReadStored, with_rows
+from pymc_minibatch_mh.model.terms import log_densities
+
+#: Largest accepted difference between the parts and the whole, in double precision.
+TOLERANCE = 1e-8
+#: Largest relative change of the log-density by giving its own constants double precision, and the
+#: accepted difference where the model adds up its log-density in single precision.
+SINGLE_PRECISION = 1e-6
+
+#: Rows from which memory matters more than the half second that this search takes.
+MANY_ROWS = 100_000
+# With intermediate results in place, which saves memory.
+_AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
+    AS_SAMPLED,
+    optdb.query(RewriteDatabaseQuery(include=["inplace"])),
+)
+
+
+class Reading(NamedTuple):
+    """A model's own log-density at one point, and the rounding error that it may have.
+
+    `value` is it with numbers made of constants in double precision, `written` with them as the
+    model has them.
+    """
+
+    value: float
+    written: float
+    rounding: float = 0.0
+
+
+class ModelDensity:
+    """The model's own log-density, as a function of the position and the other values.
+
+    It runs in Python: nothing is compiled for a handful of evaluations.
+    """
+
+    def __init__(
+        self, model: pm.Model, factorization: Factorization, rows: np.ndarray | None = None
+    ) -> None:
+        self._model = model
+        self._split = factorization
+        self._rows = rows
+
+    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], Reading]]:
+        """Return the ways to compute it at a position, by their names in messages."""
+        return {
+            "as it is written": lambda x: self.as_written(x, others),
+            "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
+        }
+
+    def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it without the rewrites that simplify the compiled parts.
+
+        None of them can so hide a difference, but log(1 - p) is off where p is close to 1.
+        """
+        values = self._as_written(*self._pieces(position, others))
+        return Reading(values[0], values[-1])
+
+    def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it as PyMC's samplers have it: rewritten not to lose digits.
+
+        The rounding error of large terms that cancel is known beside it.
+        """
+        rounding, *values = self._stabilised(*self._pieces(position, others))
+        return Reading(values[0], values[-1], rounding)
+
+    @cached_property
+    def _graphs(self) -> list[Variable]:
+        """The log-density in double precision and, if that differs, as it is."""
+        graph = _weighted_log_density(self._model, self._split)
+        if self._rows is not None:
+            graph = with_rows(graph, self._rows)
+        return list({id(x): x for x in (in_double(graph), graph)}.values())
+
+    @cached_property
+    def _as_written(self) -> Callable[..., list[float]]:
+        return self._function(self._graphs)
+
+    @cached_property
+    def _stabilised(self) -> Callable[..., list[float]]:
+        graphs = [stabilised(graph) for graph in self._graphs]
+        return self._function([rounding_of(graphs[0]), *graphs])
+
+    def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
+        inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
+        many = sum(term.n_rows for term in self._split.terms) >= MANY_ROWS
+        mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE if many else AS_SAMPLED)
+        function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
+
+        def values(*pieces: np.ndarray) -> list[float]:
+            with np.errstate(all="ignore"):
+                return [float(value) for value in function(*pieces)]
+
+        return values
+
+    def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
+        free = self._split.values(position)
+        return [
+            values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+            for values, blocks in ((free, self._split.blocks), (others, self._split.others))
+            for b in blocks
+        ]
+
+
+def _weighted_log_density(model: pm.Model, factorization: Factorization) -> Variable:
+    terms = [one for term in factorization.terms for one in term.likelihoods]
+    weights = {term.name: (term.weights, term.axis) for term in terms}
+    total = summed(log_densities(model, [*model.basic_RVs, *model.potentials]))
+    for name, (values, axis) in weights.items():
+        if values is not None:
+            if isinstance(values, StoredArray):
+                values = ReadStored(values)()
+            (logp,) = log_densities(model, [model[name]])
+            rows = pt.moveaxis(plain(logp), axis, -1)
+            total = total + ((values - 1.0) * rows).sum()
+    return total
+
+
+def check_split(
+    readings: Mapping[str, Callable[[np.ndarray], Reading]],
+    parts: Callable[[np.ndarray], tuple[float, float]],
+    points: Sequence[np.ndarray],
+    names: Sequence[str],
+) -> None:
+    """Refuse parts that differ from the whole by more than rounding at one of some points.
+
+    Each way to compute the whole, `readings`, is only tried where those before it disagree.
+    """
+    for point in points:
+        prior, rows = parts(point)
+        found = []
+        for way, read in readings.items():
+            reading = read(point)
+            if _agrees(reading, prior, rows):
+                break
+            found.append(_said(way, reading))
+        else:
+            raise FactorizationError(
+                f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
+                f"to {prior + rows!r}, but the model's log-density is {', and '.join(found)}. The "
+                "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
+            )
+
+
+def _agrees(reading: Reading, prior: float, rows: float) -> bool:
+    tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
+    return _are_close(prior + rows, reading.value, tolerance) and _keeps_constants(reading)
+
+
+def _keeps_constants(reading: Reading) -> bool:
+    tolerance = SINGLE_PRECISION * abs(reading.written) + reading.rounding
+    return _are_close(reading.value, reading.written, tolerance)
+
+
+def _are_close(one: float, other: float, tolerance: float) -> bool:
+    both = np.isfinite(one) and np.isfinite(other)
+    return bool(abs(one - other) <= tolerance) if both else one == other == -np.inf
+
+
+def _said(way: str, reading: Reading) -> str:
+    own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
+    rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
+    return f"{reading.value!r}{rounding} {way}{own}"
+
+
+def stabilised(graph: Variable) -> Variable:
+    """Return a log-density with PyTensor's rewrites against the loss of digits."""
+    opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
+    AS_SAMPLED.rewrite(opened)
+    (result,) = rewrite_pregrad(list(opened.outputs))
+    return result
+
+
+def rounding_of(graph: Variable) -> Variable:
+    """Return the rounding error that a scalar may have.
+
+    Every intermediate result is rounded to the precision of its type, which its derivative
+    carries on to the end. Derivatives that have no value do not count.
+    """
+    inner = [node.outputs[0] for node in toposort([graph]) if _is_rounded(node.outputs)]
+    if not inner:
+        return pt.constant(0.0)
+    slopes = grad(
+        graph,
+        inner,
+        disconnected_inputs="ignore",
+        return_disconnected="disconnected",
+        null_gradients="return",
+    )
+    return sum((_carried(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0))
+
+
+def _is_rounded(outputs: Sequence[Variable]) -> bool:
+    return len(outputs) == 1 and getattr(outputs[0].type, "dtype", "").startswith("float")
+
+
+def _carried(result: Variable, slope: Variable) -> Variable:
+    if isinstance(slope.type, NullType | DisconnectedType):
+        return pt.constant(0.0)
+    size = abs(slope * result).astype("float64")
+    unit = float(np.finfo(result.type.dtype).eps)
+    return unit * pt.switch(pt.isfinite(size), size, 0.0).sum()

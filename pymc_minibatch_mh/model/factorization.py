@@ -1,0 +1,461 @@
+"""Factorization of a model: a prior part, times terms of conditionally independent rows.
+
+Maps put other coordinates in the place of the model's own variables. Whatever the map, density and
+draws are those of the model: the density is multiplied by the Jacobian of the map, which is exact,
+and draws are mapped back.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.distributions.simulator import SimulatorRV
+from pymc.distributions.transforms import ZeroSumTransform, _default_transform
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
+from pymc.pytensorf import constant_fold
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor import as_tensor
+from pytensor.tensor.math import variadic_add
+from pytensor.xtensor.type import XTensorType
+
+from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
+from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.constant_data import as_read, in_double, plain
+from pymc_minibatch_mh.model.independence import Likelihood, data_values
+from pymc_minibatch_mh.model.index_range import require_indices_in_range
+from pymc_minibatch_mh.model.inputs import (
+    ModelArrays,
+    Weights,
+    joined,
+    model_of,
+    value_variables,
+    weigh,
+)
+from pymc_minibatch_mh.model.terms import (
+    MIN_ROWS,
+    chosen_terms,
+    log_densities,
+    require_alone,
+    term_of,
+)
+
+#: Numbers that are changed at a time, which a cache holds.
+_CACHED = 2**16
+
+
+def _changed(
+    x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]], overwritten: bool = False
+) -> np.ndarray:
+    """Return an array of shape (..., d) after changes, by as many lines as a cache holds."""
+    if not changes:
+        return x
+    found, size = np.ascontiguousarray(x) if overwritten else x.copy(), x.shape[-1]
+    lines, few = found.reshape(-1, size), max(1, _CACHED // size)
+    for change in changes:
+        for first in range(0, len(lines), few):
+            some = lines[first : first + few]
+            for places, values in change(some.T.copy()):
+                some[:, places] = values.T
+    return found
+
+
+def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
+    """Return the free variables of value variables by name, in terms of all value variables.
+
+    Parameters of a distribution can be part of its transform, as the ends of
+    ``pm.Uniform("u", a, a + 2)`` are, so that other value variables may be among these terms.
+    """
+    free = {}
+    for value in values:
+        rv = model.values_to_rvs[value]
+        transform = model.rvs_to_transforms[rv]
+        known = value if transform is None else transform.backward(value, *rv.owner.inputs)
+        free[str(rv.name)] = known
+    by_values = model.replace_rvs_by_values(list(free.values()))
+    return dict(zip(free, map(plain, by_values), strict=True))
+
+
+def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the support of a value variable, infinite where none is known.
+
+    A transformed variable has the whole line for its value variable. One that is not, such as
+    ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
+    """
+    lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
+    rv = model.values_to_rvs[variable]
+    if model.rvs_to_transforms[rv] is not None:
+        return lower, upper
+    transform = _default_transform(rv.owner.op, rv)
+    if isinstance(transform, LogTransform):
+        return np.asarray(0.0), upper
+    if isinstance(transform, LogOddsTransform):
+        return np.asarray(0.0), np.asarray(1.0)
+    if not isinstance(transform, IntervalTransform):
+        return lower, upper
+    low, high = transform.args_fn(*rv.owner.inputs)
+    return _number(low, lower), _number(high, upper)
+
+
+def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
+    # An end that is random itself, or that can be set anew, bounds nothing.
+    if end is None or any(
+        v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
+    ):
+        return unknown
+    (value,) = constant_fold([as_tensor(end)])
+    return np.asarray(value, dtype=np.float64)
+
+
+NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Where one value variable lies in the position."""
+
+    variable: Variable
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    #: Whether its variable has one number more along the last axis, along which it adds up to 0.
+    adds_up_to_0: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """The log-density of a model as a prior part plus a sum over rows."""
+
+    #: The ravelled unconstrained value variables, shape (d,): those that rows depend on and other
+    #: steps move, then, from the coordinate `first` on, those of this step; and in this order.
+    position: Variable
+    blocks: tuple[Block, ...]
+    first: int
+    #: The ravelled value variables that are not in the position, shape (n,): those of other steps
+    #: that are discrete, or that no row depends on; and in this order.
+    other_values: Variable
+    others: tuple[Block, ...]
+    #: Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
+    prior: Variable
+    #: The subsampled likelihood terms, in `position` and `other_values`.
+    terms: tuple[Likelihood, ...]
+    #: Ends of the support of every coordinate, shape (d,).
+    lower: np.ndarray
+    upper: np.ndarray
+    #: The free variables of the blocks on the model's own scale, by name.
+    natural: dict[str, Variable]
+    #: The constants and shared variables of the model that all of this is computed from.
+    arrays: ModelArrays
+    #: Maps of a few coordinates each, none where the position is the value variables themselves.
+    maps: tuple[Map, ...] = ()
+    #: Names of others that rows have in products, and why these are not mapped.
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions d."""
+        return self.blocks[-1].stop
+
+    @property
+    def coordinate_names(self) -> list[str]:
+        """Name of every coordinate of the position, such as ``beta[3]``."""
+        names: list[str] = []
+        for block in self.blocks:
+            exprs = np.ndindex(*block.shape)
+            names += [f"{block.name}{list(expr)}" if expr else block.name for expr in exprs]
+        return names
+
+    @property
+    def real_blocks(self) -> list[tuple[Block, str]]:
+        """Own blocks that can take any real value, and the names of their variables."""
+        return [
+            (block, name)
+            for block, name in zip(self.blocks, self.natural, strict=True)
+            if self.first <= block.start < block.stop
+            and np.isneginf(self.lower[block.start : block.stop]).all()
+            and np.isposinf(self.upper[block.start : block.stop]).all()
+        ]
+
+    def name_at(self, place: int) -> str:
+        """Return the name of the free variable that a coordinate belongs to."""
+        names = zip(self.blocks, self.natural, strict=True)
+        return next(name for block, name in names if place < block.stop)
+
+    @property
+    def boundary(self) -> list[int]:
+        """Coordinates of maps that begin at 0, where they may have their mode."""
+        return sorted({k for one in self.maps if one.begins_at_zero for k in one.moved})
+
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of ravelled value variables, of the same shape (..., d)."""
+        return _changed(values, [one.mapped for one in self.maps])
+
+    def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
+        """Return the ravelled value variables at positions, of the same shape (..., d).
+
+        They can lie where the positions are: a copy of all draws may take gigabytes.
+        """
+        return _changed(positions, [one.own for one in reversed(self.maps)], overwritten)
+
+    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions with coordinates that are negative and cannot be so made positive."""
+        found = positions.copy()
+        found[..., self.boundary] = np.abs(found[..., self.boundary])
+        return found
+
+    @property
+    def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the support of the ravelled value variables, shape (d,) each."""
+        lower = self.lower.copy()
+        lower[self.boundary] = -np.inf
+        return lower, self.upper
+
+    def log_jacobian(self, position: np.ndarray) -> float:
+        """Return log |∂ values / ∂ position|, which is part of the prior part."""
+        return float(sum(one.log_jacobian(position) for one in self.maps))
+
+    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the position of a point given by the names of its value variables."""
+        return self.positions(self.ravel_values(point))
+
+    def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the value variables of the position at a point, shape (d,)."""
+        return _ravelled(self.blocks, point)
+
+    def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the values at a point of the variables that are not in the position."""
+        return _ravelled(self.others, point)
+
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return `point` with the value variables moved to `position`."""
+        return {**point, **self.cut(self.values(position))}
+
+    def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Return ravelled value variables, shape (..., d), by their names."""
+        leading = values.shape[:-1]
+        return {
+            block.name: values[..., block.start : block.stop]
+            .reshape((*leading, *block.shape))
+            .astype(block.variable.dtype, copy=False)
+            for block in self.blocks
+        }
+
+    @property
+    def discrete_in_rows(self) -> list[str]:
+        """Names of the discrete variables that rows depend on."""
+        rows = set(ancestors([term.logp for term in self.terms]))
+        if self.other_values not in rows:
+            return []
+        return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
+
+
+def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    if not blocks:
+        return NOTHING
+    parts = [np.ravel(point[block.name]) for block in blocks]
+    return np.concatenate([NOTHING, *parts])
+
+
+def factorize(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    observed: Sequence[str] | None = None,
+    *,
+    weights: Weights | None = None,
+    observation_dims: Sequence[str] = (),
+    initial_point: dict[str, np.ndarray] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Factorization:
+    """Split the log-density of `model` into a prior part and per-observation terms.
+
+    Parameters
+    ----------
+    model
+        A PyMC model. It is not changed.
+    vars
+        Continuous value variables to sample. Other steps update the rest.
+    observed
+        Names of the observed variables to subsample. By default every one with at least
+        `min_rows` observations.
+    weights
+        Weights of the observations' log-likelihoods: name -> array of shape (N,), or the
+        array if one variable is subsampled.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    initial_point
+        Point with the shapes of the value variables; by default the model's.
+    min_rows
+        Observed variables with fewer observations belong to the prior part.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If observations cannot be proven independent given the parameters.
+    SettingError
+        If `observed`, `weights` or `observation_dims` do not fit the model.
+
+    Examples
+    --------
+    >>> parts = factorize(model, model.value_vars)
+    >>> [(term.name, term.n_rows) for term in parts.terms]
+    [('late', 2000)]
+    """
+    model = model_of(model)
+    vars = value_variables(model, vars)
+    require_continuous(model, vars)
+    _check_for_random_densities(model)
+    shapes, point = {v.name: v.type.shape for v in model.value_vars}, initial_point
+    if point is not None or any(None in shape for shape in shapes.values()):
+        # The model's own point has to be compiled: it is asked where nothing else knows.
+        shapes = {k: np.shape(x) for k, x in (point or model.initial_point()).items()}
+    names = {v: model.values_to_rvs[v].name for v in model.value_vars}
+    chosen = chosen_terms(model, observed, min_rows, observation_dims)
+    arrays = ModelArrays()
+    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
+    weigh(terms, weights)
+    terms = joined(terms)
+    _check_potentials(model, terms)
+    rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
+    require_alone(model, rest, terms)
+    expanded, kept = _of_other_steps(model, vars, terms)
+    blocks, others = (_blocks(model, some, shapes) for some in ([*expanded, *vars], kept))
+    position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
+    other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
+    pieces = _pieces(position, blocks) | _pieces(other_values, others)
+    free = natural(model, [block.variable for block in blocks])
+    for v in rest:
+        arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    arrays.add([prior, *free.values()], "the prior part")
+    graphs = [prior, *(term.logp for term in terms), *free.values()]
+    prior, *graphs = _without_shared(graphs, pieces)
+    for term, logp in zip(terms, graphs[: len(terms)], strict=True):
+        term.logp = logp
+        require_indices_in_range(term, [position, other_values])
+    free = dict(zip(free, graphs[len(terms) :], strict=True))
+    prior = prior.astype("float64")
+    lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
+    first = _size(blocks[: len(expanded)])
+    layout = position, blocks, first, other_values, others
+    return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
+
+
+def summed(graphs: Sequence[Variable]) -> Variable:
+    """Return the sum of log-densities, in the order in which PyMC adds them up."""
+    return variadic_add(*(plain(one).sum() for one in graphs))
+
+
+def _of_other_steps(
+    model: pm.Model, vars: Sequence[Variable], terms: Sequence[Likelihood]
+) -> tuple[list[Variable], list[Variable]]:
+    """Return the variables of other steps that are expanded in, and those that are not."""
+    in_rows = set(ancestors([term.logp for term in terms]))
+    foreign = [v for v in model.value_vars if v not in vars]
+    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
+    return expanded, [v for v in foreign if v not in expanded]
+
+
+def _size(blocks: Sequence[Block]) -> int:
+    return blocks[-1].stop if blocks else 0
+
+
+def _pieces(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
+    return {
+        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
+
+
+def _ends(model: pm.Model, block: Block) -> np.ndarray:
+    return np.stack(
+        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+    )
+
+
+def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
+    frozen = {
+        v: pt.constant(data_values(v))
+        for v in ancestors(outputs)
+        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
+    }
+    read = as_read(outputs, {**pieces, **frozen})
+    return list(clone_replace(outputs, read, rebuild_strict=False))
+
+
+def _blocks(
+    model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
+) -> tuple[Block, ...]:
+    blocks, start = [], 0
+    for variable in vars:
+        shape = shapes[variable.name]
+        stop = start + int(np.prod(shape, dtype=int))
+        transform = model.rvs_to_transforms[model.values_to_rvs[variable]]
+        adds_up = isinstance(transform, ZeroSumTransform) and transform.zerosum_axes == (-1,)
+        blocks.append(Block(variable, str(variable.name), start, stop, shape, adds_up))
+        start = stop
+    return tuple(blocks)
+
+
+def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
+    """Refuse to move nothing, or a discrete variable, by an UnsupportedModelError."""
+    if not vars:
+        raise UnsupportedModelError(
+            "vars= is empty, or this model has no continuous free variable, but this step "
+            "proposes continuous variables only. Use pm.sample() without it."
+        )
+    for variable in vars:
+        if np.dtype(variable.dtype).kind != "f":
+            name = model.values_to_rvs[variable].name
+            raise UnsupportedModelError(
+                f"{name!r} is discrete, but this step proposes continuous variables only. Leave "
+                "it out of vars=: pm.sample() gives it another step."
+            )
+
+
+def _check_for_random_densities(model: pm.Model) -> None:
+    # Also where they are not subsampled: a random batch in the prior part is as wrong.
+    for rv in model.observed_RVs + model.potentials:
+        if rv.owner is not None and isinstance(rv.owner.op, SimulatorRV):
+            raise refuse(
+                str(rv.name),
+                "is a Simulator: its density is a distance to simulated data as a whole",
+                "Sample it with pm.sample_smc().",
+            )
+        rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
+        above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
+        if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
+            raise refuse(
+                str(rv.name),
+                "is declared with total_size= or pm.Minibatch, which rescales a random batch",
+                "Give the model all rows and drop total_size; this step draws its own batches.",
+            )
+
+
+def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
+    arrays = [column.values for term in terms for column, _ in term.batches]
+    for potential in model.potentials:
+        above = list(ancestors([potential]))
+        leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
+        tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
+        if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
+            raise refuse(
+                str(potential.name),
+                "is a potential on data of a subsampled likelihood",
+                "Write it as an observed variable, for instance with pm.CustomDist.",
+            )
+
+
+def _is_copy(values: np.ndarray, array: Any) -> bool:
+    if not isinstance(array, np.ndarray):
+        return False
+    return values is array or (values.shape == array.shape and np.array_equal(values, array))

@@ -1,0 +1,276 @@
+"""From the log-likelihood of all rows to the log-likelihood of a batch of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import walk as visit
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
+
+from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data.source import StoredArray
+from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
+from pymc_minibatch_mh.functions.base import operation_name
+from pymc_minibatch_mh.model.constant_data import computed, data_behind, in_double
+from pymc_minibatch_mh.model.independence_rules import (
+    WAY_ON,
+    MixedRowsError,
+    batch_of,
+    part_of,
+    require_dense,
+)
+from pymc_minibatch_mh.model.rows import (
+    require_one_storage,
+    stored_array,
+    with_declared_lengths,
+)
+
+_ENTRY_BY_ENTRY = (Elemwise, DimShuffle, TensorFromXTensor, XTensorFromTensor)
+SUMMARISE = "Compute such a summary from the data alone, before the model, or use pm.NUTS()."
+
+
+@dataclass(eq=False)
+class Likelihood:
+    """One likelihood term, of the observed variable `name`, rebuilt for a batch of its rows."""
+
+    name: str
+    n_rows: int
+    #: Log-likelihood of each row of a batch, shape (batch,), and the stand-in for their number.
+    logp: Variable
+    length: Variable
+    #: Data arrays, and stand-ins for batches of their rows, rows on axis 0.
+    batches: list[tuple[Column, Variable]] = field(default_factory=list)
+    #: Where the rows lie in the model's own log-likelihood of this variable.
+    axis: int = 0
+    #: The weight of each row's log-likelihood, shape (N,); 1 if there are none.
+    weights: np.ndarray | StoredArray | None = None
+    #: The terms that this one is the sum of, each with its own axis and weights.
+    joined: Sequence["Likelihood"] = ()
+
+    @property
+    def likelihoods(self) -> Sequence["Likelihood"]:
+        """The terms of single observed variables."""
+        return self.joined or (self,)
+
+
+class BatchWalk:
+    """Walk a log-likelihood graph backwards, carrying the observation axis along.
+
+    `names` are those of free variables, by their value variables.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n_rows: int,
+        names: dict[Variable, str],
+        observations: Variable | None = None,
+    ) -> None:
+        self.name = name
+        self.observations = observations
+        self.n_rows = n_rows
+        self.names = names
+        self.length = pt.lscalar("batch_length")
+        self.batches: dict[tuple[Variable, int], tuple[Column, Variable]] = {}
+        self.shared_by_all: list[Variable] = []
+        self.computed_from: list[Variable] = []
+        self._seen: dict[tuple[Variable, int], Variable] = {}
+
+    def rows(self, variable: Variable, axis: int) -> Variable:
+        """Return `variable` for a batch of rows lying along `axis`."""
+        key = (variable, axis)
+        if key not in self._seen:
+            self._seen[key] = _along(self._build(variable, axis), axis, self.length)
+        return self._seen[key]
+
+    def whole(self, variable: Variable) -> Variable:
+        """Return `variable` unchanged and remember that all rows share it."""
+        self.shared_by_all.append(variable)
+        return variable
+
+    def name_of(self, data: Variable) -> str:
+        """Return the name of a data array, for messages."""
+        return data.name or f"a data array of {self.name}"
+
+    def is_free(self, variable: Variable) -> bool:
+        """Whether `variable` depends on the position."""
+        return any(v in self.names for v in ancestors([variable]))
+
+    def _build(self, variable: Variable, axis: int) -> Variable:
+        stored = stored_array(variable)
+        if stored is not None:
+            return self._batch_of_data(variable, stored, axis)
+        if variable.owner is not None:
+            return self._rebuilt(variable, axis)
+        if variable in self.names:
+            raise refuse(
+                self.name,
+                f"has a free variable with one value per observation ({self.names[variable]!r})",
+                "Marginalise that variable, or sample the model with pm.NUTS().",
+            )
+        if not isinstance(variable, Constant | SharedVariable):
+            raise MixedRowsError(variable, f"{variable} is not data")
+        require_dense([variable], "an operation")
+        return self._batch_of_data(variable, data_values(variable), axis)
+
+    def _rebuilt(self, variable: Variable, axis: int) -> Variable:
+        known = dict(self.batches), list(self.shared_by_all), dict(self._seen)
+        try:
+            return self._by_rule(variable, axis)
+        except (MixedRowsError, UnsupportedModelError):
+            behind = data_behind(variable)
+            # A density of one observation that looks at others is not one of independent rows.
+            if behind is None or self.observations in behind:
+                raise
+        self.batches, self.shared_by_all, self._seen = known
+        self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
+        return self._batch_of_data(variable, computed(variable), axis)
+
+    def _by_rule(self, variable: Variable, axis: int) -> Variable:
+        node = variable.owner
+        try:
+            if len(node.outputs) > 1:
+                return part_of(variable, axis, self)
+            return batch_of(node.op, node, axis, self)
+        except UnsupportedModelError:
+            raise
+        except (IndexError, TypeError, ValueError) as error:
+            # PyTensor makes no such operation: the axis that was followed is not that of the rows.
+            name = operation_name(node.op)
+            why = f"the operands of {name} have other shapes for fewer observations"
+            raise MixedRowsError(node.op, why) from error
+
+    def _batch_of_data(
+        self, variable: Variable, values: np.ndarray | StoredArray, axis: int
+    ) -> Variable:
+        name = self.name_of(variable)
+        if values.shape[axis] != self.n_rows:
+            raise refuse(
+                self.name,
+                f"uses {name!r}, whose length {values.shape[axis]:,} along its observation axis "
+                f"differs from the {self.n_rows:,} observations",
+                "Give every data array one entry per observation.",
+            )
+        if values.ndim > 3 or not is_readable(values.dtype):
+            raise refuse(
+                self.name,
+                f"uses {name!r}, an array of type {values.dtype} with {values.ndim} axes",
+                "Use real numbers in native byte order, floats of 32 bits or more, and at most "
+                "three axes.",
+            )
+        column = Column(name, values, axis)
+        if (variable, axis) not in self.batches:
+            static = column.row_shape
+            dtype = dtype_once_read(values.dtype)
+            batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
+            self.batches[variable, axis] = (column, batch)
+        # The model's own arithmetic is in the array's type.
+        batch = self.batches[variable, axis][1].astype(variable.type.dtype)
+        return pt.moveaxis(batch, 0, axis)
+
+
+def _along(batch: Variable, axis: int, length: Variable) -> Variable:
+    """Return the one row of a term that has no others as often as a batch holds it.
+
+    Rules take a length of 1 for what all rows share. A result of such inputs alone would keep that
+    length whatever the batch, and compiled code would read beyond its end.
+    """
+    if not batch.type.broadcastable[axis]:
+        return batch
+    lengths = enumerate(batch.type.shape)
+    shape = [batch.shape[k] if known is None else known for k, known in lengths]
+    shape[axis] = length
+    return pt.alloc(batch, *shape)
+
+
+def is_readable(dtype: np.dtype) -> bool:
+    """Whether compiled code reads numbers of a stored type."""
+    return dtype.isnative and (dtype.kind in "iub" or dtype in (np.float32, np.float64))
+
+
+def data_values(variable: Variable) -> np.ndarray:
+    """Return the array behind a constant or a shared variable, without copying it."""
+    shared = isinstance(variable, SharedVariable)
+    held = variable.get_value(borrow=True) if shared else variable.data
+    if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
+        raise refuse(
+            variable.name or "a data array",
+            "is set to an array with masked entries, whose values are missing",
+            "Drop the rows with missing values.",
+        )
+    return np.asarray(held)
+
+
+def batch_term(
+    name: str,
+    logp: Variable,
+    n_rows: int,
+    names: dict[Variable, str],
+    observations: Variable | None = None,
+) -> Likelihood:
+    """Prove that the rows of one likelihood term are apart and rebuild it for a batch."""
+    if logp.type.ndim == 0:
+        raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
+    if logp.type.shape[0] not in (None, n_rows):
+        raise refuse(
+            name,
+            f"has {logp.type.shape[0]:,} log-likelihoods for {n_rows:,} observations",
+            "Return one log-likelihood per observation.",
+        )
+    walk = BatchWalk(name, n_rows, names, observations)
+    try:
+        batch = with_declared_lengths(walk.rows(in_double(logp), 0))
+    except MixedRowsError as error:
+        raise refuse(name, f"cannot be split into observations: {error.why}", error.fix) from error
+    _refuse_sums_over_rows(walk)
+    require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
+    if batch.type.ndim > 1:
+        batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
+    return Likelihood(name, n_rows, batch, walk.length, list(walk.batches.values()))
+
+
+def _refuse_sums_over_rows(walk: BatchWalk) -> None:
+    by_rows = [*(variable for variable, _ in walk.batches), *walk.computed_from]
+    for shared in walk.shared_by_all if walk.n_rows > 1 else ():
+        above = set(visit([shared], inputs_of_values))
+        free = [walk.names[v] for v in above if v in walk.names]
+        summed = [v for v in above if any(_same_data(v, other) for other in by_rows)]
+        if free and summed:
+            data = walk.name_of(summed[0])
+            cause = f"has a term that combines all rows of {data!r} with {free[0]!r}"
+            raise refuse(walk.name, cause, SUMMARISE)
+        paired = [v for v in _kept_rows(shared) if any(_same_data(v, other) for other in by_rows)]
+        if shared.owner is not None and paired:
+            data = walk.name_of(paired[0])
+            cause = f"has a term that pairs each observation with all rows of {data!r}"
+            raise refuse(walk.name, cause, SUMMARISE)
+
+
+def inputs_of_values(variable: Variable) -> Sequence[Variable]:
+    """Return the inputs of the operation behind a variable, unless it only asks for their shape."""
+    if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
+        return ()
+    return variable.owner.inputs
+
+
+def _kept_rows(variable: Variable) -> list[Variable]:
+    """Return the data that `variable` holds entry by entry, not as sums or by their numbers."""
+
+    def entry_by_entry(v: Variable) -> Sequence[Variable]:
+        return v.owner.inputs if v.owner and isinstance(v.owner.op, _ENTRY_BY_ENTRY) else ()
+
+    found = visit([variable], entry_by_entry)
+    return [v for v in found if v.owner is None or stored_array(v) is not None]
+
+
+def _same_data(variable: Variable, data: Variable) -> bool:
+    if variable is data:
+        return True
+    both = isinstance(variable, Constant) and isinstance(data, Constant)
+    return both and variable.type == data.type and variable.data is data.data

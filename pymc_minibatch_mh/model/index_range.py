@@ -1,0 +1,176 @@
+"""Indices of rows out of their range, which compiled code would not notice.
+
+Indices in memory may count from the end, as everywhere in NumPy. Those of stored rows may not:
+nobody has looked at all of them, and -1 is pandas' code for a missing category.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
+from pytensor.tensor.type import integer_dtypes
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.source import Part, StoredArray, StoredRows, computed
+from pymc_minibatch_mh.errors import UnsupportedModelError
+from pymc_minibatch_mh.model.independence import Likelihood
+from pymc_minibatch_mh.model.rows import blocks_of, said_of
+from pymc_minibatch_mh.progress import counting
+
+#: Compile nothing, and compute no values if shapes suffice.
+_OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
+
+
+def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> None:
+    """Refuse a term in which a row chooses an entry that is not there."""
+    indices = _indices_of(term, values)
+    if indices is None:
+        return
+    blocks = list(blocks_of(term.n_rows, indices.columns))
+    with (
+        counting("Checking the indices", len(blocks)) as advance,
+        closing(indices.wrong_in(blocks)) as found,
+    ):
+        for block, wrong in zip(blocks, found, strict=True):
+            if wrong is not None:
+                raise _out_of_range(term.name, wrong, block.start, indices)
+            advance()
+
+
+class Wrong(NamedTuple):
+    """An index out of range: which of the indices, the entry that it chooses of how many, its row.
+
+    The row is None where all rows share the index.
+    """
+
+    number: int
+    entry: int
+    length: int
+    row: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Indices:
+    """The choices of a term's rows, as graphs of data: sent to where stored rows are.
+
+    `chosen` holds indices, the smallest that each may be, and how many entries there are.
+    """
+
+    chosen: Sequence[tuple[Variable, Variable, Variable]]
+    given: Sequence[Variable]
+    columns: Sequence[Column]
+    batches: Sequence[Variable]
+    count: Variable
+
+    def __reduce__(self) -> tuple:
+        stored = [Column(column.name, None, column.axis) for column in self.columns]
+        return Indices, (self.chosen, self.given, stored, self.batches, self.count)
+
+    @cached_property
+    def _function(self) -> Any:
+        inputs = [*self.given, *self.batches, self.count]
+        outputs = [x for bounded in self.chosen for x in bounded]
+        return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
+
+    def wrong_in(self, blocks: Sequence[slice]) -> Generator[Wrong | None]:
+        """Yield the first index of each block that is out of range."""
+        stored = [column.values for column in self.columns]
+        if not (stored and isinstance(stored[0], StoredArray)):
+            for block in blocks:
+                rows = [column.read(block) for column in self.columns]
+                yield self.first_wrong(rows, block.stop - block.start)
+            return
+        names = [array.name for array in stored]
+        parts = [
+            Part(block, partial(_first_wrong, names, block.stop - block.start)) for block in blocks
+        ]
+        yield from computed(stored[0].storage, dict.fromkeys(names), parts, self)
+
+    def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
+        """Return the first index of rows that were read which is out of range."""
+        given = [np.zeros(value.type.shape) for value in self.given]
+        pairs = zip(rows, self.batches, strict=True)
+        typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
+        with np.errstate(all="ignore"):
+            found = self._function(*given, *typed, np.int64(count))
+        bounded = zip(found[::3], found[1::3], found[2::3], strict=True)
+        for number, (index, lowest, length) in enumerate(bounded):
+            entries = np.atleast_1d(index)
+            wrong = (entries < lowest) | (entries >= length)
+            if wrong.any():
+                first = np.unravel_index(np.argmax(wrong), wrong.shape)
+                row = int(first[0]) if len(entries) == count else None
+                return Wrong(number, int(entries[first]), int(length), row)
+        return None
+
+    def columns_of(self, number: int) -> tuple[Column, ...]:
+        """Return the stored data that an index is made of."""
+        above = set(ancestors([self.chosen[number][0]]))
+        pairs = zip(self.columns, self.batches, strict=True)
+        made_of = (column for column, batch in pairs if batch in above)
+        return tuple(column for column in made_of if isinstance(column.values, StoredArray))
+
+
+def _first_wrong(
+    names: Sequence[str], count: int, indices: Indices, arrays: Mapping[str, np.ndarray]
+) -> Wrong | None:
+    return indices.first_wrong([arrays[name] for name in names], count)
+
+
+def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsupportedModelError:
+    stored = indices.columns_of(wrong.number)
+    row, index = "", "the index"
+    if wrong.row is not None:
+        number = first + wrong.row
+        row = f" in row {number}{StoredRows(stored).place(number) if stored else ''}"
+    if stored:
+        index = ", ".join(repr(column.name) for column in stored)
+    return UnsupportedModelError(
+        f"{name!r} uses entry {wrong.entry}{row} of an array with {wrong.length} entries. Correct "
+        f"{index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
+    )
+
+
+def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
+    """Return the indices that are data; None where there are none."""
+    stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
+    chosen = []
+    for node in toposort([term.logp]):
+        if not isinstance(node.op, AdvancedSubtensor):
+            continue
+        for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
+            if _is_data(index, values):
+                length = _length(node.inputs[0], axis)
+                from_start = not stored.isdisjoint(ancestors([index]))
+                chosen.append((index, pt.zeros_like(length) if from_start else -length, length))
+    if not chosen:
+        return None
+    # No more is read than indices are made of.
+    above = set(ancestors([x for bounded in chosen for x in bounded]))
+    read = [(column, batch) for column, batch in term.batches if batch in above]
+    columns, batches = [column for column, _ in read], [batch for _, batch in read]
+    return Indices(chosen, list(values), columns, batches, term.length)
+
+
+def _length(chosen_from: Variable, axis: int) -> Variable:
+    """Return how many entries there are, without their values where the type tells it.
+
+    Values at a position of zeros need not exist, as of the Cholesky factor of a covariance.
+    """
+    known = chosen_from.type.shape[axis]
+    return chosen_from.shape[axis] if known is None else pt.constant(np.int64(known))
+
+
+def _is_data(index: object, values: Sequence[Variable]) -> bool:
+    if not isinstance(index, Variable) or index.type.dtype not in integer_dtypes:
+        return False
+    return not set(values) & set(ancestors([index]))

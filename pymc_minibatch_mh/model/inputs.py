@@ -1,0 +1,325 @@
+"""Checks of the arguments of users: the model itself, variables, points, seeds, weights."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.util import get_random_generator
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import clone_replace
+
+from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data.source import Storage, StoredArray, StoredRows
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.model.bambi import is_bambi_model, name_data, pymc_model_of
+from pymc_minibatch_mh.model.independence import Likelihood, data_values, is_readable
+from pymc_minibatch_mh.model.rows import blocks_of, stored_array
+from pymc_minibatch_mh.progress import counting
+
+#: Name of an observed variable -> one number per row, or the numbers where there is one variable.
+#: The placeholder of an array of Rows(...) in its data.
+type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
+
+
+def model_of(model: Any) -> pm.Model:
+    """The PyMC model of the model that was given, which may be Bambi's, or else of the context."""
+    if model is None:
+        model = pm.Model.get_context(error_if_none=False)
+        if model is None:
+            raise SettingError(
+                "model= is missing, and no model is open. Pass model=, or call this inside 'with "
+                "model:'."
+            )
+    if is_bambi_model(model):
+        model = pymc_model_of(model)
+    if not isinstance(model, pm.Model):
+        raise SettingError(
+            f"model={type(model).__name__} is not a PyMC model. Pass the pm.Model that holds the "
+            "variables, or a bambi.Model."
+        )
+    name_data(model)
+    return model
+
+
+def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
+    """Return the value variables of variables that were given, each of them once."""
+    given = list(vars) if isinstance(vars, Sequence) and not isinstance(vars, str) else [vars]
+    free = [str(rv.name) for rv in model.free_RVs]
+    values: list[Variable] = []
+    for variable in given:
+        if not isinstance(variable, Variable):
+            raise SettingError(
+                f"vars= contains {variable!r}, which is not a variable. Pass variables "
+                f"themselves, such as vars=[model[{free[0] if free else 'x'!r}]]."
+            )
+        value = model.rvs_to_values.get(variable, variable)
+        if value not in model.value_vars:
+            what = "is observed" if value in model.rvs_to_values.values() else "is not in the model"
+            raise SettingError(
+                f"vars= contains {variable.name!r}, which {what} and cannot be sampled. Choose "
+                f"from {free}."
+            )
+        if value in values:
+            raise SettingError(f"vars= contains {variable.name!r} twice. Name each once.")
+        values.append(value)
+    return values
+
+
+def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
+    """Return a point that was given, by the names of the value variables."""
+    if not isinstance(point, Mapping):
+        raise SettingError(
+            f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
+            "model.initial_point(): names of value variables and their arrays."
+        )
+    values = {}
+    for variable in model.value_vars:
+        name = str(variable.name)
+        if name not in point:
+            raise SettingError(
+                f"initial_point= has no value for {name!r}. Give one for each value variable, "
+                f"with the names {[str(v.name) for v in model.value_vars]}."
+            )
+        values[name] = _array(name, point[name], variable.type.shape)
+    return values
+
+
+def array_of(subject: str, values: Any) -> np.ndarray:
+    """Return numbers of a user as an array; objects that are numbers as numbers."""
+    if np.ma.is_masked(values):
+        raise SettingError(
+            f"{subject} masked entries, whose values are missing. Give numbers without a mask."
+        )
+    try:
+        array = np.asarray(values)
+        return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+    except ValueError:
+        return np.asarray(values, dtype=object)
+
+
+def fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
+    """Whether an array has the shape that a variable declares, as far as that is known."""
+    pairs = zip(shape, declared, strict=False)
+    return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
+
+
+def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    array = array_of(f"initial_point= has {name!r} with", value)
+    if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
+        raise SettingError(
+            f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
+            f"does not fit the variable. Give real numbers of shape {shape}."
+        )
+    return array
+
+
+def generator_of(name: str, seed: Any) -> np.random.Generator:
+    """Return the generator of a seed that was given as the setting `name`."""
+    if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
+        raise SettingError(
+            f"{name}={seed} has no seed sequence, from which the generators of chains are made. "
+            "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
+        )
+    if isinstance(seed, np.random.RandomState):
+        # It has nothing to spawn generators of chains from: as PyMC's functions do, take numbers.
+        seed = seed.randint(2**30, size=4)
+    try:
+        return get_random_generator(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f"{name}={seed!r} is not a seed. Give an integer of 0 or more, or a generator of NumPy."
+        ) from error
+
+
+def likelihoods_of(terms: Sequence[Likelihood]) -> list[str]:
+    """Return the names of the observed variables behind terms."""
+    return [one.name for term in terms for one in term.likelihoods]
+
+
+def storage_of(term: Likelihood) -> Storage | None:
+    """Return where the rows of a term are stored; None where they are in memory."""
+    arrays = (column.values for column, _ in term.batches)
+    return next((x.storage for x in arrays if isinstance(x, StoredArray)), None)
+
+
+def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
+    """Return terms on one storage as one, whose row i is row i of each of them.
+
+    The log-likelihood of a row is the sum of theirs, so that a row is drawn and read once for all.
+    Other terms are returned as they are.
+    """
+    storages = {id(storage_of(term)) for term in terms}
+    if len(terms) < 2 or len(storages) > 1 or storage_of(terms[0]) is None:
+        return list(terms)
+    first = terms[0]
+    batches: dict[str, tuple[Column, Variable]] = {}
+    total = None
+    for term in terms:
+        replaced: dict[Variable, Variable] = {term.length: first.length}
+        for column, batch in term.batches:
+            # Several names of an array are one.
+            _, kept = batches.setdefault(column.values.name, (column, batch))
+            replaced[batch] = kept
+        (logp,) = clone_replace([term.logp], replaced, rebuild_strict=False)
+        total = logp if total is None else total + logp
+    name = " and ".join(term.name for term in terms)
+    held = [*batches.values()]
+    return [Likelihood(name, first.n_rows, total, first.length, held, joined=tuple(terms))]
+
+
+class ModelArrays:
+    """The arrays that graphs are computed from, each with a name for messages.
+
+    They are the user's own arrays, or PyTensor's, and may change. A pickle leaves them behind: in
+    another process nobody can change them.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[Variable, str] = {}
+        self._seen: set[Variable] = set()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Pickle nothing."""
+        return type(self), ()
+
+    def add(self, graphs: Sequence[Variable], owner: str) -> None:
+        """Collect the inputs of graphs."""
+        waiting = list(reversed(graphs))
+        while waiting:
+            variable = waiting.pop()
+            if variable in self._seen:
+                continue
+            self._seen.add(variable)
+            stored = stored_array(variable)
+            if stored is not None:
+                self._names[variable] = stored.name
+            elif isinstance(variable, Constant | SharedVariable):
+                kind = "data array" if getattr(variable.type, "ndim", 0) else "number"
+                self._names[variable] = variable.name or f"a {kind} of {owner}"
+            elif variable.owner is not None:
+                waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
+
+    def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
+        """Yield the arrays as they are now, each once; of stored ones, where they lie."""
+        known: dict[int, np.ndarray | Storage] = {}
+        for variable, name in self._names.items():
+            for array in _arrays_of(variable):
+                if id(array) not in known:
+                    known[id(array)] = array
+                    yield name, array
+
+
+def _inner(op: object) -> Sequence[Variable]:
+    """Return the graphs inside of an operation, where arrays of the user can hide."""
+    core = getattr(op, "core_op", op)
+    return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
+
+
+def _arrays_of(variable: Variable) -> Sequence[np.ndarray | Storage]:
+    stored = stored_array(variable)
+    if stored is not None:
+        return [stored.storage]
+    shared = isinstance(variable, SharedVariable)
+    held = variable.get_value(borrow=True) if shared else variable.data
+    if isinstance(held, np.ndarray | np.generic):
+        return [data_values(variable)]
+    parts = (getattr(held, name, None) for name in ("data", "indices", "indptr"))
+    return [part for part in parts if isinstance(part, np.ndarray)]
+
+
+def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
+    """Multiply the log-likelihood of every row by its weight, in place.
+
+    Weights become one more data array of a term: its rows, their differences and their bounds
+    scale with them.
+    """
+    if weights is None:
+        return
+    by_name = {term.name: term for term in terms}
+    if not isinstance(weights, Mapping):
+        if len(terms) > 1:
+            raise SettingError(
+                f"weights= is one array for {len(terms)} observed variables. Pass a dictionary "
+                f"with keys from {sorted(by_name)}."
+            )
+        weights = dict.fromkeys(by_name, weights)
+    for name, values in weights.items():
+        if name not in by_name:
+            raise SettingError(
+                f"weights= are given for {name!r}, which is not subsampled. Choose from "
+                f"{sorted(by_name)}."
+            )
+        _weigh(by_name[name], _checked_weights(by_name[name], values))
+
+
+def weights_of(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
+    """Return the weights of terms that have some in memory, with names for messages."""
+    return {
+        _name_of_weights(term): w for term in terms if isinstance(w := term.weights, np.ndarray)
+    }
+
+
+def _name_of_weights(term: Likelihood) -> str:
+    return f"weights of {term.name}"
+
+
+def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
+    given = stored_array(values) if isinstance(values, Variable) else None
+    storage = storage_of(term)
+    if storage is not None and (given is None or given.storage is not storage):
+        raise SettingError(
+            f"weights= are given for {term.name!r}, whose data are in Rows(...), but the weights "
+            'are not in the same Rows. Put them there as well, and give weights=rows.data("...").'
+        )
+    if storage is None and given is not None:
+        raise SettingError(
+            f"weights= of {term.name!r} are {given.name!r} of Rows(...), but its data are not. "
+            "Give an array, or put all into one Rows(...)."
+        )
+    subject = f"weights= of {term.name!r} have"
+    array = array_of(subject, values) if given is None else given
+    if array.shape != (term.n_rows,) or array.dtype.kind not in "fiub":
+        raise SettingError(
+            f"weights= of {term.name!r} are an array of type {array.dtype} and shape "
+            f"{array.shape}. Give one number for each of the {term.n_rows:,} rows."
+        )
+    column = Column(_name_of_weights(term), array, 0)
+    if not _has_positive(term, column):
+        raise SettingError(f"weights= of {term.name!r} are all 0. Leave it out of observed=.")
+    if isinstance(array, StoredArray) or is_readable(array.dtype):
+        return array
+    return array.astype(np.float64)
+
+
+def _has_positive(term: Likelihood, column: Column) -> bool:
+    """Refuse weights that are negative or no numbers; return whether one is not 0."""
+    positive, blocks = False, list(blocks_of(term.n_rows, [column]))
+    with counting("Checking the weights", len(blocks)) as advance:
+        for block in blocks:
+            values = column.read(block)
+            wrong = ~np.isfinite(values) | (values < 0)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                number = block.start + row
+                stored = isinstance(column.values, StoredArray)
+                place = StoredRows((column,)).place(number) if stored else ""
+                raise SettingError(
+                    f"weights= of {term.name!r} are {values[row]} in row {number}{place}. Give "
+                    "finite numbers of 0 or more."
+                )
+            positive = positive or bool(values.any())
+            advance()
+    return positive
+
+
+def _weigh(term: Likelihood, values: np.ndarray | StoredArray) -> None:
+    column = Column(_name_of_weights(term), values, 0)
+    dtype = dtype_once_read(values.dtype)
+    batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")
+    term.batches.append((column, batch))
+    term.logp = term.logp * batch.astype("float64")
+    term.weights = values

@@ -1,0 +1,77 @@
+"""Parameter checks of distributions, read as conditions of single rows.
+
+PyMC guards a log-density with one check over all rows at once, such as "every p lies in [0, 1]",
+and its samplers read a violation as a density of zero. For a batch the same follows from the
+condition of each row. Conditions that hold for every position, by the ranges of parameters, are
+left out: they would cost an evaluation of it.
+"""
+
+from pytensor.graph.basic import Constant, Variable
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.basic import Alloc, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All
+
+from pymc_minibatch_mh.functions.checked import Checked
+from pymc_minibatch_mh.model.parameter_ranges import Ranges
+
+checked = Elemwise(Checked(scalar.same_out, name="checked"))
+# Rounding errors that a check of a sum has to tolerate, to hold for all sums that are one.
+_ROUNDED = 1e-9
+
+
+def conditions(check: Variable) -> list[Variable]:
+    """Take a check over all rows apart into the elementwise conditions that it is made of."""
+    if check.owner is not None:
+        op = check.owner.op
+        if isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar) or (
+            isinstance(op, All) and op.axis is None
+        ):
+            return [leaf for part in check.owner.inputs for leaf in conditions(part)]
+    return [check]
+
+
+def always_holds(condition: Variable) -> bool:
+    """Whether a condition can be seen to hold for all positions."""
+    node = condition.owner
+    if node is None:
+        return False
+    if isinstance(node.op, All | DimShuffle):
+        return always_holds(node.inputs[0])
+    if not isinstance(node.op, Elemwise):
+        return False
+    op, inputs = node.op.scalar_op, node.inputs
+    if isinstance(op, scalar.AND):
+        return all(always_holds(part) for part in inputs)
+    if isinstance(op, scalar.OR):
+        return any(always_holds(part) for part in inputs)
+    if isinstance(op, scalar.Invert):
+        return _never_holds(inputs[0])
+    if not isinstance(op, scalar.GT | scalar.GE | scalar.LT | scalar.LE):
+        return False
+    small, large = inputs if isinstance(op, scalar.LT | scalar.LE) else inputs[::-1]
+    rest = Ranges().of_difference(large, small)
+    if _is_distance(small):
+        return rest.low >= _ROUNDED
+    return rest.is_positive if isinstance(op, scalar.GT | scalar.LT) else rest.low >= 0.0
+
+
+def _never_holds(condition: Variable) -> bool:
+    if isinstance(condition, Constant):
+        return not condition.data.any()
+    node = condition.owner
+    if node is None:
+        return False
+    if isinstance(node.op, Alloc | DimShuffle):
+        return _never_holds(node.inputs[0])
+    if not isinstance(node.op, Elemwise):
+        return False
+    op = node.op.scalar_op
+    if isinstance(op, scalar.OR):
+        return all(_never_holds(part) for part in node.inputs)
+    return isinstance(op, scalar.IsNan | scalar.IsInf) and Ranges().of(node.inputs[0]).is_bounded
+
+
+def _is_distance(variable: Variable) -> bool:
+    node = variable.owner
+    return isinstance(getattr(node and node.op, "scalar_op", None), scalar.Abs)

@@ -1,0 +1,590 @@
+"""Ranges of parameters, proved for all positions.
+
+A parameter is taken apart into a polynomial of shares and sizes, such as logistic functions and
+exponentials: l + (1 - 2 l) σ of two shares l and σ lies between 0 and 1, although its summands do
+not. Statements are about real numbers, of which exp(-1000) is positive.
+
+Entries of tensors are told apart by a view: a label for every axis that entries vary along, None
+for an axis with one entry. Tensors of equal values under equal views are the same quantity.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
+from pytensor.graph.op import Op
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot, Max, Min, Prod, Sum
+from pytensor.tensor.special import Softmax
+from pytensor.tensor.subtensor import (
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
+
+from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.polynomials import (
+    MAX_TERMS,
+    ROUNDED,
+    Polynomial,
+    Range,
+    Unknown,
+    constant,
+    linear,
+    plus,
+    range_of,
+    times,
+)
+
+View = tuple[Hashable, ...]
+
+ANY = Range()
+_SHARE = Range(0.0, 1.0, low_is_open=True, high_is_open=False)
+_CLOSED = Range(0.0, 1.0, low_is_open=False, high_is_open=False)
+_INCREASING = (
+    scalar.Exp, scalar.Expm1, scalar.Log, scalar.Log1p, scalar.Sqrt, scalar.Tanh, scalar.ArcTan,
+    scalar_math.Sigmoid, scalar_math.Softplus, scalar_math.Erf,
+)  # fmt: skip
+_CUMULATIVE = (scalar_math.GammaInc, scalar_math.GammaIncC, scalar_math.BetaInc)
+_PASS_ON = (Subtensor, AdvancedSubtensor, Max, Min)
+_SUMS = (scalar.Add, scalar.Sub, scalar.Neg)
+_ONE = pt.constant(1.0)
+_HIGHEST_POWER = 8
+#: Rounding errors of fixed shares that add up to one.
+_ROUNDED = 1e-9
+
+
+class Ranges:
+    """The quantities that a condition compares, each with a number of its own."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Variable] = []
+        self._unknowns: dict[Hashable, Unknown] = {}
+        self._polynomials: dict[tuple[Variable, View], Polynomial | None] = {}
+
+    def of(self, variable: Variable) -> Range:
+        """Return a range that holds all entries of a tensor at every position."""
+        return self._range(self._whole(variable))
+
+    def of_difference(self, left: Variable, right: Variable) -> Range:
+        """Return a range of the entries of a tensor less those of another."""
+        axes = range(max(left.type.ndim, right.type.ndim))
+        views = (_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
+        parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
+        return self._range(_sum_or_none([parts[0], _scaled(parts[1], -1.0)]))
+
+    @staticmethod
+    def _range(polynomial: Polynomial | None) -> Range:
+        return ANY if polynomial is None else range_of(polynomial)
+
+    def _whole(self, variable: Variable) -> Polynomial | None:
+        return self._polynomial(variable, _view(variable, range(variable.type.ndim)))
+
+    def _polynomial(self, variable: Variable, view: View) -> Polynomial | None:
+        """Return a tensor as a polynomial of shares and sizes; None if it may be anything."""
+        key = variable, view
+        if key not in self._polynomials:
+            self._polynomials[key] = self._computed(variable, view)
+        return self._polynomials[key]
+
+    def _computed(self, variable: Variable, view: View) -> Polynomial | None:
+        if _is_data(variable):
+            return self._constant(variable, view)
+        node = variable.owner
+        if node is None or not node.inputs:
+            return None
+        share = self._share(variable, view)
+        if share is not None:
+            return share
+        if isinstance(node.op, Elemwise):
+            return self._elemwise(node, view)
+        x = node.inputs[0]
+        if isinstance(node.op, DimShuffle):
+            labels = {
+                k: label for k, label in zip(node.op.new_order, view, strict=True) if k != "x"
+            }
+            return self._polynomial(x, _view(x, [labels.get(k) for k in range(x.type.ndim)]))
+        if isinstance(node.op, Alloc | TensorFromScalar | ScalarFromTensor):
+            ndim = getattr(x.type, "ndim", 0)
+            return self._polynomial(x, _view(x, view[len(view) - ndim :]))
+        if isinstance(node.op, Sum):
+            return self._sum(node, view)
+        if isinstance(node.op, Dot):
+            return self._dot(node, view)
+        return self._known(variable, view, self._range_of_tensor(node.op, node))
+
+    def _constant(self, variable: Variable, view: View) -> Polynomial | None:
+        values = _numbers(variable)
+        if not values.size or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            return None
+        if _shared_axes(variable) is not None:
+            return self._known(variable, view, _CLOSED)
+        low, high = float(values.min()), float(values.max())
+        # Those before, of which NumPy has computed 1 - g for data g.
+        for other in self._tensors[: self._number(variable)] if low < high else ():
+            line = _line(other, variable)
+            if line is not None:
+                offset, slope = map(constant, line)
+                known = self._polynomial(other, view)
+                return None if known is None else plus(offset, times(slope, known))
+        return self._known(variable, view, Range(low, high, False, False))
+
+    def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
+        """Return a quantity of which nothing but its range is known."""
+        if of.low == -np.inf and of.high == np.inf:
+            return None
+        if of.low == of.high:
+            return constant(float(of.low))
+        shared = frozenset(view[axis] for axis in _shared_axes(variable) or ())
+        return linear(of, self._unknown((self._number(variable), view), of, None, view, shared))
+
+    def _share(self, variable: Variable, view: View) -> Polynomial | None:
+        """Return one of several shares that add up to one, or a tensor of such shares."""
+        if _shared_axes(variable) is not None:
+            return self._known(variable, view, _SHARE)
+        entry = _entry_of_shares(variable)
+        if entry is None:
+            return None
+        shares, place = entry
+        group = self._number(shares), view
+        return linear(_SHARE, self._unknown((*group, place), _SHARE, group, view))
+
+    def _unknown(
+        self,
+        key: Hashable,
+        of: Range,
+        group: Hashable | None,
+        labels: Sequence[Hashable],
+        shared: frozenset[Hashable] = frozenset(),
+    ) -> Unknown:
+        if key not in self._unknowns:
+            self._unknowns[key] = Unknown(
+                number=len(self._unknowns),
+                group=key if group is None else group,
+                zero=not (of.high_is_open if of.low == -np.inf else of.low_is_open),
+                one=not of.high_is_open,
+                has_bound=of.is_bounded,
+                labels=frozenset(labels) - {None},
+                shared=shared,
+            )
+        return self._unknowns[key]
+
+    def _number(self, variable: Variable) -> int:
+        """Return the number of a tensor, the same for tensors that are computed in the same way."""
+        for number, known in enumerate(self._tensors):
+            if known is variable or _are_alike(known, variable):
+                return number
+        self._tensors.append(variable)
+        return len(self._tensors) - 1
+
+    def _sum(self, node: Apply, view: View) -> Polynomial | None:
+        (x,), op = node.inputs, node.op
+        axes = _axes(op.axis, x)
+        number, kept = self._number(x), iter(view)
+        labels = [(number, k) if k in axes else next(kept) for k in range(x.type.ndim)]
+        total = self._sum_along(x, labels, axes)
+        if total is None and (least := self.of(x)).low >= 0.0:
+            return self._known(node.outputs[0], view, Range(0.0, low_is_open=least.is_positive))
+        return total
+
+    def _sum_along(
+        self, x: Variable, labels: Sequence[Hashable], axes: tuple[int, ...]
+    ) -> Polynomial | None:
+        op = x.owner.op if x.owner is not None else None
+        if isinstance(op, DimShuffle):
+            places = {source: k for k, source in enumerate(op.new_order)}
+            (inner,) = x.owner.inputs
+            known = [labels[places[k]] if k in places else None for k in range(inner.type.ndim)]
+            along = tuple(k for k in range(inner.type.ndim) if places.get(k) in axes)
+            return self._sum_along(inner, known, along)
+        if isinstance(op, MakeVector) and axes:
+            return _sum_or_none([self._polynomial(part, ()) for part in x.owner.inputs])
+        if isinstance(op, Join) and axes == (op.axis,):
+            return _sum_or_none([self._sum_along(y, labels, axes) for y in x.owner.inputs])
+        view = _view(x, labels)
+        return self._added_up(self._polynomial(x, view), x, view, axes)
+
+    def _dot(self, node: Apply, view: View) -> Polynomial | None:
+        left, right = node.inputs
+        label = (self._number(left), 1)
+        one = self._polynomial(left, _view(left, (view[0], label)))
+        other = self._polynomial(right, _view(right, (label, view[1])))
+        if one is None or other is None or len(one) * len(other) > MAX_TERMS:
+            return None
+        return self._added_up(times(one, other), left, _view(left, (view[0], label)), (1,))
+
+    def _added_up(
+        self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
+    ) -> Polynomial | None:
+        """Return the sum of a polynomial along axes of `x`, of which shares add up to one."""
+        if polynomial is None:
+            return None
+        along = frozenset(view[k] for k in axes) - {None}
+        lengths = [x.type.shape[k] for k in axes]
+        terms: list[Polynomial] = []
+        for monomial, factor in polynomial.items():
+            varying = [u for u in monomial if u.labels & along]
+            rest = tuple(u for u in monomial if not u.labels & along)
+            share = next((u for u in varying if u.shared == along), None)
+            if not varying and None not in lengths:
+                terms.append({rest: factor * float(np.prod(lengths))})
+            elif share is None:
+                return None
+            else:
+                varying.remove(share)
+                mean = self._mean(share, varying, along)
+                if mean is None:
+                    return None
+                terms.append(times({rest: factor}, mean))
+        return plus(*terms)
+
+    def _mean(
+        self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
+    ) -> Polynomial | None:
+        """Return the mean of a product, weighted by shares that add up to one."""
+        if not others:
+            return constant(1.0)
+        if not all(u.has_bound for u in others):
+            return None
+        zero, one = any(u.zero for u in others), all(u.one for u in others)
+        key = "mean", share.number, tuple(u.number for u in others)
+        labels = tuple(frozenset.union(share.labels, *(u.labels for u in others)) - along)
+        return {(self._unknown(key, Range(0.0, 1.0, not zero, not one), None, labels),): 1.0}
+
+    def _elemwise(self, node: Apply, view: View) -> Polynomial | None:
+        op, (result,) = node.op.scalar_op, node.outputs
+        if result.type.dtype == "bool":
+            return self._known(result, view, _CLOSED)
+        cast = isinstance(op, scalar.Cast)
+        if isinstance(op, scalar.Identity) or (cast and result.type.dtype.startswith("float")):
+            return self._polynomial(node.inputs[0], view)
+        if isinstance(op, scalar.Second):
+            return self._polynomial(node.inputs[1], _view(node.inputs[1], view))
+        if isinstance(op, (*_SUMS, scalar.Mul)):
+            return self._arithmetic(op, [self._polynomial(x, _view(x, view)) for x in node.inputs])
+        if isinstance(op, scalar.Switch) and (holds := _decided(node.inputs[0])) is not None:
+            chosen = node.inputs[1 if holds else 2]
+            return self._polynomial(chosen, _view(chosen, view))
+        known = self._power(op, node, view)
+        if known is None and isinstance(op, scalar.TrueDiv):
+            known = self._quotient(node, view)
+        if known is not None:
+            return known
+        return self._known(result, view, self._range_of_elemwise(op, node))
+
+    @staticmethod
+    def _arithmetic(op: scalar.ScalarOp, parts: list[Polynomial | None]) -> Polynomial | None:
+        if isinstance(op, scalar.Sub | scalar.Neg):
+            parts[-1] = _scaled(parts[-1], -1.0)
+        if not isinstance(op, scalar.Mul):
+            return _sum_or_none(parts)
+        product: Polynomial = constant(1.0)
+        for part in parts:
+            if part is None or len(product) * len(part) > MAX_TERMS:
+                return None
+            product = times(product, part)
+        return product
+
+    def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
+        """Return a square, a whole power or a quotient by a number."""
+        base, *others = (self._polynomial(x, _view(x, view)) for x in node.inputs[:2])
+        numbers = [x[()] for x in others if x is not None and [*x] == [()]]
+        if base is None or len(numbers) < len(others):
+            return None
+        if isinstance(op, scalar.TrueDiv) and numbers:
+            return times(base, constant(1.0 / numbers[0]))
+        exponent = 2.0 if isinstance(op, scalar.Sqr) else (numbers or [0.0])[0]
+        whole = isinstance(op, scalar.Sqr | scalar.Pow) and exponent in range(1, _HIGHEST_POWER)
+        if not whole or len(base) ** exponent > MAX_TERMS:
+            return None
+        return reduce(times, [base] * int(exponent))
+
+    def _quotient(self, node: Apply, view: View) -> Polynomial | None:
+        """Return (x y) / (x + z) as a share x / (x + z) times y."""
+        above, below = node.inputs
+        factors, found = _factors(above), []
+        for k, factor in enumerate(factors):
+            of = self._range_of_quotient(factor, below)
+            key = tuple((self._number(x), _view(x, view)) for x in (factor, below))
+            rest = [*factors[:k], *factors[k + 1 :]]
+            others = [self._polynomial(x, _view(x, view)) for x in rest]
+            if of.high <= 1.0:
+                share = linear(of, self._unknown(key, of, None, view))
+                product = self._arithmetic(scalar.mul, [share, *others])
+                found += [] if product is None else [product]
+        return min(found, key=lambda product: range_of(product).high, default=None)
+
+    def _range_of_elemwise(self, op: scalar.ScalarOp, node: Apply) -> Range:
+        rule = next((rule for types, rule in _RULES if isinstance(op, types)), None)
+        if isinstance(op, scalar.TrueDiv | scalar.Reciprocal):
+            return self._range_of_quotient(*([_ONE] * (len(node.inputs) < 2)), *node.inputs)
+        return ANY if rule is None else rule(op, *map(self.of, node.inputs))
+
+    def _range_of_quotient(self, above: Variable, below: Variable) -> Range:
+        top, bottom = self.of(above), self.of(below)
+        if top.low < 0.0 or not bottom.is_positive:
+            return ANY
+        low, high = top.low / bottom.high, top.high / bottom.low if bottom.low else np.inf
+        low_is_open = top.low_is_open or bottom.high_is_open if low else top.is_positive
+        high_is_open = top.high_is_open or bottom.low_is_open
+        rest = self.of_difference(below, above)
+        if rest.low >= 0.0 and high >= 1.0:
+            high, high_is_open = 1.0, rest.is_positive
+        return Range(low, high, low_is_open, high_is_open)
+
+    def _range_of_tensor(self, op: Op, node: Apply) -> Range:
+        if isinstance(op.core_op if isinstance(op, Blockwise) else op, _PASS_ON):
+            return self.of(node.inputs[0])
+        if isinstance(op, MakeVector | Join) or (
+            isinstance(op, IncSubtensor) and op.set_instead_of_inc
+        ):
+            parts = node.inputs[:2] if isinstance(op, IncSubtensor) else node.inputs
+            return Range.hull([self.of(x) for x in parts])
+        if isinstance(op, Prod) or (isinstance(op, CumOp) and op.mode == "mul"):
+            return _range_of_product(self.of(node.inputs[0]))
+        if isinstance(op, CumOp) and _shared_axes(node.inputs[0]) == (op.axis,):
+            return _SHARE
+        return ANY
+
+
+def _are_alike(one: Variable, other: Variable) -> bool:
+    """Whether two tensors are computed in the same way."""
+    made = one.owner is not None and other.owner is not None and one.owner.op == other.owner.op
+    return made and one.type == other.type and equal_computations([one], [other])
+
+
+def _view(variable: Variable, labels: Sequence[Hashable]) -> View:
+    """Return the labels of the axes of a tensor that have several entries."""
+    single = getattr(variable.type, "broadcastable", ())
+    return tuple(None if one else label for one, label in zip(single, labels, strict=True))
+
+
+def _is_data(variable: Variable) -> bool:
+    return isinstance(variable, Constant | SharedVariable) and _numbers(variable) is not None
+
+
+def _numbers(variable: Variable) -> Any:
+    """Return the array of a constant or of data, None of what is no array."""
+    if isinstance(variable, SharedVariable):
+        held = variable.get_value(borrow=True)
+    else:
+        held = variable.data
+    return None if isinstance(held, np.ma.MaskedArray) else np.asarray(held)
+
+
+def _line(x: Variable, y: Variable) -> tuple[float, float] | None:
+    """Return a and b of data y = a + b x, if they are."""
+    if not (_is_data(x) and x.type.ndim == y.type.ndim):
+        return None
+    one, other = (_numbers(data).astype(np.float64) for data in (x, y))
+    low, high = one.argmin(), one.argmax()
+    if one.shape != other.shape or one.flat[low] == one.flat[high]:
+        return None
+    slope = (other.flat[high] - other.flat[low]) / (one.flat[high] - one.flat[low])
+    offset = other.flat[low] - slope * one.flat[low]
+    scale = abs(offset) + abs(slope) * np.abs(one).max()
+    near = np.abs(other - offset - slope * one) <= ROUNDED * scale
+    return (float(offset), float(slope)) if near.all() else None
+
+
+def _factors(variable: Variable) -> list[Variable]:
+    """Return the factors of a product, or the variable itself."""
+    if _is_elementwise(variable, scalar.Mul):
+        return [factor for x in variable.owner.inputs for factor in _factors(x)]
+    return [variable]
+
+
+def _scaled(polynomial: Polynomial | None, by: float) -> Polynomial | None:
+    return None if polynomial is None else times(polynomial, constant(by))
+
+
+def _sum_or_none(parts: Sequence[Polynomial | None]) -> Polynomial | None:
+    known = [part for part in parts if part is not None]
+    return plus(*known) if len(known) == len(parts) else None
+
+
+def _decided(condition: Variable) -> bool | None:
+    """Return the value of a condition on constants, None for any other condition."""
+    values = _value(condition)
+    if values is None or values.all() != values.any():
+        return None
+    return bool(values.all())
+
+
+def _value(variable: Variable) -> np.ndarray | None:
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    node = variable.owner
+    if node is None or not isinstance(node.op, Elemwise | DimShuffle):
+        return None
+    values = [_value(x) for x in node.inputs]
+    known = [value for value in values if value is not None and value.size == 1]
+    if len(known) < len(values):
+        return None
+    return known[0] if isinstance(node.op, DimShuffle) else numpy_of(node.op.scalar_op)(*known)
+
+
+def _monotone(op: scalar.ScalarOp, x: Range) -> Range:
+    with np.errstate(all="ignore"):
+        low, high = (float(numpy_of(op)(np.float64(end))) for end in (x.low, x.high))
+    if np.isnan(low) or np.isnan(high):
+        return ANY
+    if low > high:
+        return Range(high, low, x.high_is_open, x.low_is_open)
+    return Range(low, high, x.low_is_open, x.high_is_open)
+
+
+def _even(op: scalar.ScalarOp, x: Range) -> Range:
+    """Return the range of a square or an absolute value."""
+    if x.low >= 0.0 or x.high <= 0.0:
+        return _monotone(op, x)
+    return Range(0.0, max(_monotone(op, end).high for end in _ends(x)), low_is_open=False)
+
+
+def _ends(x: Range) -> list[Range]:
+    return [Range(end, end) for end in (x.low, x.high)]
+
+
+def _sign(op: scalar.ScalarOp, x: Range) -> Range:
+    low = 1.0 if x.is_positive else min(np.sign(x.low), 0.0)
+    return Range(low, 1.0, low_is_open=False, high_is_open=False)
+
+
+def _larger(op: scalar.ScalarOp, *ranges: Range) -> Range:
+    low, low_is_open = max((r.low, r.low_is_open) for r in ranges)
+    high, closed = max((r.high, not r.high_is_open) for r in ranges)
+    return Range(low, high, low_is_open, not closed)
+
+
+def _smaller(op: scalar.ScalarOp, *ranges: Range) -> Range:
+    low, low_is_open = min((r.low, r.low_is_open) for r in ranges)
+    high, closed = min((r.high, not r.high_is_open) for r in ranges)
+    return Range(low, high, low_is_open, not closed)
+
+
+def _power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
+    if base.low >= 0.0 and base.high <= 1.0 and exponent.low >= 0.0:
+        below_one = (base.high < 1.0 or base.high_is_open) and exponent.is_positive
+        return Range(0.0, 1.0, base.is_positive, below_one)
+    return Range(0.0) if base.is_positive else ANY
+
+
+def _range_of_product(x: Range) -> Range:
+    """Return the range of products of any number of factors."""
+    if x.low >= 0.0 and x.high <= 1.0:
+        return Range(0.0, 1.0, x.is_positive, high_is_open=False)
+    return Range(0.0) if x.is_positive else ANY
+
+
+#: Ranges of scalar operations by those of their operands.
+_RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
+    ((*_INCREASING, scalar_math.Erfc), _monotone),
+    ((scalar.Abs, scalar.Sqr), _even),
+    (scalar.Sign, _sign),
+    (scalar.Pow, _power),
+    (scalar.Maximum, _larger),
+    (scalar.Minimum, _smaller),
+    (scalar.Clip, lambda op, x, low, high: _smaller(op, _larger(op, x, low), high)),
+    (scalar.Switch, lambda op, condition, *branches: Range.hull(branches)),
+    (_CUMULATIVE, lambda op, *operands: _CLOSED),
+    ((scalar.Sin, scalar.Cos), lambda op, x: Range(-1.0, 1.0, False, False)),
+)
+
+
+def _entry_of_shares(variable: Variable) -> tuple[Variable, int] | None:
+    """Return the shares that a tensor is an entry of each set of, and its place among them."""
+    if variable.owner is None or not isinstance(variable.owner.op, Subtensor):
+        return None
+    shares, *index = variable.owner.inputs
+    axes = _shared_axes(shares)
+    entries = dict(enumerate(indices_from_subtensor(index, variable.owner.op.idx_list)))
+    if axes is None or len(axes) != 1:
+        return None
+    place = entries.pop(axes[0], None)
+    if not isinstance(place, Constant) or any(x != slice(None) for x in entries.values()):
+        return None
+    length, number = shares.type.shape[axes[0]], int(place.data)
+    if number < 0 and length is None:
+        return None
+    return shares, number if number >= 0 else number + length
+
+
+def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
+    """Return the axes over which these are positive shares of one, if they are."""
+    if isinstance(shares, Constant):
+        return _axes_of_fixed_shares(np.asarray(shares.data))
+    if shares.owner is not None and isinstance(shares.owner.op, Softmax):
+        return _axes(shares.owner.op.axis, shares)
+    if shares.owner is not None and isinstance(shares.owner.op, DimShuffle):
+        inner = _shared_axes(shares.owner.inputs[0])
+        order = shares.owner.op.new_order
+        # An axis that is dropped has one share, which is one.
+        return inner and tuple(k for k, source in enumerate(order) if source in inner)
+    if shares.owner is not None and isinstance(shares.owner.op, AdvancedSubtensor):
+        return _axes_of_taken_shares(shares)
+    if not _is_elementwise(shares, scalar.TrueDiv):
+        return None
+    parts, total = shares.owner.inputs
+    while total.owner is not None and isinstance(total.owner.op, DimShuffle):
+        (total,) = total.owner.inputs
+    if total.owner is None or not isinstance(total.owner.op, Sum):
+        return None
+    axes = _axes(total.owner.op.axis, parts)
+    positive = _argument_of(parts, scalar.Exp) is not None
+    kept = _is_kept_sum(shares.owner.inputs[1], parts, axes)
+    return axes if positive and kept else None
+
+
+def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
+    """Return the last axis, if numbers add up to one along it."""
+    if not values.ndim or values.dtype.kind != "f" or values.shape[-1] < 2 or values.min() < 0.0:
+        return None
+    add_up = (np.abs(values.sum(axis=-1) - 1.0) <= _ROUNDED).all()
+    return (values.ndim - 1,) if add_up else None
+
+
+def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
+    """Return these axes where an index array takes whole sets of shares, as P[group] does."""
+    op, (shares, *_) = taken.owner.op, taken.owner.inputs
+    inner = _shared_axes(shares)
+    if inner is None or 0 in inner or op.idx_list != (0,):
+        return None
+    added = taken.type.ndim - shares.type.ndim
+    return tuple(axis + added for axis in inner)
+
+
+def _axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
+    # PyTensor adds up a scalar along an axis that it does not have.
+    axes = range(variable.type.ndim)
+    return tuple(axes) if axis is None else tuple(k for k in axis if k in axes)
+
+
+def _is_kept_sum(total: Variable, parts: Variable, axes: tuple[int, ...]) -> bool:
+    """Whether `total` is the sum of `parts`, with axes of length one where it was taken."""
+    if total.owner is None or not isinstance(total.owner.op, DimShuffle):
+        return False
+    (inner,) = total.owner.inputs
+    if inner.owner is None or not isinstance(inner.owner.op, Sum):
+        return False
+    kept = iter(range(parts.type.ndim))
+    order = tuple("x" if k in axes else next(kept) for k in range(parts.type.ndim))
+    return inner.owner.inputs[0] is parts and total.owner.op.new_order == order
+
+
+def _is_elementwise(variable: Variable, op: type) -> bool:
+    node = variable.owner
+    return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, op)
+
+
+def _argument_of(variable: Variable, op: type) -> Variable | None:
+    return variable.owner.inputs[0] if _is_elementwise(variable, op) else None

@@ -1,0 +1,336 @@
+"""Which observed variables are subsampled, and each of them read as rows."""
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Cast
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.sharedvar import TensorSharedVariable
+from pytensor.tensor.variable import TensorConstant
+from pytensor.xtensor.vectorization import XElemwise
+
+from pymc_minibatch_mh.data.source import StoredArray
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refuse
+from pymc_minibatch_mh.model.constant_data import has_dims, plain
+from pymc_minibatch_mh.model.independence import Likelihood, batch_term, data_values
+from pymc_minibatch_mh.model.independence_rules import WAY_ON
+from pymc_minibatch_mh.model.inputs import ModelArrays
+from pymc_minibatch_mh.model.rows import require_rows_subsampled, stored_array
+
+#: PyTensor's exceptions for arrays of another kind than numbers.
+_NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
+
+
+#: Model -> its variables with values and transforms, and the log-density of each: PyMC writes
+#: those of all variables to return any.
+_WRITTEN: WeakKeyDictionary[pm.Model, tuple[list[Any], dict[Variable, Variable]]] = (
+    WeakKeyDictionary()
+)
+
+
+def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
+    """Return the log-density of each of some variables and potentials, as one graph for each."""
+    state = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
+    written = _WRITTEN.get(model)
+    if written is None or written[0] != state:
+        every = [*model.basic_RVs, *model.potentials]
+        try:
+            graphs = model.logp(vars=every, sum=False)
+        except _NOT_WRITTEN as error:
+            said = (str(error) or type(error).__name__).splitlines()[0]
+            raise UnsupportedModelError(
+                f"{_culprit(model)!r} has a log-density that PyMC cannot build ({said}). Correct "
+                "its function; if that uses a masked, big-endian or object array, give it "
+                "np.asarray(x, dtype=float)."
+            ) from error
+        written = _WRITTEN[model] = state, dict(zip(every, graphs, strict=True))
+    return [written[1][variable] for variable in vars]
+
+
+def _culprit(model: pm.Model) -> str:
+    """Return the name of the first variable whose log-density cannot be written."""
+    for variable in model.basic_RVs:
+        try:
+            pm.logp(variable, model.rvs_to_values[variable])
+        except _NOT_WRITTEN:
+            break
+    return str(variable.name)
+
+
+#: Likelihood terms with fewer rows are evaluated in full.
+MIN_ROWS = 1_000
+
+
+def chosen_terms(
+    model: pm.Model,
+    observed: Sequence[str] | None,
+    min_rows: int,
+    observation_dims: Sequence[str] = (),
+) -> list[Variable]:
+    """Return the observed variables that are subsampled."""
+    _check_dims(model, observation_dims)
+    by_name = {rv.name: rv for rv in model.observed_RVs}
+    if observed is not None:
+        return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
+    chosen = [
+        rv for rv in by_name.values() if number_of_rows(model, rv, observation_dims) >= min_rows
+    ]
+    if not chosen:
+        raise _nothing_to_subsample(model, min_rows)
+    return chosen
+
+
+def _checked_names(
+    model: pm.Model, observed: Sequence[str], observation_dims: Sequence[str]
+) -> list[str]:
+    known = sorted(rv.name for rv in model.observed_RVs)
+    if not isinstance(observed, Sequence):
+        raise SettingError(f"observed={observed!r} is not a list of names. Choose from {known}.")
+    names = [observed] if isinstance(observed, str) else list(observed)
+    for name in names:
+        if f"{name}_observed" in known and f"{name}_unobserved" in model.named_vars:
+            raise _imputed(name)
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise SettingError(
+            f"observed={observed!r} names no observed variable of this model"
+            f"{f' with {unknown[0]!r}' if unknown else ''}. Choose from {known}."
+        )
+    if len(set(names)) < len(names):
+        raise SettingError(f"observed={observed!r} names a variable twice. Name each once.")
+    for name in names:
+        if observation_dims and not _own_dims(model, name, observation_dims):
+            raise SettingError(
+                f"{name!r} has none of observation_dims={list(observation_dims)!r}: its dims are "
+                f"{list(model.named_vars_to_dims.get(name, ()))}. Name the one along which its "
+                "observations lie, or leave it out of observed=."
+            )
+    return names
+
+
+def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
+    if model.observed_RVs:
+        names = ", ".join(repr(str(rv.name)) for rv in model.observed_RVs)
+        return UnsupportedModelError(
+            f"{names}: no observed variable has {min_rows:,} rows, so subsampling gains nothing. "
+            'Sample with pm.NUTS(), or name the variables in observed=["..."].'
+        )
+    if not model.potentials:
+        return UnsupportedModelError(
+            "observed= is in no distribution of the model, so there is nothing to subsample. "
+            "Declare the likelihood with observed=."
+        )
+    return UnsupportedModelError(
+        f"{model.potentials[0].name!r} is a potential, which is evaluated as a whole, and this "
+        "model has no observed variable, so there is nothing to subsample. Declare the likelihood "
+        "with observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
+    )
+
+
+def _check_dims(model: pm.Model, observation_dims: Sequence[str]) -> None:
+    if isinstance(observation_dims, str):
+        raise SettingError(
+            f"observation_dims={observation_dims!r} is a string. Use a list of names of dims, such "
+            f"as [{observation_dims!r}]."
+        )
+    known = {dim for dims in model.named_vars_to_dims.values() for dim in dims} | set(model.coords)
+    for dim in observation_dims:
+        if dim not in known:
+            raise SettingError(
+                f"observation_dims={list(observation_dims)!r} names {dim!r}, which is not a dim "
+                f"of this model. Choose from {sorted(filter(None, known))}."
+            )
+
+
+def observation_axis(model: pm.Model, rv: Variable, observation_dims: Sequence[str]) -> int:
+    """Return the axis of an observed variable along which its rows lie.
+
+    It is the axis whose dim is one of `observation_dims`, and the first one of a variable that
+    has none of them.
+    """
+    axes = _own_dims(model, str(rv.name), observation_dims)
+    if len(axes) > 1:
+        raise SettingError(
+            f"{rv.name!r} has more than one of observation_dims={list(observation_dims)!r}: its "
+            f"dims are {list(model.named_vars_to_dims[rv.name])}. Observations lie along one axis "
+            "of a variable, so name one of them only."
+        )
+    return axes[0] if axes else 0
+
+
+def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> list[int]:
+    own = model.named_vars_to_dims.get(name, ())
+    return [axis for axis, dim in enumerate(own) if dim in observation_dims]
+
+
+def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
+    """Return how many rows an observed variable has."""
+    axis = observation_axis(model, rv, observation_dims)
+    value = _without_casts(model.rvs_to_values[rv])
+    stored = stored_array(value)
+    if stored is not None:
+        return int(stored.shape[axis])
+    if isinstance(value, Constant | SharedVariable):
+        shape = np.shape(data_values(value))
+        return int(shape[axis]) if shape else 1
+    static = value.type.shape
+    return MIN_ROWS if not static or static[axis] is None else int(static[axis])
+
+
+def potentials_in_full(model: pm.Model) -> dict[str, str]:
+    """Potentials that read arrays of :data:`MIN_ROWS` data values or more.
+
+    The observations that a potential adds up cannot be told apart, and no statistic counts them:
+    name -> its data, and the declarations that are subsampled.
+    """
+    found, arrays = {}, TensorConstant | TensorSharedVariable
+    for potential in model.potentials:
+        (graph,) = model.replace_rvs_by_values([potential])
+        sizes = {v: np.size(data_values(v)) for v in ancestors([graph]) if isinstance(v, arrays)}
+        tall = {v: size for v, size in sizes.items() if size >= MIN_ROWS}
+        if tall:
+            names = ", ".join(sorted(repr(v.name) for v in tall if v.name)) or "without names"
+            found[str(potential.name)] = (
+                f"a potential of {sum(tall.values()):,} data values ({names}), evaluated in full "
+                "at every update; write censored observations as pm.Censored, and other "
+                "likelihoods as pm.CustomDist"
+            )
+    return found
+
+
+def _without_casts(value: Variable) -> Variable:
+    # PyMC casts the integers of a pm.Data to the type of the distribution.
+    while (
+        value.owner is not None
+        and isinstance(value.owner.op, Elemwise | XElemwise)
+        and isinstance(value.owner.op.scalar_op, Cast)
+    ):
+        (value,) = value.owner.inputs
+    return value
+
+
+def term_of(
+    model: pm.Model,
+    rv: Variable,
+    names: dict[Variable, str],
+    observation_dims: Sequence[str] = (),
+    arrays: ModelArrays | None = None,
+) -> Likelihood:
+    """Read one observed variable as rows."""
+    name = str(rv.name)
+    observations = _observations(model, rv, names)
+    axis = observation_axis(model, rv, observation_dims)
+    (logp,) = log_densities(model, [rv])
+    _keep_names(rv, logp)
+    if arrays is not None:
+        arrays.add([logp], name)
+    one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
+    if one_draw or not 0 < logp.type.ndim <= observations.ndim:
+        raise refuse(
+            name,
+            f"is {_kind(rv)}: its {observations.size:,} values are not conditionally independent "
+            "given the parameters, or are not known to be",
+            WAY_ON,
+        )
+    logp_axis = _axis_of_logp(model.rvs_to_values[rv], logp, axis)
+    if logp_axis is None:
+        raise refuse(
+            name,
+            f"is {_kind(rv)}, whose axis {axis} holds the entries of one observation",
+            "Name the dim of the observations in observation_dims=, or put them on the first axis.",
+        )
+    rows_first = pt.moveaxis(plain(logp), logp_axis, 0)
+    value = _without_casts(model.rvs_to_values[rv])
+    term = batch_term(name, rows_first, observations.shape[axis], names, value)
+    term.axis = logp_axis
+    return term
+
+
+def _keep_names(rv: Variable, logp: Variable) -> None:
+    """Name the constants that PyTensor has made of named ones, by dropping axes of length 1."""
+    before, after = (
+        [v for v in ancestors([graph]) if isinstance(v, TensorConstant) and v.type.ndim]
+        for graph in (rv, logp)
+    )
+    named = [(v.name, np.squeeze(v.data)) for v in before if v.name is not None]
+    for folded in after:
+        same = (name for name, data in named if np.array_equal(data, np.squeeze(folded.data)))
+        folded.name = folded.name or next(same, None)
+
+
+def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
+    """Refuse likelihoods that are subsampled beside those of one Rows(...)."""
+    require_rows_subsampled(model, rest)
+    stored = [
+        term
+        for term in terms
+        if any(isinstance(column.values, StoredArray) for column, _ in term.batches)
+    ]
+    if stored and len(terms) > 1:
+        other = next(term for term in terms if term is not stored[0])
+        raise refuse(
+            other.name,
+            f"is subsampled beside {stored[0].name!r}, whose data are in Rows(...)",
+            "Put the data of both into one Rows(...), or name one of them in observed=[...].",
+        )
+
+
+def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
+    """Return where the observation axis lies in the log-likelihood, if it does."""
+    if not has_dims(logp):
+        # Numbers that are drawn together lie on the last axes, and have one density.
+        return axis if axis < logp.type.ndim else None
+    dim = value.type.dims[axis]
+    return logp.type.dims.index(dim) if dim in logp.type.dims else None
+
+
+def _kind(rv: Variable) -> str:
+    op = rv.owner.op
+    kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
+    # PyMC makes a class for each of some kinds, and names it after the variable as well.
+    kind = kind.removesuffix(f"_{rv.name}")
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
+
+
+def _imputed(name: str) -> UnsupportedModelError:
+    return refuse(
+        name,
+        "has missing values that PyMC imputes, one latent variable each",
+        "Drop the rows with missing values, or sample with pm.NUTS().",
+    )
+
+
+def _observations(
+    model: pm.Model, rv: Variable, names: dict[Variable, str]
+) -> np.ndarray | StoredArray:
+    """Return the observations of a variable that has all of them."""
+    name = str(rv.name)
+    value = _without_casts(model.rvs_to_values[rv])
+    whole_name = name.removesuffix("_observed")
+    if isinstance(rv.owner.op, PartialObservedRV) or (
+        whole_name != name and f"{whole_name}_unobserved" in names.values()
+    ):
+        raise _imputed(whole_name)
+    stored = stored_array(value)
+    if stored is not None:
+        return stored
+    if not isinstance(value, Constant | SharedVariable):
+        raise refuse(
+            name,
+            f"is observed through {value}, an expression instead of a data array",
+            "Pass the array itself, or a pm.Data of it, as observed=.",
+        )
+    observations = data_values(value)
+    if observations.dtype.kind == "f" and np.isnan(observations).any():
+        raise refuse(
+            name, "has missing values (NaN) in its data", "Drop the rows with missing values."
+        )
+    return observations

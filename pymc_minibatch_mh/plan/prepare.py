@@ -1,0 +1,426 @@
+"""Models that steps in a process share: graphs, compiled functions, sums over the rows.
+
+Of rows that arrive, sums and bounds around the old centre are added to the others', which is exact,
+and as good as long as the mode has moved by a fraction of a standard deviation.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.bounds.block_tables import BlockTables
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.data import Column, Contents
+from pymc_minibatch_mh.data.files import AGAIN
+from pymc_minibatch_mh.data.source import StoredRows, read_columns
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    FactorizationError,
+    ModeError,
+    SettingError,
+    SourceError,
+    StaleDataError,
+)
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.model.inputs import Weights, weights_of
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.plan.file import (
+    WatchedModel,
+    first_difference,
+    key_of_reference,
+    read,
+    split_digests,
+)
+from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
+from pymc_minibatch_mh.plan.plan import (
+    PREPARATION_SEED,
+    Plan,
+    Requirements,
+    Sought,
+    functions_of,
+    gaussian_draw,
+    require_possible,
+    require_same_again,
+)
+from pymc_minibatch_mh.plan.violations import tell_of_unverified_bounds
+from pymc_minibatch_mh.reference.arrow_reference import find_grouped
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
+from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
+from pymc_minibatch_mh.structure.random_effects import NotSeparableError
+from pymc_minibatch_mh.threads import one_thread_of_blas
+
+_log = logging.getLogger("pymc")
+
+#: Standard deviations by which the mode may have moved, and share of the rows that may be new.
+FURTHEST, MOST_NEW = 0.5, 0.25
+#: Rows, evenly spread, by which old rows are recognised, and new ones that are asked for a density.
+RECOGNISED = 10_000
+#: Old rows that are held against their bounds once more.
+AUDITED_AGAIN = 300
+
+
+def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
+    """Return a model prepared on its first rows, which are stored, extended by the others.
+
+    None where all has to be found anew. SettingError if rows are not stored, StaleDataError if
+    model or first rows are others, MinibatchError if a new row has no density at the start.
+    """
+    _require_same(before, target)
+    n_before, n_rows = before.n_rows, target.source.n_rows
+    target.require_finite(start, RECOGNISED, first=min(n_before, n_rows - 1))
+    sought = before.sought or Sought(n_before, before.reference)
+    if n_rows - sought.n_rows > MOST_NEW * n_rows:
+        return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
+    tables, found, rows = before.tables, before.reference, np.arange(n_before, n_rows)
+    if not rows.size:
+        if isinstance(tables, BlockTables):
+            tables = tables.of_functions(functions_of(target))
+        return replace(before, target=target, tables=tables)
+    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    if not np.isfinite(new.value):
+        return _told("a new row has no likelihood at the centre of the old ones")
+    if found.order >= 1:
+        found = found._replace(gradient=found.gradient + new.gradient)
+    if found.order == 2:
+        found = found._replace(hessian=found.hessian + new.hessian)
+    moved = _moved(target, sought.reference, found)
+    if not moved <= FURTHEST:
+        return _told(f"the mode has moved by {moved:.2g} standard deviations")
+    try:
+        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
+        of_blocks = tables if isinstance(tables, BlockTables) else None
+        tables = of_blocks and of_blocks.extended(functions_of(target))
+    except BoundsError:
+        return _told("a new row has no bound around the centre of the old ones")
+    # How large remainders are, batches are chosen by: it is measured on all rows.
+    unmeasured = replace(before, calibration=None, heavy=None)
+    longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
+    return replace(longer, violation=None if tables is None else _violation(longer, rows))
+
+
+def _violation(found: Plan, rows: np.ndarray) -> str | None:
+    """Return an objection of new rows, and a few audited old ones, to their bounds; or ""."""
+    if found.violation != "":
+        return found.violation
+    old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
+    return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
+
+
+def _told(why: str) -> Plan | None:
+    _log.info("Cannot extend prepared=, because %s. Evaluating all observations instead.", why)
+    return None
+
+
+def _moved(target: Target, s: Reference, found: Reference) -> float:
+    """Return how far a Newton step goes from the centre, in old standard deviations.
+
+    Taken off is the step by `s`, the sums of rows whose mode the centre need not have been.
+    """
+    prior = target.full_data.prior(s.centre, hessian=True)
+    old = prior.gradient + s.inverse_temperature * s.gradient
+    new = prior.gradient + s.inverse_temperature * found.gradient
+    precision = s.whitener.T @ s.whitener
+    longer = precision
+    if s.order == 2:
+        longer = precision - s.inverse_temperature * (found.hessian - s.hessian)
+    step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
+    return float(np.linalg.norm(s.whitener @ step))
+
+
+def _require_same(before: Plan, target: Target) -> None:
+    old = before.target
+    if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
+        raise SettingError(
+            "prepared= is a step whose data are in memory, so extending it is not faster than "
+            "building a new one. Leave it out, or give both models their data by Rows(...)."
+        )
+    ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
+    settings = "taylor_order", "inverse_temperature", "covariance"
+    differs = first_difference(theirs, ours) or next(
+        (x for x in settings if not np.array_equal(getattr(old, x), getattr(target, x))), ""
+    )
+    if differs:
+        raise StaleDataError(
+            f"prepared= is a step on a model that differs in {differs}. Leave it out."
+        )
+    if target.source.n_rows < old.source.n_rows:
+        raise StaleDataError(
+            f"prepared= is a step on {old.source.n_rows:,} rows, and this model has "
+            f"{target.source.n_rows:,}. Leave it out."
+        )
+    chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNISED).astype(np.int64))
+    known = _read_before(old.source.columns, chosen)
+    for one, other in zip(known, target.source.columns, strict=True):
+        if not np.array_equal(one.values, other.read(chosen), equal_nan=True):
+            raise StaleDataError(
+                f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
+                f"{old.source.n_rows:,}. Leave it out."
+            )
+
+
+def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
+    """Return the rows of a step by which another model's are recognised; StaleDataError if gone."""
+    try:
+        return read_columns(columns, rows)
+    except SourceError as error:
+        cause = str(error).removesuffix(f" {AGAIN}")
+        raise StaleDataError(
+            f"prepared= is a step whose rows cannot be recognised: {cause} Its files must not "
+            "change until it is extended. Put new rows into further files of a table, write "
+            "longer arrays to files with other names, or leave it out."
+        ) from error
+
+
+#: Whether elements move each by itself: not, where the model lets them, or else not at all.
+ByElements = Literal["never", "where separable", "always"]
+
+#: Rows that tell at once whether a start has a density.
+START_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class ReadingSettings:
+    """How a user wants a model to be read; `observed` is None for all large variables."""
+
+    observed: Sequence[str] | None
+    weights: Weights | None
+    observation_dims: Sequence[str]
+    compile_kwargs: Mapping[str, Any] | None
+    in_linear_coordinates: bool = True
+
+
+def _request(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: Mapping[str, np.ndarray],
+    reading: ReadingSettings,
+) -> tuple | None:
+    """Return all that a step asks a model for, or None where that cannot be compared."""
+    weights = _arrays(reading.weights)
+    if weights is None or reading.compile_kwargs:
+        return None
+    named = (
+        reading.observed,
+        reading.observation_dims,
+        reading.in_linear_coordinates,
+        model.named_vars_to_dims,
+    )
+    return tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named)
+
+
+def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
+    if weights is None:
+        return []
+    given = weights if isinstance(weights, Mapping) else {"": weights}
+    arrays = [(str(name), values) for name, values in given.items()]
+    numbers = (type(x) is np.ndarray and x.dtype.kind in "fiub" for _, x in arrays)
+    return arrays if all(numbers) else None
+
+
+@dataclass(eq=False)
+class SharedModel:
+    """A model that was read for a step, for all steps that ask for the same."""
+
+    request: tuple | None
+    watched: WatchedModel
+    target: Target
+    #: Whether the coordinates of shapes were chosen, which takes passes over some rows.
+    chosen: bool
+    _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
+
+    @one_thread_of_blas
+    def plan_for(
+        self,
+        target: Target,
+        requirements: Requirements,
+        model: pm.Model,
+        start: np.ndarray,
+        given: str | PathLike | Plan | None,
+        *,
+        by_elements: ByElements = "never",
+    ) -> Plan:
+        """Find, by passes over all rows, no more than a method needs.
+
+        Every element may move by itself, `by_elements`; SettingError if it must and cannot. `given`
+        is the file of a prepared step, or the plan of the first of these rows.
+        """
+        key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
+        found = self._known.get(key) if given is None else _taken_over(given, target, start)
+        if found is None or (by_elements == "always" and given is None and found.elements is None):
+            found = _prepared(target, requirements, model, start, by_elements)
+            if given is None:
+                # A model whose bounds cannot be derived has its centre still, for other methods.
+                self._known = {key: found}
+        if given is not None:
+            _require_same_moves(found, by_elements)
+        found = replace(found, target=target, requirements=requirements)
+        if requirements.given:
+            # Those of a user are shared with nobody.
+            found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
+            return found.completed()
+        found = found.completed()
+        if requirements.derives and found.tables is not None and not found.tables.verified:
+            names = names_of_terms(target.factorization)
+            tell_of_unverified_bounds(names, "the bounds of prepared")
+        if given is None:
+            # Arrays can be large: those of another order or temperature make room.
+            self._known = {key: found}
+        if not requirements.derives:
+            found = replace(found, tables=None, violation=None)
+        return found if requirements.calibration else replace(found, calibration=None, heavy=None)
+
+
+def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
+    if isinstance(given, Plan):
+        return appended(given, target, start)
+    target.require_finite(start)
+    return read(given, target)
+
+
+def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
+    """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
+    apart = found.elements is not None
+    if apart and by_elements == "never":
+        cause, fix = "one at a time, but this one cannot", "Leave it out"
+    elif not apart and by_elements == "always":
+        cause, fix = "together, but this one has to update them one at a time", "Leave blocks= out"
+    else:
+        return
+    name = found.target.factorization.terms[0].name
+    raise SettingError(
+        f"prepared= is from a step that updates the effects in {name!r} {cause}. {fix}."
+    )
+
+
+def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
+    # A chain that starts here asks all rows. The search for the mode starts on a few.
+    target.require_finite(start, START_ROWS)
+    rng = np.random.default_rng(PREPARATION_SEED)
+    try:
+        reference, marginal = target.expand(start, rng)
+    except ModeError as error:
+        # Data that change, or a row that has no density, are the better reason.
+        require_same_again(target)
+        target.require_finite(start)
+        products = _products(target)
+        if not products:
+            raise
+        raise ModeError(f"{error} {products}") from error
+    try:
+        target.check(model, lambda: gaussian_draw(reference, rng, 1.0))
+    except FactorizationError:
+        require_same_again(target)
+        raise
+    return Plan(target, Requirements(), reference, marginal=marginal)
+
+
+def _prepared(
+    target: Target,
+    requirements: Requirements,
+    model: pm.Model,
+    start: np.ndarray,
+    by_elements: ByElements,
+) -> Plan:
+    """Prepare a model, with effects that move each by itself where that is asked for and can be."""
+    if by_elements == "never":
+        return _expanded(target, model, start)
+    try:
+        found = _by_elements(target, model, start)
+        return replace(found, requirements=requirements).completed()
+    except NotSeparableError as error:
+        reason: Exception = error
+        if by_elements == "always":
+            raise SettingError(
+                "blocks=True needs effects that are independent given all other parameters, but "
+                f"{reason}. Leave it out."
+            ) from reason
+    except (ModeError, BoundsError) as error:
+        reason = error
+        if by_elements == "always":
+            raise
+    cause = str(reason).rstrip(".")
+    _log.info("Group effects are not updated one at a time, because %s.", cause)
+    try:
+        return _expanded(target, model, start)
+    except ModeError as error:
+        if isinstance(reason, NotSeparableError):
+            raise
+        raise ModeError(
+            f"{error} Group effects cannot be updated one at a time either: {cause}."
+        ) from error
+
+
+def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
+    """Return a plan of which every element moves by itself; NotSeparableError where none can."""
+    _ = target.elements
+    target.require_finite(start, START_ROWS)
+    found = find_grouped(target, start)
+    rng = np.random.default_rng(PREPARATION_SEED)
+    target.check(model, lambda: found.draw(rng, 1.0))
+    reference = found.reference(target.inverse_temperature)
+    return Plan(target, Requirements(), reference, elements=found)
+
+
+def _products(target: Target) -> str:
+    """Return which products of parameters rows have and keep, and why."""
+    return " ".join(f"{name!r} {reason}." for name, reason in target.factorization.refused)
+
+
+#: The last that was read of every model that is still in use.
+_known: WeakKeyDictionary[pm.Model, SharedModel] = WeakKeyDictionary()
+
+
+def read_model(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: dict[str, np.ndarray],
+    reading: ReadingSettings,
+    requirements: Requirements,
+) -> SharedModel:
+    """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
+
+    UnsupportedModelError if rows cannot be proven to be independent given the parameters;
+    BoundsError if their graph does not allow what a method requires; SettingError if settings do
+    not fit the model.
+    """
+    request, found = _request(model, vars, point, reading), _known.get(model)
+    same = found is not None and request is not None and found.request == request
+    if found is None or not same or not found.watched.is_unchanged:
+        found = _read(request, model, vars, point, reading)
+    if request is not None:
+        # Kept also where it is refused to this method: the next one need not read it again.
+        _known[model] = found
+    require_possible(found.target, requirements)
+    if not found.chosen:
+        found.target, found.chosen = choose_shape_parametrization(found.target, point), True
+    return found
+
+
+def _read(
+    request: tuple | None,
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: dict[str, np.ndarray],
+    reading: ReadingSettings,
+) -> SharedModel:
+    parts = factorize(
+        model,
+        vars,
+        reading.observed,
+        weights=reading.weights,
+        observation_dims=reading.observation_dims,
+        initial_point=point,
+    )
+    if reading.in_linear_coordinates:
+        parts = in_linear_coordinates(in_differences(parts))
+    target = Target(parts, 2, 1.0, reading.compile_kwargs)
+    watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
+    return SharedModel(request, watched, target, chosen=not reading.in_linear_coordinates)

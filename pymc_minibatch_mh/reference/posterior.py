@@ -1,0 +1,428 @@
+"""A model prepared for subsampling: compiled, and expanded around its mode.
+
+The reciprocal κ of a shape that data do not tell from infinity ends at 0, and the maximum of its
+likelihood may lie below. The maximum of the density of log κ is inside, and near the mean of κ.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, PlacedRows, Prior
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expressions.graph import Gather, places_of
+from pymc_minibatch_mh.model.check import ModelDensity, check_split
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import FunctionAt
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference.arrow_sums import ElementRows
+from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.hierarchy import (
+    find_marginal_mode,
+    read_by_forms,
+    read_by_full_data,
+    scales_of,
+)
+from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.mode import (
+    LOOSE_TOLERANCE,
+    TOLERANCE,
+    Mode,
+    find_centre,
+    find_mode,
+    plain_reference,
+    reference_at,
+)
+from pymc_minibatch_mh.reference.newton import newton_search
+from pymc_minibatch_mh.structure.random_effects import Elements
+from pymc_minibatch_mh.structure.row_function import RowFunction, terms_of
+
+#: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
+#: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
+SHARES = (0.0, 0.125, 0.25, 0.5)
+#: How many times as wide as with all of it a posterior is taken to be at most.
+WIDER = 4.0
+
+
+class LogFullData(FullData):
+    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian."""
+
+    def __init__(
+        self,
+        rows: PlacedRows,
+        prior: Prior,
+        source: ArrayRows,
+        places: Sequence[int],
+    ) -> None:
+        super().__init__(rows, prior, source)
+        self.logs = np.array(places)
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part, which has the Jacobian."""
+        position = without_logs(theta, self.logs)
+        found = self._chained(position, super().prior(position, hessian=hessian))
+        found.gradient[self.logs] += 1.0
+        return replace(found, value=found.value + float(theta[self.logs].sum()))
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        position = without_logs(theta, self.logs)
+        return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
+
+    def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
+        """Return derivatives by logarithms, of those at a position."""
+        slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
+        slopes[logs] = position[logs]
+        # A step that is far too long is refused for its end, and made shorter.
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = slopes * plain.gradient
+            if plain.has_hessian:
+                second = slopes[:, None] * plain.hessian * slopes
+                second[logs, logs] += gradient[logs]
+        return Derivatives(plain.value, gradient, second)
+
+
+def with_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return a position, shape (d,), with the logarithms of some coordinates."""
+    found = position.copy()
+    with np.errstate(divide="ignore"):
+        found[places] = np.log(position[places])
+    return found
+
+
+def without_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return a position, shape (d,), of which some coordinates are given by their logarithms."""
+    found = position.copy()
+    with np.errstate(over="ignore"):
+        found[places] = np.exp(position[places])
+    return found
+
+
+def mode_without_logs(
+    full_data: FullData,
+    mode: Mode,
+    places: Sequence[int],
+    inverse_temperature: float,
+    rows: np.ndarray | None = None,
+) -> Mode:
+    """Return the mode of a :class:`LogFullData`, in the coordinates of the model.
+
+    The gradient need not vanish there. The precision has as little of the curvature of log κ as
+    makes it positive definite and not too wide.
+    """
+    position = without_logs(mode.position, places)
+    likelihood = full_data.likelihood(position, hessian=True, rows=rows)
+    slopes = np.ones(position.size)
+    slopes[places] = 1.0 / position[places]
+    whole = slopes[:, None] * mode.precision * slopes
+    border = np.zeros(position.size)
+    border[places] = position[places] ** -2.0
+    alone = whole - np.diag(border)
+    if not mode.marginal:
+        prior = full_data.prior(position, hessian=True)
+        alone = -inverse_temperature * likelihood.hessian - prior.hessian
+    precision = _least_positive(alone, border, whole)
+    return replace(mode, position=position, likelihood=likelihood, precision=precision)
+
+
+def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return a precision with no more of the border in it than makes it positive definite."""
+    most = WIDER * np.sqrt(np.diag(np.linalg.inv(whole)))
+    for share in SHARES:
+        precision = alone + np.diag(share * border)
+        if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
+            continue
+        if share == 0.0 or (np.sqrt(np.diag(np.linalg.inv(precision))) <= most).all():
+            return precision
+    return whole
+
+
+#: Points at which the split is compared with the model, and rows that these read at most; one
+#: point is always compared, and tells any difference but one that is zero there by chance.
+CHECK_POINTS, CHECK_READS = 3, 300_000
+#: Rows that stored ones are compared by, evenly spread.
+CHECK_ROWS = 100_000
+#: Logarithm of the inverse of a scale whose square is no longer a number.
+MOST_SHRUNK = 350.0
+#: Rows beyond which the search for the mode ends early.
+MANY_ROWS = 100_000
+
+
+class Target:
+    """The tempered posterior of a split model, as a cheap part and remainders of rows.
+
+    The log-likelihood is multiplied by β, the inverse temperature. With a `covariance`, shape
+    (d, d), of distances from it, the centre is the start; without, both are sought. A pickle has no
+    compiled functions: numba's closures do not survive in another process.
+    """
+
+    #: Place in the context of the address of the variables outside the position.
+    OTHERS_SLOT = OTHERS_SLOT
+
+    def __init__(
+        self,
+        factorization: Factorization,
+        taylor_order: int,
+        inverse_temperature: float,
+        compile_kwargs: Mapping[str, Any] | None,
+        covariance: np.ndarray | None = None,
+        compiled: CompiledModel | None = None,
+    ) -> None:
+        self.compiled = compiled or CompiledModel(factorization, compile_kwargs)
+        self.factorization = factorization
+        self.taylor_order = taylor_order
+        self.inverse_temperature = inverse_temperature
+        self.covariance = covariance
+        self.source: ArrayRows = row_source(factorization)
+
+    def with_order_and_temperature(
+        self,
+        taylor_order: int,
+        inverse_temperature: float,
+        covariance: np.ndarray | None = None,
+    ) -> "Target":
+        """Return the model with another order or temperature, and the same compiled functions."""
+        factorization, compiled = self.factorization, self.compiled
+        return Target(factorization, taylor_order, inverse_temperature, None, covariance, compiled)
+
+    def __reduce__(self) -> tuple:
+        """Leave out compiled functions and the addresses of this process."""
+        compiled = self.compiled
+        settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
+        return Target, (compiled.factorization, *settings, self.covariance)
+
+    @property
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        return self.compiled.row_functions
+
+    @property
+    def elements(self) -> Elements:
+        """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
+        return self.compiled.elements
+
+    @cached_property
+    def n_elements(self) -> int:
+        """Number of coordinates that data choose, such as those of groups."""
+        if isinstance(self.row_functions, BoundsError):
+            return 0
+        chosen = (term.place for term in terms_of(self.row_functions))
+        return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
+
+    @cached_property
+    def element_rows(self) -> ElementRows:
+        """The rows by border and elements, which are held: :meth:`release` lets them go."""
+        functions, rows = self.row_functions, self.compiled.rows
+        assert not isinstance(functions, BoundsError)
+        assert isinstance(rows, FormRows)
+        return ElementRows(functions, rows, self.elements)
+
+    def release(self) -> None:
+        """Let go of what preparation alone needs."""
+        self.__dict__.pop("element_rows", None)
+
+    @property
+    def element_densities(self) -> list[FunctionAt]:
+        """The compiled prior of each element of each factor (``mh_element_density``)."""
+        return self.compiled.element_densities
+
+    @cached_property
+    def rows(self) -> PlacedRows:
+        """Compiled rows where they lie in this process."""
+        return self.compiled.rows.at(self.source)
+
+    @cached_property
+    def full_data(self) -> FullData:
+        """Full passes over the rows."""
+        return FullData(self.rows, self.compiled.prior, self.source)
+
+    @property
+    def space(self) -> RowSpace:
+        """Where rows in memory lie, with differences of remainders and derivatives, compiled."""
+        return self.rows.space(self.taylor_order, derivatives=True)
+
+    @property
+    def prior(self) -> FunctionAt:
+        """Compiled prior part (``mh_log_prior``)."""
+        return self.full_data.log_prior
+
+    def expand(
+        self, start: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Reference, tuple[int, ...]]:
+        """Find a centre from `start`, unless it is one, and build control variates there.
+
+        Returned with them are the scales whose marginal density has its mode there.
+        """
+        if self.covariance is not None:
+            plain = plain_reference(start, self.covariance, self.inverse_temperature)
+            return plain._replace(first=self.factorization.first), ()
+        report("Searching for the mode")
+        # A pass less, where passes take long: the way to the mean leads past the mode.
+        many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
+        mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
+        report("Expanding the log-likelihood")
+        # Where an average stands for the prior's curvature, the centre is a mean already.
+        if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
+            mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
+        reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
+        return reference._replace(first=self.factorization.first), mode.marginal
+
+    def mode(
+        self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
+    ) -> Mode:
+        """Find the mode from `start`; at order 0 it need not be a smooth one.
+
+        Where the model has scales, that is the mode of their marginal density.
+        """
+        ends = self.factorization.boundary
+        if not ends:
+            return self._sought(start, start, rng, tolerance)
+        mode = self._sought(start, with_logs(start, ends), rng, tolerance)
+        return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
+
+    def _sought(
+        self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
+    ) -> Mode:
+        """Find the mode of a log-density from `start`, which is `near` in its coordinates."""
+        names = self.factorization.coordinate_names
+        arguments = self._climbed, start, self.inverse_temperature, names, rng
+        if self.taylor_order == 0:
+            try:
+                return find_mode(*arguments)
+            except ModeError:
+                return find_centre(*arguments)
+        scales = self.scales(near)
+        if not scales:
+            return find_mode(*arguments, tolerance)
+        try:
+            return find_marginal_mode(*arguments, scales, tolerance)
+        except ModeError as error:
+            without = error
+        try:
+            return find_mode(*arguments, tolerance)
+        except ModeError:
+            # The message says why the scales have no mode.
+            raise without from None
+
+    def scales(self, start: np.ndarray) -> tuple[int, ...]:
+        """Return the coordinates that no joint mode is sought in, asked for near `start`."""
+        functions = self.row_functions
+        if isinstance(functions, BoundsError):
+            read = read_by_full_data(self.full_data, start)
+        else:
+            read = read_by_forms(functions, self.factorization.size)
+        return scales_of(self.full_data.prior, read, start)
+
+    def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
+        """Find the mode of a subsample whose rows stand for several each, if there is one."""
+        weight = self.inverse_temperature * self.source.n_rows / rows.size
+        density, ends = Density(self._climbed, weight, rows), self.factorization.boundary
+        start = with_logs(start, ends) if ends else start
+        found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
+        mode = Mode(found.position, -found.total.hessian, found.likelihood)
+        return mode_without_logs(self.full_data, mode, ends, weight, rows) if ends else mode
+
+    @cached_property
+    def _climbed(self) -> FullData:
+        """The log-density of the search for the mode."""
+        ends = self.factorization.boundary
+        if not ends:
+            return self.full_data
+        return LogFullData(self.rows, self.compiled.prior, self.source, ends)
+
+    def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take the values of the variables outside the position from a point."""
+        self.source.others[:] = self.factorization.ravel_others(point)
+
+    def log_prior(self, position: np.ndarray) -> float:
+        """Return the log-density of the prior part."""
+        return float(self.prior(position, self.rows.context))
+
+    def log_likelihood(self, position: np.ndarray) -> float:
+        """Return the summed log-likelihood of all rows, not tempered."""
+        return self.full_data.likelihood(position, hessian=False).value
+
+    def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
+        """Compare the parts with the model, at points a few standard deviations from the mode."""
+        report("Comparing with PyMC's log-density")
+        count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
+        points = [self.factorization.mirrored(draw()) for _ in range(count)]
+        rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
+        density = ModelDensity(model, self.factorization, rows)
+
+        def parts(x: np.ndarray) -> tuple[float, float]:
+            likelihood = self.full_data.likelihood(x, hessian=False, rows=rows).value
+            return self.log_prior(x) - self.factorization.log_jacobian(x), likelihood
+
+        names = [term.name for term in self.factorization.terms]
+        check_split(density.ways(self.source.others), parts, points, names)
+
+    def spread(self, most: int, first: int = 0) -> np.ndarray:
+        """Return the numbers of at most so many rows from `first` on, evenly spread."""
+        last = self.source.n_rows - 1
+        return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
+
+    def term_and_row(self, row: int) -> tuple[str, int]:
+        """Return the variable that a row belongs to, and the number that it has there."""
+        starts = self.source.term_starts
+        term = int(np.searchsorted(starts, row, side="right")) - 1
+        return self.factorization.terms[term].name, row - int(starts[term])
+
+    def _outside(self, position: np.ndarray) -> MinibatchError:
+        names = self.factorization.coordinate_names
+        inside = (position >= self.factorization.lower) & (position <= self.factorization.upper)
+        wrong = np.flatnonzero(~(inside & np.isfinite(position)))
+        if wrong.size:
+            first = int(wrong[0])
+            return MinibatchError(
+                f"{names[first]!r} is {position[first]:g} at the starting point, outside its "
+                "support. Pass other initvals= or initial_point=."
+            )
+        for one in self.factorization.maps:
+            if not one.log_jacobian(position) < MOST_SHRUNK * len(one.places):
+                return MinibatchError(
+                    f"{one.name!r} is sampled through {one.words}, but a factor is almost zero at "
+                    "the starting point, for example for the last basis functions of an HSGP "
+                    "with a long length scale. Pass other initvals= or initial_point=, or use "
+                    "fewer basis functions."
+                )
+        return MinibatchError(
+            f"{', '.join(repr(block.name) for block in self.factorization.blocks)}: the prior "
+            "part of the model is not finite at the starting point, for example because a "
+            "potential excludes it. Pass other initvals= or initial_point=."
+        )
+
+    def require_finite_start(self, position: np.ndarray) -> None:
+        """Refuse a chain's start of zero density; of stored rows, which were all read, ask some."""
+        self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
+
+    def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
+        """Refuse a starting point of zero density, naming the row or the prior part.
+
+        Asked are all rows from `first` on, or at most so many of them, evenly spread.
+        """
+        if not np.isfinite(self.log_prior(position)):
+            raise self._outside(position)
+        rows = None
+        if first or (most is not None and self.source.n_rows > most):
+            rows = self.spread(self.source.n_rows if most is None else most, first)
+        if np.isfinite(self.full_data.likelihood(position, hessian=False, rows=rows).value):
+            return
+        low = self.full_data.first_not_finite(position, first)
+        name, row = self.term_and_row(low)
+        raise MinibatchError(
+            f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
+            f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
+        )

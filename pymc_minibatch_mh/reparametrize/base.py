@@ -1,0 +1,48 @@
+"""Factorizations in the coordinates of further bijections, with their Jacobian."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pymc_minibatch_mh.model.bijection import Map
+from pymc_minibatch_mh.model.factorization import Factorization
+
+
+def reparametrized(factorization: Factorization, maps: Sequence[Map]) -> Factorization:
+    """Return a factorization in the coordinates of further maps, with their Jacobian."""
+    position = factorization.position.type("position")
+    graphs = (
+        factorization.prior,
+        *(term.logp for term in factorization.terms),
+        *factorization.natural.values(),
+    )
+    own = {factorization.position: _graph_of_values(position, maps)}
+    prior, *graphs = clone_replace(list(graphs), own)
+    terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
+    lower = factorization.lower.copy()
+    for one in maps:
+        lower[one.places] = 0.0 if one.begins_at_zero else lower[one.places]
+    return replace(
+        factorization,
+        position=position,
+        lower=lower,
+        prior=prior + sum(one.log_jacobian(position) for one in maps),
+        terms=tuple(terms),
+        natural=dict(zip(factorization.natural, graphs[len(terms) :], strict=True)),
+        maps=(*factorization.maps, *maps),
+    )
+
+
+def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
+    """Return the graph of the value variables at a position."""
+    (size,) = position.type.shape
+    order, entries, n_entries = np.arange(size), [position], size
+    for places, graph in (placed for one in maps for placed in one.own(position)):
+        order[places] = n_entries + np.arange(places.size)
+        entries.append(graph)
+        n_entries += places.size
+    return pt.concatenate(entries)[order]

@@ -1,0 +1,1 @@
+"""Dependence of observations and of the prior on coordinates."""

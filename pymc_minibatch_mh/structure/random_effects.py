@@ -1,0 +1,475 @@
+"""Elements of a model: coordinates that data choose, of which the prior is a sum.
+
+Given all other coordinates the elements of one factor are independent if every row reads one of
+them at most, and the prior is a sum of functions of one of them each. The first is seen in the
+linear forms of rows. The second is proved by *labels*: every number that the prior is computed from
+is labelled by the element that it depends on, from the position on through each operation. The
+prior may *couple* elements of different factors, as correlated intercepts and slopes.
+
+Coordinates of which a row reads several, as the skills of both teams of a match, depend on each
+other: they move together, as part of the border, but bounds know which of them a row reads.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.basic import (
+    Alloc,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot, Sum
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+
+from pymc_minibatch_mh.expressions.graph import Gather, Monomial
+from pymc_minibatch_mh.functions.base import operation_name
+from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, IN_PYTHON
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.structure.row_function import RowFunction
+
+#: Operations that move numbers of their first input, by indices or shapes that the others are.
+_MOVES = (
+    DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
+    CheckAndRaise, ScalarFromTensor, TensorFromScalar,
+)  # fmt: skip
+#: Those that bring numbers of several inputs together, and those that put some among others.
+_JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
+
+
+#: Factors beyond which every row would have too many pairs of effects.
+MOST_FACTORS = 8
+#: Coordinates of which rows choose several at most: of 3,000, nearly every move reads all rows.
+MOST_CHOSEN = 2_000
+#: Into how many factors effects are parted until the prior couples none of the same: as they are,
+#: and those over time, of which each is around the one before, or around the last two.
+_PARTED = (1, 3, 5)
+
+
+class NotSeparableError(Exception):
+    """Why a model has no elements that are independent given the rest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """Elements of which a row reads one at most: `places`, int64, shape (G,), as the index is.
+
+    `readings` has, for each term, the numbers of arguments that read it, with what they read. Of
+    the numbers of the index those are of this factor that are `first` and each `every` later.
+    """
+
+    name: str
+    places: np.ndarray
+    readings: tuple[tuple[tuple[int, Monomial], ...], ...]
+    first: int = 0
+    every: int = 1
+
+    def of_index(self, index: np.ndarray) -> np.ndarray:
+        """Return which element some numbers of the index are, -1 for none."""
+        number, beside = np.divmod(index - self.first, self.every)
+        return np.where(beside == 0, number, -1)
+
+    def parted(self, every: int) -> list["Factor"]:
+        """Return one factor for each remainder of the index."""
+        firsts = range(min(every, self.places.size))
+        return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """Factors, the largest first; the *border*, which moves at once; and the others.
+
+    Rows read what is in the border as it stands, but for its last coordinates: a row reads one of
+    them for each factor of `chosen`, whose `places` may be the same.
+
+    `coupled`, int64, shape (k, 2), are the pairs of elements of different factors, numbered through
+    all factors, that one part of the prior depends on. A second one has one first one of a factor.
+    """
+
+    factors: tuple[Factor, ...]
+    border: np.ndarray
+    others: np.ndarray
+    chosen: tuple[Factor, ...] = ()
+    coupled: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int64))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The coordinates of all elements, factor by factor, shape (L,)."""
+        return _joined(self.factors)
+
+    @property
+    def choices(self) -> np.ndarray:
+        """The coordinates of `chosen`, one after the other, shape (K,)."""
+        return _joined(self.chosen)
+
+    @property
+    def chosen_places(self) -> np.ndarray:
+        """The coordinates of the border that rows choose, the last ones in it, shape (c,)."""
+        return np.unique(self.choices)
+
+    @property
+    def names(self) -> str:
+        """The names of all that rows choose, with commas."""
+        return ", ".join(dict.fromkeys(one.name for one in (*self.factors, *self.chosen)))
+
+
+def _joined(factors: Sequence[Factor]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *(factor.places for factor in factors)])
+
+
+def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) -> Elements:
+    """Return the elements that rows read; NotSeparableError where rows read one in several ways."""
+    found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
+        lambda: [[] for _ in functions]
+    )
+    border: set[int] = set()
+    for k, function in enumerate(functions):
+        for a, form in enumerate(function.arguments):
+            for term in form.terms:
+                place = term.place
+                if isinstance(place, Gather):
+                    found[place.first, place.step, place.size][k].append((a, term))
+                else:
+                    border.add(place)
+    if not found:
+        raise NotSeparableError("no parameter is indexed by data")
+    if len(found) > MOST_FACTORS:
+        name = factorization.name_at(max(found, key=lambda own: own[2])[0])
+        raise NotSeparableError(
+            f"{name!r} is indexed as more than {MOST_FACTORS} grouping factors, for example by "
+            "two indices at once"
+        )
+    taken: dict[int, str] = {}
+    factors: list[Factor] = []
+    chosen: list[Factor] = []
+    for own in sorted(found, key=lambda own: -own[2]):
+        places = own[0] + own[1] * np.arange(own[2])
+        name = factorization.name_at(int(places[0]))
+        for place in places.tolist():
+            if place in taken or place in border:
+                raise NotSeparableError(
+                    f"{name!r} has effects that observations use in two ways, for example by two "
+                    "indices or in a sum over all"
+                )
+            taken[place] = name
+        apart = [Factor(name, places, readings) for readings in _by_index(found[own])]
+        (factors if len(apart) == 1 else chosen).extend(apart)
+    others = sorted(set(range(factorization.size)) - set(taken) - border)
+    together = np.unique(_joined(chosen))
+    _require_few(chosen, together.size)
+    whole = np.concatenate([np.array(sorted(border), np.int64), together])
+    return Elements(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
+
+
+def _by_index(
+    readings: Sequence[Sequence[tuple[int, Monomial]]],
+) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
+    """Return the readings by each index that chooses in one row."""
+    terms: list[dict[int, list[tuple[int, Monomial]]]] = []
+    for own in readings:
+        by_index: dict[int, list[tuple[int, Monomial]]] = {}
+        for a, term in own:
+            assert isinstance(term.place, Gather)
+            by_index.setdefault(id(term.place.index), []).append((a, term))
+        terms.append(by_index)
+    lists = [[tuple(own) for own in by_index.values()] for by_index in terms]
+    return list(zip_longest(*lists, fillvalue=()))
+
+
+def _require_few(chosen: Sequence[Factor], size: int) -> None:
+    """Raise NotSeparableError where a border of so many coordinates takes too long to move."""
+    if size > MOST_CHOSEN:
+        raise NotSeparableError(
+            f"{chosen[0].name!r} is indexed twice in one row, and its {size:,} effects, which are "
+            f"updated together, are more than {MOST_CHOSEN:,}"
+        )
+
+
+class ElementPrior(NamedTuple):
+    """The elements of a prior, and the graph of shape (G,) of each factor's prior.
+
+    For every factor the prior part is the sum of its graph and a function of none of its elements.
+    """
+
+    elements: Elements
+    densities: list[Variable]
+
+
+def prior_of_elements(factorization: Factorization, elements: Elements) -> ElementPrior:
+    """Take the prior apart by elements; NotSeparableError where it is not seen to be their sum.
+
+    Where it couples elements of one factor, as those of a random walk, they become several factors.
+    """
+    prior = _Prior(factorization)
+    pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
+    pieces.sort(key=lambda piece: -piece.factor.places.size)
+    if len(pieces) > MOST_FACTORS:
+        raise NotSeparableError(
+            f"{pieces[0].factor.name!r} and others make more than {MOST_FACTORS} factors"
+        )
+    found = replace(elements, factors=tuple(piece.factor for piece in pieces))
+    return ElementPrior(
+        replace(found, coupled=_coupled(pieces)), [prior.density(piece) for piece in pieces]
+    )
+
+
+class _Piece(NamedTuple):
+    """A factor, and which of its elements every number depends on that the prior is the sum of."""
+
+    factor: Factor
+    labels: list[np.ndarray]
+
+
+class _Prior:
+    """The prior as a sum of parts, and these of numbers."""
+
+    def __init__(self, factorization: Factorization) -> None:
+        graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
+        AS_SAMPLED.rewrite(graph)
+        self._size = factorization.size
+        self._parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
+        self._known = _Labels(factorization, [part for part, _ in self._parts])
+
+    def apart(self, factor: Factor) -> list[_Piece]:
+        """Return the pieces of a factor that the prior couples no two elements of."""
+        refused: list[NotSeparableError] = []
+        for every in _PARTED:
+            try:
+                pieces = [self._piece(one) for one in factor.parted(every)]
+                _coupled(pieces)
+            except NotSeparableError as reason:
+                refused.append(reason)
+            else:
+                return pieces
+        raise refused[0]
+
+    def _piece(self, factor: Factor) -> _Piece:
+        labels = np.full(self._size, -1)
+        labels[factor.places] = np.arange(factor.places.size)
+        self._known.assign(labels)
+        return _Piece(factor, [self._known.of(part).ravel() for part, _ in self._parts])
+
+    def density(self, piece: _Piece) -> Variable:
+        """Return the prior of each element of a piece."""
+        size = piece.factor.places.size
+        total = pt.zeros(size)
+        for (part, sign), label in zip(self._parts, piece.labels, strict=True):
+            places = np.flatnonzero(label >= 0)
+            if places.size:
+                total += sign * _by_element(part.ravel(), places, label[places], size)
+        return total
+
+
+def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
+    """Return the pairs of elements, numbered through all factors, that one number depends on."""
+    starts = np.cumsum([0, *(piece.factor.places.size for piece in pieces)])
+    labels = [np.concatenate(piece.labels) for piece in pieces]
+    pairs = [np.empty((0, 2), np.int64)]
+    for f, g in combinations(range(len(pieces)), 2):
+        both = (labels[f] >= 0) & (labels[g] >= 0)
+        found = np.stack([starts[f] + labels[f][both], starts[g] + labels[g][both]], axis=1)
+        found = np.unique(found, axis=0)
+        unique = [np.unique(own).size == own.size for own in found.T]
+        if not any(unique):
+            names = f"{pieces[f].factor.name!r} and {pieces[g].factor.name!r}"
+            raise NotSeparableError(f"{names} have a prior that couples many effects of both")
+        pairs.append(found if unique[1] else found[:, ::-1])
+    return np.concatenate(pairs)
+
+
+def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
+    """Return the sums of some numbers by the elements that they belong to."""
+    if np.array_equal(places, np.arange(places[0], places[0] + places.size)):
+        chosen = numbers[int(places[0]) : int(places[-1]) + 1]
+    else:
+        chosen = numbers[places]
+    if np.array_equal(own, np.arange(size)):
+        return chosen
+    return pt.zeros(int(size))[own].inc(chosen)
+
+
+def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
+    """Yield the parts of a scalar that is a sum, and their signs."""
+    op = graph.owner.op if graph.owner else None
+    inner = op.scalar_op if isinstance(op, Elemwise) else None
+    # A potential that is a number is summed as well.
+    of_one = isinstance(op, Sum) and graph.owner.inputs[0].type.ndim == 0
+    if of_one or isinstance(inner, scalar.Add | scalar.Cast):
+        for one in graph.owner.inputs:
+            yield from _addends(one, sign)
+    elif isinstance(inner, scalar.Sub):
+        yield from _addends(graph.owner.inputs[0], sign)
+        yield from _addends(graph.owner.inputs[1], -sign)
+    elif isinstance(inner, scalar.Neg):
+        yield from _addends(graph.owner.inputs[0], -sign)
+    else:
+        yield graph, sign
+
+
+def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
+    """Return what a part is the sum of, where it is one of all entries."""
+    graph, sign = addend
+    if graph.owner and isinstance(graph.owner.op, Sum):
+        graph = graph.owner.inputs[0]
+    return graph, sign
+
+
+class _Labels:
+    """The element that every number depends on, -1 for none, of all that some graphs are from."""
+
+    def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
+        self._factorization = factorization
+        position, others = factorization.position, factorization.other_values
+        moved = set(_descending(graphs, position))
+        self._fixed = {v for v in ancestors(graphs) if v not in moved}
+        self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
+        asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
+        values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
+        # Shapes, and the indices of operations that move numbers, are those at any position.
+        at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
+        with np.errstate(all="ignore"):
+            found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
+        self._values: dict[Variable, Any] = dict(zip(values, found, strict=True))
+        self._known: dict[Variable, np.ndarray] = {}
+
+    def assign(self, labels: np.ndarray) -> None:
+        """Label the coordinates, and all that is computed from them."""
+        self._known = {self._factorization.position: labels}
+        for node in self._nodes:
+            self._pass(node)
+
+    def of(self, variable: Variable) -> np.ndarray:
+        """Return the label of each entry of a variable."""
+        if variable not in self._known:
+            self._known[variable] = np.full(np.shape(self._value(variable)), -1)
+        return self._known[variable]
+
+    def _value(self, variable: Variable) -> Any:
+        return variable.data if isinstance(variable, Constant) else self._values[variable]
+
+    def _pass(self, node: Apply) -> None:
+        op, inputs = node.op, node.inputs
+        labels = [self.of(v) for v in inputs if hasattr(v.type, "ndim")]
+        if not any((own >= 0).any() for own in labels):
+            return
+        if isinstance(op, Elemwise):
+            combined = self._combined(node, labels)
+            for output in node.outputs:
+                self._known[output] = combined
+        elif isinstance(op, CAReduce):
+            self._known[node.outputs[0]] = self._reduced(node, labels[0], op.axis)
+        elif isinstance(op, Blockwise):
+            self._known[node.outputs[0]] = self._of_batches(node, labels)
+        elif isinstance(op, Dot | SolveTriangular):
+            self._known[node.outputs[0]] = self._of_product(node, *labels)
+        elif isinstance(op, _MOVES):
+            self._move(node, 1)
+        elif isinstance(op, _JOINS):
+            self._move(node, len(inputs))
+        elif isinstance(op, _SETS) and getattr(op, "set_instead_of_inc", False):
+            self._move(node, 2)
+        else:
+            raise self._refused(labels, f"has a prior that uses {operation_name(op)}")
+
+    def _combined(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
+        spread = np.broadcast_arrays(*labels)
+        largest = np.max(spread, axis=0)
+        if any(((own >= 0) & (own != largest)).any() for own in spread):
+            name = operation_name(node.op)
+            raise self._refused(labels, f"has a prior in which {name} couples two effects")
+        return largest
+
+    def _reduced(
+        self, node: Apply, labels: np.ndarray, axis: int | tuple[int, ...] | None
+    ) -> np.ndarray:
+        """Return the one label along some axes."""
+        largest = labels.max(axis=axis, initial=-1)
+        kept = largest if axis is None else np.expand_dims(largest, axis)
+        if ((labels >= 0) & (labels != kept)).any():
+            name = operation_name(node.op)
+            raise self._refused([labels], f"has a prior in which {name} couples effects")
+        return np.asarray(largest)
+
+    def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Return the labels of A B or A⁻¹ B: of an entry, those of a line of A and a column of B.
+
+        All of A is in every line of its inverse.
+        """
+        lines = self._reduced(node, left, -1 if isinstance(node.op, Dot) else None)
+        columns = self._reduced(node, right, 0)
+        if lines.ndim:
+            lines = lines.reshape(lines.shape + (1,) * columns.ndim)
+        output = np.shape(self._value(node.outputs[0]))
+        return np.broadcast_to(self._combined(node, [lines, columns]), output)
+
+    def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the labels of an operation on the last axes, for each of what lies before them."""
+        output = np.shape(self._value(node.outputs[0]))
+        n_batch = node.outputs[0].type.ndim - node.op.batch_ndim(node)
+        own = [
+            self._reduced(node, one, tuple(range(node.op.batch_ndim(node), one.ndim)))
+            for one in labels
+        ]
+        combined = self._combined(node, own)
+        return np.broadcast_to(combined.reshape(combined.shape + (1,) * n_batch), output)
+
+    def _move(self, node: Apply, count: int) -> None:
+        """Apply an operation that moves numbers to their labels."""
+        moved, name = node.inputs[:count], operation_name(node.op)
+        if any(v not in self._fixed for v in node.inputs if v not in moved):
+            raise self._refused(
+                [self.of(v) for v in moved], f"has a prior that is indexed by {name}"
+            )
+        given = [
+            self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
+        ]
+        # Of truth values there are two, and of small integers not many.
+        if any((self.of(v) != own).any() for v, own in zip(moved, given, strict=False)):
+            raise self._refused(
+                [self.of(v) for v in moved], f"has a prior that goes through {name} of no reals"
+            )
+        if isinstance(node.op, CheckAndRaise):
+            self._known[node.outputs[0]] = self.of(node.inputs[0])
+            return
+        storage: list[list[Any]] = [[None] for _ in node.outputs]
+        node.op.perform(node, given, storage)
+        for output, (found,) in zip(node.outputs, storage, strict=True):
+            self._known[output] = np.asarray(found).astype(np.int64)
+
+    def _refused(self, labels: Sequence[np.ndarray], cause: str) -> NotSeparableError:
+        (position,) = (self._known[self._factorization.position],)
+        some = max(int(own.max(initial=-1)) for own in labels)
+        name = self._factorization.name_at(int(np.flatnonzero(position == some)[0]))
+        return NotSeparableError(f"{name!r} {cause}")
+
+
+def _descending(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
+    """Yield the variables between a source and some graphs."""
+    moved = {source}
+    yield source
+    for node in toposort(graphs):
+        if moved.intersection(node.inputs) and not isinstance(node.op, Shape | Shape_i):
+            moved.update(node.outputs)
+            yield from node.outputs
