@@ -151,7 +151,7 @@ def _block_at(place: int, factorization: Factorization) -> Block:
 
 def _name_at(place: int, factorization: Factorization) -> str:
     """Return the name of the block at a place, or of its stand-in in the chain."""
-    words = (f"({one.words})" for one in factorization.maps if place in one.places)
+    words = (f"({one.label})" for one in factorization.maps if place in one.indices)
     return next(words, _block_at(place, factorization).name)
 
 
@@ -218,7 +218,7 @@ def _array(column: Column) -> str:
 
 def reparametrizations(parts: Factorization) -> tuple[InCoordinates, ...]:
     """List the reparametrised variables, and those that could not be, with the reason."""
-    mapped = [InCoordinates(one.name, one.words) for one in parts.maps]
+    mapped = [InCoordinates(one.name, one.label) for one in parts.maps]
     refused = [InCoordinates(name, "", why) for name, why in parts.refused]
     return (*dict.fromkeys(mapped), *refused)
 

@@ -11,42 +11,42 @@ Placed = tuple[np.ndarray, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Map(ABC):
-    """A one-to-one map of a few coordinates, which a later one may move again.
+class Bijection(ABC):
+    """A bijection of a few coordinates, which a later one may move again.
 
-    It moves the variable `name`, at `places` of the position, to coordinates that `words` name.
+    It moves the variable `name`, at `indices` of the position, to coordinates named by `label`.
     Positions and values are arrays of shape (d, ...); positions can be graphs of shape (d,).
     """
 
     name: str
-    places: np.ndarray
-    words: str
-    #: Whether its coordinates begin at 0, where rows are written in their logarithms.
-    begins_at_zero: ClassVar[bool] = False
+    indices: np.ndarray
+    label: str
+    #: Whether its coordinates are bounded below by 0; rows are written in their logarithms.
+    lower_bounded: ClassVar[bool] = False
 
     @property
     def moved(self) -> set[int]:
         """Coordinates that stand for other than the model's own variables."""
-        return {int(k) for k in self.places.flat}
+        return {int(k) for k in self.indices.flat}
 
     @property
     def coordinates(self) -> set[int]:
-        """Coordinates that the map moves or depends on."""
+        """Coordinates that the bijection moves or depends on."""
         return self.moved
 
     @abstractmethod
-    def own(self, position: Any) -> list[Placed]:
-        """Return the model's own variables in the place of coordinates that are moved."""
+    def inverse(self, position: Any) -> list[Placed]:
+        """The model's variables in the place of the coordinates that are moved."""
 
     @abstractmethod
-    def mapped(self, values: np.ndarray) -> list[Placed]:
-        """Return the coordinates that the model's own variables are moved to."""
+    def forward(self, values: np.ndarray) -> list[Placed]:
+        """Coordinates that the model's variables are moved to."""
 
     @abstractmethod
     def log_jacobian(self, position: Any) -> Any:
-        """Return log |∂ values / ∂ position|, of shape (...)."""
+        """Logarithm of the absolute Jacobian |∂ values / ∂ position|, shape (...)."""
 
     @staticmethod
     def rewritten(exprs: Any, row: Any) -> Any:
-        """Expression of an observation in the coordinates of all maps of this class."""
+        """Expression of an observation in the coordinates of all bijections of this class."""
         return row

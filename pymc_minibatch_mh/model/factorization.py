@@ -27,7 +27,7 @@ from pytensor.tensor.math import variadic_add
 from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
-from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.constant_data import as_read, in_double, plain
 from pymc_minibatch_mh.model.independence import Likelihood, data_values
 from pymc_minibatch_mh.model.index_range import require_indices_in_range
@@ -155,7 +155,7 @@ class Factorization:
     #: The constants and shared variables of the model that all of this is computed from.
     arrays: ModelArrays
     #: Maps of a few coordinates each, none where the position is the value variables themselves.
-    maps: tuple[Map, ...] = ()
+    maps: tuple[Bijection, ...] = ()
     #: Names of others that rows have in products, and why these are not mapped.
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -192,18 +192,18 @@ class Factorization:
     @property
     def boundary(self) -> list[int]:
         """Coordinates of maps that begin at 0, where they may have their mode."""
-        return sorted({k for one in self.maps if one.begins_at_zero for k in one.moved})
+        return sorted({k for one in self.maps if one.lower_bounded for k in one.moved})
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        return _changed(values, [one.mapped for one in self.maps])
+        return _changed(values, [one.forward for one in self.maps])
 
     def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d).
 
         They can lie where the positions are: a copy of all draws may take gigabytes.
         """
-        return _changed(positions, [one.own for one in reversed(self.maps)], overwritten)
+        return _changed(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""

@@ -393,7 +393,7 @@ class Target:
         for one in self.factorization.maps:
             if not one.log_jacobian(position) < MOST_SHRUNK * len(one.places):
                 return MinibatchError(
-                    f"{one.name!r} is sampled through {one.words}, but a factor is almost zero at "
+                    f"{one.name!r} is sampled through {one.label}, but a factor is almost zero at "
                     "the starting point, for example for the last basis functions of an HSGP "
                     "with a long length scale. Pass other initvals= or initial_point=, or use "
                     "fewer basis functions."

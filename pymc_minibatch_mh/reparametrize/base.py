@@ -8,11 +8,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from pymc_minibatch_mh.model.bijection import Map
+from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 
 
-def reparametrized(factorization: Factorization, maps: Sequence[Map]) -> Factorization:
+def reparametrized(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
     """Return a factorization in the coordinates of further maps, with their Jacobian."""
     position = factorization.position.type("position")
     graphs = (
@@ -25,7 +25,7 @@ def reparametrized(factorization: Factorization, maps: Sequence[Map]) -> Factori
     terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
     lower = factorization.lower.copy()
     for one in maps:
-        lower[one.places] = 0.0 if one.begins_at_zero else lower[one.places]
+        lower[one.indices] = 0.0 if one.lower_bounded else lower[one.indices]
     return replace(
         factorization,
         position=position,
@@ -37,11 +37,11 @@ def reparametrized(factorization: Factorization, maps: Sequence[Map]) -> Factori
     )
 
 
-def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
+def _graph_of_values(position: Variable, maps: Sequence[Bijection]) -> Variable:
     """Return the graph of the value variables at a position."""
     (size,) = position.type.shape
     order, entries, n_entries = np.arange(size), [position], size
-    for places, graph in (placed for one in maps for placed in one.own(position)):
+    for places, graph in (placed for one in maps for placed in one.inverse(position)):
         order[places] = n_entries + np.arange(places.size)
         entries.append(graph)
         n_entries += places.size

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph, places_of
 from pymc_minibatch_mh.expressions.patterns import is_a, number, reachable, scaled_core, summands
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
@@ -29,7 +29,7 @@ _WORDS_OF_INTERVALS = {
 
 
 @dataclass(frozen=True, eq=False)
-class InverseShape(Map):
+class InverseShape(Bijection):
     """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
 
     The variable exp(v), such as the shape of a negative binomial, can be infinite to all
@@ -37,26 +37,26 @@ class InverseShape(Map):
     """
 
     power: int
-    begins_at_zero = True
+    lower_bounded = True
 
-    def own(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[Placed]:
         """Return v."""
-        return [(self.places, self._log_shape(position))]
+        return [(self.indices, self._log_shape(position))]
 
-    def mapped(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[Placed]:
         """Return κ."""
         with np.errstate(over="ignore"):
-            return [(self.places, np.exp(values[self.places] / -self.power))]
+            return [(self.indices, np.exp(values[self.indices] / -self.power))]
 
     def log_jacobian(self, position: Any) -> Any:
         """Return the sum of log(power/κ)."""
         logs = self._log_shape(position).sum(axis=0) / self.power
-        return logs + self.places.size * np.log(self.power)
+        return logs + self.indices.size * np.log(self.power)
 
     def _log_shape(self, position: Any) -> Any:
         log = pt.log if isinstance(position, Variable) else np.log
         with np.errstate(divide="ignore", invalid="ignore"):
-            return -float(self.power) * log(position[self.places])
+            return -float(self.power) * log(position[self.indices])
 
     @staticmethod
     def rewritten(exprs: ExprGraph, row: Expr) -> Expr:

@@ -22,7 +22,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Gather, places_of
-from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.occurrences import (
@@ -37,12 +37,12 @@ from pymc_minibatch_mh.structure.row_function import LinearForm, lowered_rows
 
 
 @dataclass(frozen=True, eq=False)
-class NonCentred(Map):
+class NonCentred(Bijection):
     """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
 
-    Each z_g lies in a row of `places`, shape (G, q), and a_1..a_q at `locations`, -1 for zero. B is
-    given by rows of its lower triangle, whose entries are products of factors. These have the same
-    values in positions and in the model's own variables. The diagonal is positive.
+    Each z_g lies in a row of `indices`, shape (G, q), and a_1..a_q at `locations`, -1 for zero.
+    Rows of the lower triangle of B hold products of factors, which have the same values in
+    positions and in the model's own variables. The diagonal is positive.
     """
 
     scale: tuple[tuple[Factors, ...], ...]
@@ -68,31 +68,31 @@ class NonCentred(Map):
         """Whether the diagonal of B is known to be positive."""
         return all(factor.positive for row in self.scale for factor in row[-1])
 
-    def own(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[Placed]:
         """Return z of B z = α - a, by forward substitution."""
         z: list[Any] = []
         for row, places, location in zip(
-            self._scale_at(position), self.places.T, self.locations, strict=True
+            self._scale_at(position), self.indices.T, self.locations, strict=True
         ):
             right = position[places] - _location(position, location)
             for entry, known in zip(row[:-1], z, strict=True):
                 right = right - entry * known
             z.append(right / row[-1])
-        return list(zip(self.places.T, z, strict=True))
+        return list(zip(self.indices.T, z, strict=True))
 
-    def mapped(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[Placed]:
         """Return α."""
-        z = [values[places] for places in self.places.T]
+        z = [values[places] for places in self.indices.T]
         sums = [sum(map(mul, row, z)) for row in self._scale_at(values)]
         return [
             (places, total + _location(values, location))
-            for places, total, location in zip(self.places.T, sums, self.locations, strict=True)
+            for places, total, location in zip(self.indices.T, sums, self.locations, strict=True)
         ]
 
     def log_jacobian(self, position: Any) -> Any:
         """Return -G log |B|."""
         log = pt.log if isinstance(position, Variable) else np.log
-        return -sum(len(self.places) * log(row[-1]) for row in self._scale_at(position))
+        return -sum(len(self.indices) * log(row[-1]) for row in self._scale_at(position))
 
     def _scale_at(self, position: Any) -> list[list[Any]]:
         # A scale may overflow far out, where the density is none.
@@ -193,7 +193,7 @@ class _Search:
             self._require_none_beside()
         for one in maps:
             self._require_valid(one)
-        return [replace(one, words=self._words(one)) for one in maps]
+        return [replace(one, label=self._words(one)) for one in maps]
 
     def _require_none_lost(self) -> None:
         """Refuse a factor that scales the block everywhere, but is in the rows besides."""
@@ -326,7 +326,7 @@ def _located(
     """Return a model, mapped so far, with the locations that come with every α of one map alone."""
     forms = _forms(mapped)
     moved = set[int]().union(*(one.moved for one in maps))
-    columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.places.T]
+    columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
     found = [-1] * len(columns)
     for block, _ in factorization.real_blocks:
         for place in sorted({*range(block.start, block.stop)} - moved):
@@ -349,7 +349,7 @@ def _located(
 
 def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
     shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
-    return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
+    return replace(one, locations=locations, label=" + ".join([*shifts, one.label]))
 
 
 def _forms(factorization: Factorization) -> list[LinearForm]:

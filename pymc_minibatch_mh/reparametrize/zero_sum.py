@@ -7,42 +7,42 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Gather, places_of
-from pymc_minibatch_mh.model.bijection import Map, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.structure.row_function import lowered_rows
 
 
 @dataclass(frozen=True, eq=False)
-class FromLast(Map):
+class FromLast(Bijection):
     """Coordinates α_g = s_g - s_n, g < n, in the place of PyMC's v for effects s of sum zero.
 
     Every s is a sum of all v, so that a row that data choose an effect for depends on all of them.
     It depends on one α and the sum of all, and a difference of two effects on two. With the last of
-    n effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `places`,
+    n effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `indices`,
     shape (n - 1, m), are effects that add up to zero.
     """
 
     @property
     def _size(self) -> int:
-        return len(self.places) + 1
+        return len(self.indices) + 1
 
-    def own(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[Placed]:
         """Return v."""
         return self._moved_by(position, -1.0 / (self._size + np.sqrt(self._size)))
 
-    def mapped(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[Placed]:
         """Return α."""
         return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._size)))
 
     def log_jacobian(self, position: Any) -> Any:
         """Return -m/2 log n."""
-        return -0.5 * self.places.shape[1] * np.log(self._size)
+        return -0.5 * self.indices.shape[1] * np.log(self._size)
 
     def _moved_by(self, position: Any, share: float) -> list[Placed]:
         return [
             (column, position[column] + share * position[column].sum(axis=0))
-            for column in self.places.T
+            for column in self.indices.T
         ]
 
 

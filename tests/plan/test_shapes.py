@@ -26,7 +26,7 @@ def chosen(model):
 def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
     target = chosen(model)
-    return [shape.words for shape in target.factorization.maps]
+    return [shape.label for shape in target.factorization.maps]
 
 
 def prepared(model, power=1):

@@ -15,7 +15,8 @@ from scipy import stats
 from bounds.certified import Rows, derivatives, evaluate
 from every import every
 from pymc_minibatch_mh.expressions.patterns import is_a, reachable
-from pymc_minibatch_mh.model.factorization import factorize, reparametrized
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
 from pymc_minibatch_mh.reparametrize.occurrences import Factor
@@ -166,7 +167,7 @@ def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
     counts, noise = negative_binomial(prior=prior), student(prior=prior)
     in_counts, in_noise = reciprocal(counts, power), reciprocal(noise, power)
     (known,) = in_counts.maps
-    assert known.words == words[power - 1]
+    assert known.label == words[power - 1]
     (y, mu), t = counts_and_means(counts), noise.rvs_to_values[noise["y"]].data
     level = COEFFICIENTS[0] + COEFFICIENTS[1] * np.random.default_rng(2).standard_normal(t.size)
     for kappa in (3.0, 0.4, 1e-2, 1e-5, 1e-14):
@@ -233,5 +234,5 @@ def test_a_shape_may_be_written_as_an_exponential():
         pm.NegativeBinomial("y", mu=3.0, alpha=pm.math.exp(size), observed=y)
     assert shapes_of(own(model)) == ["size"]
     there = reciprocal(model, 2)
-    assert there.maps[0].words == "1/√exp(size)"
+    assert there.maps[0].label == "1/√exp(size)"
     assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

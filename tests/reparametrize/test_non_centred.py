@@ -46,7 +46,7 @@ def places_in_rows(parts):
 @SPELLED
 def test_every_spelling_is_found(spelling):
     _, parts = mapped(spelling)
-    assert tuple(one.words for one in parts.maps) == SPELLINGS[spelling].words
+    assert tuple(one.label for one in parts.maps) == SPELLINGS[spelling].words
     assert parts.refused == ()
 
 
