@@ -1,8 +1,4 @@
-"""Models that steps in a process share: graphs, compiled functions, sums over the rows.
-
-Of rows that arrive, sums and bounds around the old centre are added to the others', which is exact,
-and as good as long as the mode has moved by a fraction of a standard deviation.
-"""
+"""Models that steps in a process share: graphs, compiled functions, sums over the rows."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -15,36 +11,23 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.data import Column, Contents
-from pymc_minibatch_mh.data.files import AGAIN
-from pymc_minibatch_mh.data.source import StoredRows, read_columns
+from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import (
     BoundsError,
     FactorizationError,
     ModeError,
     SettingError,
-    SourceError,
-    StaleDataError,
 )
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.inputs import Weights, weights_of
-from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.plan.file import (
-    WatchedModel,
-    first_difference,
-    key_of_reference,
-    read,
-    split_digests,
-)
+from pymc_minibatch_mh.plan.append import extend_plan
+from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
     PREPARATION_SEED,
     Plan,
     Requirements,
-    Sought,
-    functions_of,
     gaussian_draw,
     require_possible,
     require_same_again,
@@ -58,126 +41,6 @@ from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
 _log = logging.getLogger("pymc")
-
-#: Standard deviations by which the mode may have moved, and share of the rows that may be new.
-FURTHEST, MOST_NEW = 0.5, 0.25
-#: Rows, evenly spread, by which old rows are recognised, and new ones that are asked for a density.
-RECOGNISED = 10_000
-#: Old rows that are held against their bounds once more.
-AUDITED_AGAIN = 300
-
-
-def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
-    """Return a model prepared on its first rows, which are stored, extended by the others.
-
-    None where all has to be found anew. SettingError if rows are not stored, StaleDataError if
-    model or first rows are others, MinibatchError if a new row has no density at the start.
-    """
-    _require_same(before, target)
-    n_before, n_rows = before.n_rows, target.source.n_rows
-    target.require_finite(start, RECOGNISED, first=min(n_before, n_rows - 1))
-    sought = before.sought or Sought(n_before, before.reference)
-    if n_rows - sought.n_rows > MOST_NEW * n_rows:
-        return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
-    tables, found, rows = before.tables, before.reference, np.arange(n_before, n_rows)
-    if not rows.size:
-        if isinstance(tables, BlockTables):
-            tables = tables.of_functions(functions_of(target))
-        return replace(before, target=target, tables=tables)
-    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=rows)
-    if not np.isfinite(new.value):
-        return _told("a new row has no likelihood at the centre of the old ones")
-    if found.order >= 1:
-        found = found._replace(gradient=found.gradient + new.gradient)
-    if found.order == 2:
-        found = found._replace(hessian=found.hessian + new.hessian)
-    moved = _moved(target, sought.reference, found)
-    if not moved <= FURTHEST:
-        return _told(f"the mode has moved by {moved:.2g} standard deviations")
-    try:
-        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
-        of_blocks = tables if isinstance(tables, BlockTables) else None
-        tables = of_blocks and of_blocks.extended(functions_of(target))
-    except BoundsError:
-        return _told("a new row has no bound around the centre of the old ones")
-    # How large remainders are, batches are chosen by: it is measured on all rows.
-    unmeasured = replace(before, calibration=None, heavy=None)
-    longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
-    return replace(longer, violation=None if tables is None else _violation(longer, rows))
-
-
-def _violation(found: Plan, rows: np.ndarray) -> str | None:
-    """Return an objection of new rows, and a few audited old ones, to their bounds; or ""."""
-    if found.violation != "":
-        return found.violation
-    old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
-    return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
-
-
-def _told(why: str) -> Plan | None:
-    _log.info("Cannot extend prepared=, because %s. Evaluating all observations instead.", why)
-    return None
-
-
-def _moved(target: Target, s: Reference, found: Reference) -> float:
-    """Return how far a Newton step goes from the centre, in old standard deviations.
-
-    Taken off is the step by `s`, the sums of rows whose mode the centre need not have been.
-    """
-    prior = target.full_data.prior(s.centre, hessian=True)
-    old = prior.gradient + s.inverse_temperature * s.gradient
-    new = prior.gradient + s.inverse_temperature * found.gradient
-    precision = s.whitener.T @ s.whitener
-    longer = precision
-    if s.order == 2:
-        longer = precision - s.inverse_temperature * (found.hessian - s.hessian)
-    step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
-    return float(np.linalg.norm(s.whitener @ step))
-
-
-def _require_same(before: Plan, target: Target) -> None:
-    old = before.target
-    if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
-        raise SettingError(
-            "prepared= is a step whose data are in memory, so extending it is not faster than "
-            "building a new one. Leave it out, or give both models their data by Rows(...)."
-        )
-    ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
-    settings = "taylor_order", "inverse_temperature", "covariance"
-    differs = first_difference(theirs, ours) or next(
-        (x for x in settings if not np.array_equal(getattr(old, x), getattr(target, x))), ""
-    )
-    if differs:
-        raise StaleDataError(
-            f"prepared= is a step on a model that differs in {differs}. Leave it out."
-        )
-    if target.source.n_rows < old.source.n_rows:
-        raise StaleDataError(
-            f"prepared= is a step on {old.source.n_rows:,} rows, and this model has "
-            f"{target.source.n_rows:,}. Leave it out."
-        )
-    chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNISED).astype(np.int64))
-    known = _read_before(old.source.columns, chosen)
-    for one, other in zip(known, target.source.columns, strict=True):
-        if not np.array_equal(one.values, other.read(chosen), equal_nan=True):
-            raise StaleDataError(
-                f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
-                f"{old.source.n_rows:,}. Leave it out."
-            )
-
-
-def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
-    """Return the rows of a step by which another model's are recognised; StaleDataError if gone."""
-    try:
-        return read_columns(columns, rows)
-    except SourceError as error:
-        cause = str(error).removesuffix(f" {AGAIN}")
-        raise StaleDataError(
-            f"prepared= is a step whose rows cannot be recognised: {cause} Its files must not "
-            "change until it is extended. Put new rows into further files of a table, write "
-            "longer arrays to files with other names, or leave it out."
-        ) from error
-
 
 #: Whether elements move each by itself: not, where the model lets them, or else not at all.
 ByElements = Literal["never", "where separable", "always"]
@@ -280,7 +143,7 @@ class SharedModel:
 
 def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
     if isinstance(given, Plan):
-        return appended(given, target, start)
+        return extend_plan(given, target, start)
     target.require_finite(start)
     return read(given, target)
 

@@ -21,8 +21,7 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
 )
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.plan import prepare as appended
-from pymc_minibatch_mh.plan import violations
+from pymc_minibatch_mh.plan import append, violations
 from pymc_minibatch_mh.plan.violations import BoundCheck
 
 N, MORE = 20_000, 1_000
@@ -99,12 +98,12 @@ def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre():
 def test_few_old_rows_are_read():
     rows = Rows.of(Counting(first(N + MORE).storage))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(appended, "RECOGNISED", 200)
+        patch.setattr(append, "RECOGNITION_ROWS", 200)
         longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
     old = [row for row in rows.storage.first if row < N]
     # To tell that they are the same, to bound those in the block of the first new one again, and
     # to hold the bounds against a few.
-    assert len(old) <= N % BLOCK + 200 + appended.AUDITED_AGAIN
+    assert len(old) <= N % BLOCK + 200 + append.AUDITED_OLD_ROWS
     assert rows.storage.first.issuperset(range(N, N + MORE))
     assert longer.plan.n_rows == N + MORE
 
@@ -146,7 +145,7 @@ def test_what_old_rows_had_against_their_bounds_is_kept():
     longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows(), on_violation="warn")
     assert longer.plan.violation == ""
     target = longer.target
-    found = appended.appended(before, target, longer.reference.centre)
+    found = append.extend_plan(before, target, longer.reference.centre)
     assert found.violation == "row 5 had"
 
 
@@ -261,7 +260,7 @@ def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
 
 
 def test_many_new_rows_in_small_parts_have_all_found_anew(monkeypatch, caplog):
-    monkeypatch.setattr(appended, "FURTHEST", np.inf)
+    monkeypatch.setattr(append, "MAX_MODE_SHIFT", np.inf)
     longer = TunaMH(model=model_of(first(N // 2)))
     with caplog.at_level(logging.INFO, "pymc"):
         for count in (N // 2, 12_000, 13_000, 14_000):
