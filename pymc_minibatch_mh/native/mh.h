@@ -14,11 +14,10 @@
  * They never fail. Whatever can fail returns an mh_status, and anything but MH_OK ends the run at
  * the position before the update.
  *
- * Rules of this header, which Python reads to lay records out (records.py): every field has eight
- * bytes (double, int64_t, a pointer) or is a record, one field a line. Arrays are C-contiguous, have
- * the shape in the comment behind them, and are owned by Python, which keeps them alive. Records of
- * Python have the same names and fields. No function writes to what is const.
- */
+ * Rules of this header, which Python reads to lay records out (library.py): every field has eight
+ * bytes (double, int64_t, a pointer) or is a record. Arrays are C-contiguous, have the shape in the
+ * comment behind them, and are owned by Python, which keeps them alive. Records of Python have the
+ * same names and fields. No function writes to what is const. */
 #ifndef MH_H
 #define MH_H
 
@@ -59,8 +58,7 @@ typedef struct mh_generator {
 /* One number of each row: where row 0 has it, bytes from row to row, and its type. */
 typedef struct mh_leaf {
     const char *address;
-    int64_t stride;
-    int64_t type; /* place in data/arrays.STORED */
+    int64_t stride, type; /* index in data/arrays.STORED */
 } mh_leaf;
 
 enum { MH_RUN, MH_PRODUCT, MH_CHOICE };
@@ -68,17 +66,12 @@ enum { MH_RUN, MH_PRODUCT, MH_CHOICE };
 /* Coefficients of a form: a run of numbers of a row, a product of leaves, or such a product for a
  * coordinate that the first leaf chooses. */
 typedef struct mh_piece {
-    int64_t kind;
-    int64_t column; /* where they go among the fixed or the chosen coefficients */
-    int64_t count;  /* numbers of a run */
-    int64_t adds;   /* whether others were there before */
+    int64_t kind, column; /* column: index among the fixed or the chosen coefficients */
+    int64_t count, adds;  /* numbers of a run; whether others were there before */
     double factor;
     const mh_leaf *leaves; /* (n_leaves,) */
-    int64_t n_leaves;
-    int64_t entry_stride; /* bytes between the numbers of a run */
-    int64_t first;        /* coordinates to choose from: the first, the step, their number */
-    int64_t step;
-    int64_t choices;
+    int64_t n_leaves, entry_stride; /* bytes between the numbers of a run */
+    int64_t first, step, choices;   /* coordinates to choose from: the first, the step, their number */
 } mh_piece;
 
 /* A function of n rows, one line of inputs and one of outputs for each. */
@@ -87,11 +80,7 @@ typedef void (*mh_row_function)(const double *inputs, double *outputs, int64_t n
 /* The rows of one observed variable. Fixed coefficients belong to the same coordinates in every
  * row, chosen ones to coordinates that the data choose, as in a[group]. */
 typedef struct mh_term {
-    int64_t n_arguments; /* linear forms m */
-    int64_t n_taken;
-    int64_t n_fixed;
-    int64_t n_chosen;
-    int64_t n_pieces;
+    int64_t n_arguments, n_taken, n_fixed, n_chosen, n_pieces; /* arguments: linear forms m */
     const mh_leaf *taken;             /* leaves that the row functions take, (n_taken,) */
     const mh_piece *pieces;           /* (n_pieces,) */
     const int64_t *fixed_coordinates; /* (n_fixed,) */
@@ -111,8 +100,7 @@ typedef void (*mh_graph_differences)(const double *position, const double *new_p
 typedef void (*mh_graph_derivatives)(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
 
 typedef struct mh_rows {
-    int64_t size; /* coordinates d */
-    int64_t n_terms;
+    int64_t size, n_terms;      /* coordinates d; observed variables */
     const int64_t *term_starts; /* first row of each term, and the number of all, (n_terms + 1,) */
     const int64_t *context;     /* addresses that functions of the model take */
     const mh_term *terms;       /* (n_terms,); NULL where rows are graphs */
@@ -124,16 +112,10 @@ typedef struct mh_rows {
 
 /* The expansion around a centre, and the scale of moves; frozen while a chain runs. */
 typedef struct mh_reference {
-    int64_t size;  /* d */
-    int64_t first; /* coordinates before it belong to other steps */
-    int64_t order; /* of the expansion: 0, 1 or 2 */
-    double inverse_temperature;
-    double relative;        /* it over the one that bounds were found at */
-    const double *centre;   /* (d,) */
-    const double *factor;   /* L, lower triangular, and its inverse, (d, d) */
-    const double *whitener;
-    const double *gradient; /* sums over all rows, (d,) and (d, d) */
-    const double *hessian;
+    int64_t size, first, order; /* d; coordinates before `first` belong to other steps; 0, 1 or 2 */
+    double inverse_temperature, relative;         /* beta, and it over the beta of the bounds */
+    const double *centre, *factor, *whitener;     /* (d,); L, lower triangular, its inverse, (d, d) */
+    const double *gradient, *hessian;             /* sums over all rows, (d,) and (d, d) */
 } mh_reference;
 
 /* Kinds of tables: see moves.c. */
@@ -143,8 +125,8 @@ enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_FROM_CENTRE, MH_RANGE };
 typedef struct mh_table {
     double radius;
     int64_t kind;
-    double total;             /* sum of the c_i of rows that are drawn */
-    const float *c;           /* (n_rows,) */
+    double total;   /* sum of the c_i of rows that are drawn */
+    const float *c; /* (n_rows,) */
     const double *thresholds; /* alias table, to draw rows in proportion to the c_i, (n_drawn,) */
     const int32_t *aliases;
 } mh_table;
@@ -158,28 +140,24 @@ typedef int64_t (*mh_refill)(int64_t what);
 
 /* Rows that are stored: some of each table are drawn ahead, each used once, in order. */
 typedef struct mh_supply {
-    int64_t room;   /* rows of one supply; 0 where all rows are in memory */
-    int64_t n_rows; /* number of all rows */
+    int64_t room, n_rows; /* rows of one supply, 0 where all rows are in memory; all rows */
     int64_t *places; /* next unused row, end of those that are there, supplies made, (n_tables, 3) */
     mh_refill refill;
     const double *change; /* of all rows in the move, after it was asked for, (1,) */
-    int64_t *rows;        /* number of the row that lies in each place */
+    int64_t *rows;        /* row in each slot */
 } mh_supply;
 
 /* Whitened directions of rows in integers of 8 bits: see whitened_copy.c. */
 typedef struct mh_copy {
-    int64_t n_lines; /* rows, 0 without a copy */
-    int64_t width;
+    int64_t n_lines, width; /* rows, 0 without a copy; bytes of one */
     const int8_t *lines; /* a float scale and residual per direction, the directions: (n_lines, width) */
-    const double *shared; /* directions that every row may read, (n_shared, d) */
-    int64_t n_shared;
-    int64_t own; /* directions of a row beside these */
+    const double *shared;  /* directions that every row may read, (n_shared, d) */
+    int64_t n_shared, own; /* own: directions of a row beside these */
 } mh_copy;
 
 typedef struct mh_bounds {
-    int64_t n_tables;
-    int64_t n_drawn;        /* places of the alias tables */
-    const mh_table *tables; /* smallest radius first */
+    int64_t n_tables, n_drawn; /* n_drawn: entries of the alias tables */
+    const mh_table *tables;    /* smallest radius first */
     mh_metric metric;
     int64_t n_heavy;
     const int64_t *heavy; /* rows that every update reads, ascending, (n_heavy,) */
@@ -187,8 +165,7 @@ typedef struct mh_bounds {
     const double *unread; /* whitened directions along which no row changes, (n_unread, d) */
     int64_t n_shared;
     const double *shared; /* those that all rows may read, where they are known by groups of rows */
-    int64_t n_groups;
-    int64_t each;
+    int64_t n_groups, each;
     const double *own; /* `each` of every group beside them, (n_groups * each, d) */
     mh_supply supply;
     mh_copy copy;
@@ -205,59 +182,37 @@ typedef struct mh_posterior {
     double most_drawn; /* batch size above which a look reads all rows */
 } mh_posterior;
 
-/* A proposed move, and the whitened coordinates of its ends and of its step, (d,) each. */
+/* A proposed move, the whitened coordinates of its ends and of its step, (d,) each. */
 typedef struct mh_move {
-    double *position;
-    double *new;
-    double *here;
-    double *there;
-    double *step;
+    double *position, *new, *here, *there, *step;
 } mh_move;
 
 /* Directions along which no row changes, for slice moves between updates: see slices.c. */
 typedef struct mh_slices {
-    int64_t moves; /* after each update */
-    int64_t n_steps;
-    const double *steps; /* as long as slices are stepped out by, (n_steps, d) */
+    int64_t moves, n_steps; /* moves after each update */
+    const double *steps;    /* as long as slices are stepped out by, (n_steps, d) */
     const int64_t *ends; /* first entry that is not zero, and the one behind the last, (n_steps, 2) */
 } mh_slices;
 
 /* ---- What a draw counts. NumPy sees an array of these by the same names. ---- */
 
 typedef struct mh_counts {
-    double accept; /* sums over the updates of a draw */
-    double accepted;
-    double n_obs;
-    double n_looks;
-    double full_pass;
-    double invalid;
-    double error;
-    double underestimated;
-    double log_ratio; /* of the last update */
-    double log_ratio_std;
-    double bound_ratio; /* largest |dU_i| / (c_i M), and its row */
-    double bound_row;
-    double sizes; /* for the choice of chi: sums and numbers of C M, and of squared ratios */
-    double n_sizes;
-    double squared_ratios;
-    double n_ratios;
+    double accept, accepted, n_obs, n_looks, full_pass; /* sums over the updates of a draw */
+    double invalid, error, underestimated;
+    double log_ratio, log_ratio_std; /* of the last update */
+    double bound_ratio, bound_row; /* largest |dU_i| / (c_i M), and its row */
+    /* For the choice of chi: sums and numbers of C M, and of squared ratios. */
+    double sizes, n_sizes, squared_ratios, n_ratios;
     double n_bright; /* of the last update */
     double n_prior;  /* evaluations of the prior by slice moves */
-    double accept_border;
-    double accept_elements;
-    double accept_scales;
-    double accept_directions;
-    double n_candidates;
-    double n_groups_in_full;
+    double accept_border, accept_elements, accept_scales, accept_directions;
+    double n_candidates, n_groups_in_full;
 } mh_counts;
 
-/* Efficiency of a component of a proposal. */
+/* Efficiency of a component of a proposal; accepted squared jumps, of positions and of their squares,
+ * in posterior standard deviations. */
 typedef struct mh_tally {
-    double tried;
-    double accept;
-    double jump; /* accepted squared jump, and that of squares, in posterior sd */
-    double square_jump;
-    double rows;
+    double tried, accept, jump, square_jump, rows;
 } mh_tally;
 
 /* ---- A chain, and the roles that it calls. ---- */
@@ -293,7 +248,7 @@ struct mh_chain {
     mh_decide decide;
     const void *test;
     mh_slices slices;
-    mh_tally *tallies;  /* one for each component */
+    mh_tally *tallies;  /* of each component */
     double *worst_move; /* the move in which a row exceeded its bound most, (2, d) */
     mh_arena *scratch;
 };
@@ -305,14 +260,9 @@ struct mh_chain {
  * a' - a and the squares of their shared parts; errors of products at an end and of the step; kappa
  * over M. */
 typedef struct mh_ends {
-    float *middle;
-    float *half;
-    double lengths[3];
-    double along[3];
-    double slack[2];
-    double raised;
-    int64_t order;
-    int64_t size;
+    float *middle, *half;
+    double lengths[3], along[3], slack[2], raised;
+    int64_t order, size;
 } mh_ends;
 
 /* Coefficients of the linear forms of n rows of a term, and of a vector those entries that belong to
@@ -321,33 +271,24 @@ typedef struct mh_forms {
     double *fixed;   /* (n, n_fixed) */
     int64_t *places; /* coordinates that the data choose, and their coefficients, (n, n_chosen) */
     double *chosen;
-    double *picked;
+    double *picked; /* of the vector */
 } mh_forms;
 
 /* Number, mean, and sums of the squares and of the cubes of deviations from it. */
 typedef struct mh_moments {
     int64_t n;
-    double mean;
-    double second;
-    double third;
+    double mean, second, third;
 } mh_moments;
 
 /* Rows drawn without replacement: a list, and a set of those that it has (open addressing, -1 where
  * it is empty), which is empty itself once the list has all rows. */
 typedef struct mh_drawn {
-    int64_t room;
-    int64_t *rows;
-    int64_t n_places;
-    int64_t *places;
+    int64_t room, *rows, n_places, *places;
 } mh_drawn;
 
 /* Inner products of a move in whitened coordinates: |a|^2, |a'|^2, |b|^2, a.b and a'.b. */
 typedef struct mh_products {
-    double here;
-    double there;
-    double step;
-    double along_here;
-    double along_there;
+    double here, there, step, along_here, along_there;
 } mh_products;
 
 /* ---- Proposals. ---- */
@@ -357,7 +298,7 @@ typedef struct mh_mixture {
     double scale; /* of the walk */
     int64_t n_components;
     const double *weights; /* of the walk, then of each Laplace move, (n_components,) */
-    const double *rho;     /* autoregressive coefficients of these, (n_components - 1,) */
+    const double *rho;     /* autoregressive coefficients of Laplace moves, (n_components - 1,) */
 } mh_mixture;
 
 /* The same where coordinates end at zero, which are drawn first. */
@@ -365,29 +306,19 @@ typedef struct mh_bordered {
     mh_mixture mixture;
     const int64_t *order; /* those of other steps, n_ends that end at zero, the rest, (d,) */
     int64_t n_ends;
-    const double *factor; /* in that order, (d, d) */
-    const double *whitener;
+    const double *factor, *whitener; /* in that order, (d, d) */
     const double *tilt; /* mean of the normal approximation, whitened, (d,) */
 } mh_bordered;
 
 /* A normal distribution given scales, and of these a distribution of their own, as tables between
  * knots: scale_conditional.c. p scales of J and K knots, n other coordinates. */
 typedef struct mh_scale_conditional {
-    int64_t n_scales;
-    int64_t n_rest;
-    int64_t n_normal_knots;
-    int64_t n_knots;
-    const int64_t *scales; /* (p,) */
-    const int64_t *rest;   /* (n,) */
-    const double *middle;  /* (p,) */
-    const double *spread;  /* (p, p), and its inverse */
-    const double *narrow;
-    double first_normal;
-    double normal_gap;
-    const double *points; /* (p, J) */
-    const double *slopes;
-    double first_knot;
-    double knot_gap;
+    int64_t n_scales, n_rest, n_normal_knots, n_knots;
+    const int64_t *scales, *rest;           /* (p,), (n,) */
+    const double *middle, *spread, *narrow; /* (p,); (p, p), and its inverse */
+    double first_normal, normal_gap;
+    const double *points, *slopes; /* (p, J) */
+    double first_knot, knot_gap;
     const double *mean;      /* (n,) */
     const double *whitener;  /* line by line, logarithms on the diagonal, (n (n + 1)/2,) */
     const double *means;     /* (p, K, n) */
@@ -433,11 +364,9 @@ typedef struct mh_handed {
     mh_bits bits;
     int64_t n_state;
     double *state; /* (n_state,) */
-    const double *centre;
-    const double *factor; /* (d, d) */
-    const double *whitener;
+    const double *centre, *factor, *whitener; /* (d,), (d, d) */
     int64_t n_drawn;
-    const int64_t *drawn; /* rows of the batch, and what sums over them are multiplied by */
+    const int64_t *drawn; /* rows of the batch, and the factor of sums over them */
     double scale;
     const mh_batch *batch; /* for the gradient, which is mh_rows_gradient */
     mh_arena *scratch;
@@ -453,8 +382,7 @@ typedef struct mh_own_move {
     mh_users_move call;
     int64_t function;
     int64_t *kept; /* exception that it has raised, (1,) */
-    int64_t batch_size;
-    int64_t n_state;
+    int64_t batch_size, n_state;
     double *state;    /* (n_state,) */
     double *position; /* handed to the function, (d,) */
 } mh_own_move;
@@ -479,20 +407,17 @@ typedef int64_t (*mh_sample_size)(const void *settings, double noise, int64_t n,
 
 /* A look of a test on batches: what it sees, and what it says. */
 typedef struct mh_look {
-    double log_ratio;
-    double variance; /* of the log ratio, estimated; 0 with all rows read */
-    double skewness; /* of the rows' differences */
-    int64_t n;       /* rows drawn, of all that are drawn from */
-    int64_t total;
-    double uniform; /* the same at every look */
+    double log_ratio, variance; /* the variance, estimated, is 0 with all rows read */
+    double skewness;            /* of the rows' differences */
+    int64_t n, total;           /* rows drawn, of all that are drawn from */
+    double uniform;             /* the same at every look */
 } mh_look;
 
 enum { MH_REJECT, MH_ACCEPT, MH_READ_MORE };
 
 typedef struct mh_verdict {
     int64_t verdict;
-    double probability;
-    double error; /* estimated */
+    double probability, error; /* the error is an estimate */
 } mh_verdict;
 
 typedef mh_status (*mh_decide_batch)(const void *settings, const mh_look *look, mh_verdict *out);
@@ -507,36 +432,21 @@ typedef struct mh_batch_test {
 
 typedef struct mh_barker_test {
     int64_t batch_size;
-    double skewness;
-    double third_moment;
-    double kappa;
-    double sigma;
-    int64_t grow;
-    int64_t novak;
-    int64_t skewed;
-    double max_error;
-    double table_error;
-    int64_t n_atoms;
-    const double *atoms; /* ascending, their masses, and the mass of each and all later ones */
-    const double *masses;
-    const double *tails;
+    double skewness, third_moment, kappa, sigma;
+    int64_t grow, novak, skewed;
+    double max_error, table_error;
+    int64_t n_atoms; /* ascending, their masses, and the mass of each and all later ones: */
+    const double *atoms, *masses, *tails;
 } mh_barker_test;
 
 typedef struct mh_austere_test {
     int64_t batch_size;
-    double skewness;
-    double third_moment;
-    double kappa;
-    double epsilon;
-    double boundary;
-    double limit;
+    double skewness, third_moment, kappa, epsilon, boundary, limit;
 } mh_austere_test;
 
 typedef struct mh_penalty_test {
     int64_t batch_size;
-    double skewness;
-    double third_moment;
-    double kappa;
+    double skewness, third_moment, kappa;
 } mh_penalty_test;
 
 /* A user's functions, behind shims that return a negative number where they raise; `said` are the
@@ -554,9 +464,7 @@ typedef struct mh_own_test {
 /* Concentration bounds on growing batches: confidence.c. */
 typedef struct mh_confidence_test {
     int64_t batch_size;
-    double gamma;
-    double p;
-    double delta;
+    double gamma, p, delta;
     int64_t scans;
     const double *largest; /* largest c_i of every table, (n_tables,); NULL with a scan */
 } mh_confidence_test;
@@ -590,8 +498,7 @@ typedef struct mh_firefly_test {
 
 /* PoissonMH: rows drawn by how large their log-likelihoods are, poisson_mh.c. */
 typedef struct mh_levels_test {
-    double lam;
-    double max_rate;
+    double lam, max_rate;
     int64_t tolerates;
 } mh_levels_test;
 
@@ -600,14 +507,12 @@ typedef struct mh_levels_test {
 /* Look-ups of all N rows. Factors and choices of the border are one list here, F of them, with L
  * elements in all, of which a row reads one each at most. */
 typedef struct mh_parts {
-    int64_t n_rows;
-    int64_t n_factors;
+    int64_t n_rows, n_factors;
     const double *border;    /* s_i, (N,) */
     const double *weights;   /* z_if, (N, F) */
     int64_t is_signed;       /* whether the signs of weights matter */
     const int32_t *elements; /* that a row reads, numbered through all factors; -1 for none */
-    const int64_t *first;    /* where each factor's elements begin, (F + 1,) */
-    const int64_t *starts;   /* where each element's rows begin, (L + 1,) */
+    const int64_t *first, *starts; /* start of each factor's elements, (F + 1,); of their rows, (L + 1,) */
     const int64_t *rows;     /* of each element, and running sums of their |z|^3 */
     const double *running;
     const double *cubes; /* C_g, (L,) */
@@ -620,8 +525,7 @@ typedef struct mh_parts {
 
 /* Both ends of a move: elements and choices, (L,) each, and |w|, |w'| and |w' - w|. */
 typedef struct mh_part_ends {
-    const double *here;
-    const double *there;
+    const double *here, *there;
     double border[3];
 } mh_part_ends;
 
@@ -638,54 +542,38 @@ typedef void (*mh_element_density)(const double *position, const int64_t *contex
 
 /* Coordinates (w, e) and expansions in them; L elements of F factors, a border of n. */
 typedef struct mh_geometry {
-    int64_t n_border;
-    int64_t n_elements;
-    int64_t n_factors;
-    int64_t n_scales;
-    int64_t n_along;
-    int64_t n_chosen;
-    int64_t n_read;
-    const int64_t *border;      /* coordinates of the position, (n,) and (L,) */
-    const int64_t *places;
-    const double *factor;       /* T, its inverse, (n, n), and R, (n, L) */
-    const double *whitener;
-    const double *response;
+    int64_t n_border, n_elements, n_factors, n_scales, n_along, n_chosen, n_read;
+    const int64_t *border, *places; /* coordinates of the position, (n,) and (L,) */
+    const double *factor, *whitener, *response; /* T, its inverse, (n, n), and R, (n, L) */
     const double *sd;           /* of each e given w, (L,) */
-    const double *border_slope; /* the expansion of all rows: slopes in w, (n,), and e, (L,), */
-    const double *slopes;
-    const double *border_hessian; /* and second derivatives, (n, n), */
-    const double *between;        /* (n, L) */
-    const double *hessian;        /* and (L,); */
-    const int64_t *cell_starts;   /* and of pairs of elements of different factors, (L + 1,) */
+    const double *border_slope, *slopes; /* the expansion of all rows: slopes in w, (n,), and e, (L,) */
+    const double *border_hessian, *between, *hessian; /* its second derivatives: (n, n), (n, L), (L,) */
+    const int64_t *cell_starts; /* and of pairs of elements of different factors, (L + 1,) */
     const int32_t *cell_elements;
     const double *cells;
-    const double *border_tilt; /* how the average over the posterior changes the slopes, (n,), (L,): */
-    const double *tilts;       /* proposals are centred by it, the expansion is not */
+    /* Changes of the slopes by the average over the posterior, (n,), (L,): they centre proposals, not
+     * the expansion. */
+    const double *border_tilt, *tilts;
     const double *prior_slope; /* at the centre: in w, without the elements' part, (n,) */
     const double *directions;  /* of the elements' locations in w, (n, L) */
-    const double *precisions;  /* of the elements, (L,), and their sums, (F,) */
-    const double *total_precision;
+    const double *precisions, *total_precision; /* of the elements, (L,), and their sums, (F,) */
     const double *stiffness;   /* sums of precisions times products of directions, (F, n, n) */
     const mh_element_density *densities; /* (F,) */
-    const int64_t *scales;     /* that move with the elements of a factor, (n_scales,) */
+    const int64_t *scales; /* that move with the elements of a factor, (n_scales,) */
     const double *scale_steps;
     const int64_t *scale_factors;
-    const double *along;       /* directions V in e, of a standard deviation each, (n_along, L) */
-    const double *along_slope; /* slopes of the rows' expansion along them, (n_along,) */
-    const double *along_border;   /* second derivatives with w, (n_along, n), */
-    const double *along_elements; /* with e, (n_along, L), */
-    const double *along_own;      /* and their own, (n_along,) */
-    const int64_t *chosen;        /* coordinates of the border that rows choose, (n_chosen,) */
-    const double *read;           /* Q, of the rest of it, (n_read, n) */
+    /* Directions V in e, of a standard deviation each, (n_along, L); slopes of the rows' expansion
+     * along them, (n_along,), and second derivatives with w, (n_along, n), e, (n_along, L), and V. */
+    const double *along, *along_slope, *along_border, *along_elements, *along_own;
+    const int64_t *chosen; /* coordinates of the border that rows choose, (n_chosen,) */
+    const double *read;    /* Q, of the rest of it, (n_read, n) */
 } mh_geometry;
 
 /* Efficiency of a kind of move of elements, in the place of a tally of the same size. */
 typedef struct mh_kind_tally {
-    double decisions;
-    double candidates; /* over kappa */
-    double squares;    /* of ratios of kept rows to their ceilings */
-    double size;       /* kept rows over kappa */
-    double kept;
+    double decisions, candidates; /* candidates over kappa */
+    double squares;               /* of ratios of kept rows to their ceilings */
+    double size, kept;            /* kept rows over kappa, and their number */
 } mh_kind_tally;
 
 /* A chain of elements: its decisions are those of a Poisson test with chi = 1, and rates are raised
