@@ -16,8 +16,8 @@ from zlib import crc32
 import pytest
 
 TESTS = Path(__file__).parent
-FOLDER = TESTS / "statistical"
-#: What unseeded generators of a test are seeded by: its name, however it is run.
+FOLDER = TESTS / "law" / "statistical"
+#: What unseeded generators of a test are seeded by: its name and that of its file.
 SEED = pytest.StashKey[int]()
 #: What PyTensor and numba compile, shared by all workers and kept from run to run.
 COMPILED = TESTS / ".compiled"
@@ -94,7 +94,8 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if part_of(item.nodeid, n) == k - 1]
     for item in items:
-        item.stash[SEED] = crc32(item.nodeid.encode())
+        case = item.nodeid.partition("::")[2]
+        item.stash[SEED] = crc32(f"{item.path.name}::{case}".encode())
     alone = [item for item in items if item.get_closest_marker("xdist_group") is None]
     for item in alone:
         item.add_marker(pytest.mark.xdist_group(item.location[0]))
@@ -143,8 +144,8 @@ def _configuration():
 @pytest.fixture(scope="session")
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""
-    from families import FAMILIES
-    from zoo import MODELS, bounded
+    from helpers.families import FAMILIES
+    from helpers.zoo import MODELS, bounded
 
     return cache(lambda name: (MODELS | FAMILIES | {"bounded": bounded})[name]())
 
@@ -156,8 +157,8 @@ def prepared(model_of, tmp_path_factory):
     Sampling starts every chain of a step anew, so tests may share it; a test that changes more
     than a chain's state works on a copy.
     """
-    from prepared import Steps
-    from zoo import METHODS, RANGED
+    from helpers.prepared import Steps
+    from helpers.zoo import METHODS, RANGED
 
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "steps"

@@ -1,6 +1,6 @@
 """Tests of the rooms at or above a change, for ``.ci/run --quick``.
 
-Run ``PYTHONPATH=tests python -m quick [COMMIT]`` in the root of the repository to list them, for
+Run ``PYTHONPATH=.:tests python -m quick [COMMIT]`` in the root of the repository to list them, for
 all that differs from a commit, by default the last one.
 """
 

@@ -4,7 +4,7 @@
 the slow tests of a file take one worker: files are shared out, the longest first, and those that
 take longer than `LONGEST` in pieces, to which their tests belong by their names. A file that is not
 in there belongs to a part by its name. To measure anew, run all parts with ``--junitxml``, and then
-``PYTHONPATH=tests python -m shards REPORT.xml ...`` in the root of the repository.
+``PYTHONPATH=.:tests python -m shards REPORT.xml ...`` in the root of the repository.
 """
 
 import json

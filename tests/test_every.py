@@ -3,8 +3,8 @@
 import pytest
 
 from every import every
+from helpers.tiers import fast
 from nodes import cases, resolve
-from tiers import fast
 
 
 def test_every_case_that_fails_is_named():

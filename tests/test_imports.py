@@ -170,7 +170,7 @@ def test_what_the_package_imports_is_declared_and_nothing_else():
 
 
 def test_what_tests_and_examples_import_is_declared():
-    paths = sources("tests") + sources("examples")
+    paths = [p for f in ("benchmarks", "docs/tools", "examples", "tests") for p in sources(f)]
     folders = {part for path in paths for part in path.relative_to(ROOT).parts}
     own = {PACKAGE} | {path.stem for path in paths} | folders
     groups = METADATA["dependency-groups"]

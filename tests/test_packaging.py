@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import pymc_minibatch_mh
-from installs import EXTRAS, sampled_from_a_wheel
+from docs.tools.installs import EXTRAS, sampled_from_a_wheel
 from mutants.test_mutants import MUTANTS
 from pymc_minibatch_mh.native.statistics import STATS
 from shards import PARTS

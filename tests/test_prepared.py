@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from prepared import Steps
+from helpers.prepared import Steps
+from helpers.zoo import METHODS, MODELS, sample
 from pymc_minibatch_mh import sample as sample_alone
 from pymc_minibatch_mh.steps.base import model_behind
-from zoo import METHODS, MODELS, sample
 
 SETTINGS = {"random_seed": 2, "progressbar": False, "compute_convergence_checks": False}
 

@@ -18,7 +18,7 @@ def test_a_room_is_tested_with_those_above_it():
 def test_what_changed_is_tested_and_what_cannot_see_it_is_not():
     found = chosen("pymc_minibatch_mh/chain/chain.py", "docs/use.md")
     assert found >= {"tests/chain", "tests/steps", "tests/sampling", "tests/test_architecture.py"}
-    assert not found & {"tests/native", "tests/likelihood", "tests/bounds", "tests/statistical"}
+    assert not found & {"tests/native", "tests/model", "tests/bounds", "tests/law/statistical"}
     assert "tests/test_threads.py" in chosen("pymc_minibatch_mh/threads.py")
     assert chosen("pymc_minibatch_mh/native/run.c") >= {"tests/native", "tests/bounds"}
 
@@ -27,4 +27,6 @@ def test_tests_that_changed_are_run_once():
     path = "tests/chain/test_chain.py"
     assert chosen(path) == {path, "tests/test_architecture.py"}
     assert path not in chosen(path, "pymc_minibatch_mh/chain/chain.py")
-    assert chosen("tests/chain/test_gone.py", "tests/zoo.py") == {"tests/test_architecture.py"}
+    assert chosen("tests/chain/test_gone.py", "tests/helpers/zoo.py") == {
+        "tests/test_architecture.py"
+    }

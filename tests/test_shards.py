@@ -29,7 +29,7 @@ def test_files_with_minutes_are_there():
 
 
 def test_minutes_are_those_of_reports(tmp_path):
-    case = '<testcase classname="tests.rows.test_rows{}" name="test_x" time="{}"/>'
+    case = '<testcase classname="tests.robustness.rows.test_rows{}" name="test_x" time="{}"/>'
     text = "".join(case.format(inner, time) for inner, time in [("", 61.0), (".TestX", 5.0)])
     (tmp_path / "slow.xml").write_text(f"<testsuites><testsuite>{text}</testsuite></testsuites>")
-    assert measured([tmp_path / "slow.xml"]) == {"tests/rows/test_rows.py": 1.1}
+    assert measured([tmp_path / "slow.xml"]) == {"tests/robustness/rows/test_rows.py": 1.1}

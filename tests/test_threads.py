@@ -11,7 +11,8 @@ import pytest
 from numba import njit
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
+from helpers.interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
+from helpers.zoo import logistic
 from pymc_minibatch_mh import ScalableSubsamplingMH, threads
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.proposals.user_functions import address_of
@@ -22,7 +23,6 @@ from pymc_minibatch_mh.threads import (
     result_of,
     usable_cores,
 )
-from zoo import logistic
 
 
 def test_what_handles_interrupts_is_called_at_the_end():

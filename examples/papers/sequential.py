@@ -19,7 +19,7 @@ the wrong side. A test that comes through all looks is decided by all rows, and 
 
 Integrals are taken by Gauss-Legendre rules whose points lie closer than the normal densities in
 them are wide. Twice as many points change no figure by 1e-7, and simulated random walks agree
-(`tests/examples/test_sequential.py`).
+(`tests/docs/examples/test_sequential.py`).
 
 References
 ----------

@@ -173,7 +173,7 @@ trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
 In `examples/`, `python -m uv run --group gallery python -m real_data.run NAME` repeats a run
 ({versions}).
 
-`tests/gallery/README.md` has 25 models of PyMC's gallery and manual.
+`tests/models/gallery/README.md` has 25 models of PyMC's gallery and manual.
 
 ```{{toctree}}
 :hidden:

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
 #: Seconds that an iteration takes without rows: for each number of each element, of which there
 #: are those of the border and some of its own, and all else; a row, and a candidate. Fitted to
-#: the times of three problems of tests/benchmarks/groups.py.
+#: the times of three problems of benchmarks/groups.py.
 _NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 4e-9, 10, 10e-6, 0.25e-6, 0.13e-6
 #: And for a pair of coordinates of the border, and for one of elements that a row reads.
 _PAIR, _CELL = 3e-9, 1.5e-9

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 
-from likelihood.expressions import Builder, Formula, Formulas
+from expressions.values import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.expressions.graph import Argument, ExprGraph
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction

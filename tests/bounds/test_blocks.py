@@ -11,6 +11,7 @@ import pytest
 from bounds.certified import fit
 from data.elsewhere import Recording
 from every import every
+from helpers.tiers import fast
 from pymc_minibatch_mh.bounds import block_tables as blocks
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -19,7 +20,6 @@ from pymc_minibatch_mh.data.source import ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
-from tiers import fast
 
 #: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,
 #: and a last block that is shorter.

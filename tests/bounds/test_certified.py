@@ -12,12 +12,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured, table
 from bounds.certified import HuntFromCentre, Rows, evaluate, fit, hunt
-from bounds.make_looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured, table
 from bounds.vectors import VECTORS
 from every import every
-from families import FAMILIES
-from likelihood.evaluation import rows_of_batch
+from helpers.families import FAMILIES
+from helpers.tiers import QUICK, fast
+from model.evaluation import rows_of_batch
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.native.bound_tables import table_of_move
@@ -29,7 +30,6 @@ from pymc_minibatch_mh.native.moves import (
     products,
     size_of_move,
 )
-from tiers import QUICK, fast
 
 SMOOTH = [name for name in FAMILIES if name != "laplace"]
 #: One and more arguments, counts, a mixture, heavy tails, a kink.

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 from every import every
+from helpers.zoo import logistic
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.geometry import groups_of
@@ -16,7 +17,6 @@ from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import RADIUS
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
-from zoo import logistic
 
 ROWS, GROUPS = 3_000, 12
 

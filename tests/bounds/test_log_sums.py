@@ -10,6 +10,7 @@ from scipy import optimize, special
 from bounds.certified import Rows, derivatives, evaluate, fit, hunt
 from bounds.exponentials import EXPONENTIALS, classes, layer
 from every import every
+from helpers.tiers import fast
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Exponents,
     Region,
@@ -23,7 +24,6 @@ from pymc_minibatch_mh.expressions.log_sums import parts_of
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
-from tiers import fast
 
 ROWS = 2_000
 

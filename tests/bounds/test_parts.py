@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from grouped import FAST, MODELS, step_of
+from helpers.grouped import FAST, MODELS, step_of
+from helpers.tiers import fast
 from native.test_parts import candidates, rates_of, shares_of_rows
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.parts import Ends
 from pymc_minibatch_mh.native.row_sums import differences_of
-from tiers import fast
 
 # On the worker that expands the same models.
 pytestmark = pytest.mark.xdist_group("elements")

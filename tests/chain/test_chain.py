@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from every import every
+from helpers.zoo import METHODS
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt
 from pymc_minibatch_mh.native.library import Status
-from zoo import METHODS
 
 TUNE, DRAWS = 150, 400
 

@@ -13,7 +13,8 @@ from scipy.special import expit
 
 import pymc_minibatch_mh as mh
 from every import every
-from gallery.models_hierarchies import rugby
+from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
+from models.gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
@@ -22,7 +23,6 @@ from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES
 from pymc_minibatch_mh.plan.violations import whitened_directions
 from pymc_minibatch_mh.steps.base import model_behind
-from zoo import METHODS, SOME_METHODS, drawn, sample
 
 TUNE, DRAWS = 100, 200
 

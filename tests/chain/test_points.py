@@ -8,12 +8,12 @@ import pymc as pm
 import pytensor
 import pytest
 
-from conformance.harness import run
-from golden.combinations import hierarchy
+from helpers.zoo import METHODS, SOME_METHODS, logistic, sample
+from law.golden.combinations import hierarchy
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, overdispersed_initvals
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.chain.chain import place_at
-from zoo import METHODS, SOME_METHODS, logistic, sample
+from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -8,8 +8,9 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh as mh
-from conformance.harness import run, same_draws
 from every import every
+from helpers.zoo import drawn, sample
+from law.statistical.budget import FAR
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
@@ -17,8 +18,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.looks import unit_noise
 from pymc_minibatch_mh.native.statistics import numbers
-from statistical.budget import FAR
-from zoo import drawn, sample
+from robustness.conformance.harness import run, same_draws
 
 HOT = ((0, 16.0), (130, 4.0), (200, 1.0))
 #: An end of each stage that is no end of a window of 50 draws.

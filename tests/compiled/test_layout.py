@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 
 from compiled.fitted import run
 from every import every
-from likelihood.evaluation import split_of
+from model.evaluation import split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.scalar_functions import LARGEST_TABLE

@@ -12,8 +12,10 @@ from pytensor.graph.replace import clone_replace
 
 from compiled.fitted import rows_of
 from every import every
-from families import FAMILIES
-from likelihood.evaluation import evaluate, positions, rows_of_whole, split_of
+from helpers.families import FAMILIES
+from helpers.tiers import fast
+from helpers.zoo import poisson
+from model.evaluation import evaluate, positions, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Leaves, pieces_of
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
@@ -24,8 +26,6 @@ from pymc_minibatch_mh.native import forms
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.row_function import row_functions
-from tiers import fast
-from zoo import poisson
 
 N = 50
 RNG = np.random.default_rng(7)

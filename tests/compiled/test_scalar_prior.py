@@ -8,12 +8,12 @@ from scipy.sparse import csr_matrix
 
 from compiled.fitted import rows_of
 from every import every
-from families import FAMILIES
+from helpers.families import FAMILIES
+from helpers.tiers import fast
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import factorize
-from tiers import fast
 
 NOTHING = np.empty(0)
 

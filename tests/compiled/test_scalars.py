@@ -8,9 +8,9 @@ import pytensor
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from another_process import printed
 from compiled.fitted import rows_of, run
 from every import every
+from helpers.another_process import printed
 from pymc_minibatch_mh.compiled import scalar_functions as scalars
 from pymc_minibatch_mh.compiled.differences import remainder_difference
 from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of

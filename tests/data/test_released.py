@@ -14,10 +14,10 @@ import pymc as pm
 import pytest
 
 from data.stored_rows import in_npy
+from helpers.tiers import fast
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
 from pymc_minibatch_mh.model.rows import stored_arrays
-from tiers import fast
-from zoo import sample
 
 N = 6_000
 RNG = np.random.default_rng(4)

@@ -6,9 +6,9 @@ import pymc as pm
 import pytest
 
 from data.stored_rows import STORAGES
+from helpers.zoo import sample
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.model.rows import Rows
-from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")
 

@@ -9,15 +9,15 @@ import pymc as pm
 import pytest
 import zarr
 
-from conformance.harness import same_draws
 from every import every
+from helpers.zoo import sample
 from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH, audit
 from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import BoundViolationError, SourceError
 from pymc_minibatch_mh.plan.plan import functions_of
-from zoo import sample
+from robustness.conformance.harness import same_draws
 
 D, N, MORE = 36, 3_000, 20
 pytestmark = pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")

@@ -7,9 +7,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from another_process import printed
+from helpers.another_process import printed
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH
-from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -12,8 +12,8 @@ import pytest
 
 import pymc_minibatch_mh
 from docs.taken import taken
+from helpers.tiers import fast
 from pymc_minibatch_mh import PoissonMH, TunaMH, sample
-from tiers import fast
 
 PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
 SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]

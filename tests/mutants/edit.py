@@ -213,7 +213,9 @@ def _registries_kept(module):
 @contextmanager
 def _tests_anew():
     """Forget the modules of tests and their helpers, and bring them back at the end."""
-    roots = {p.stem for p in TESTS.iterdir() if p.is_dir() or p.suffix == ".py"} - {*KEPT}
+    roots = {p.stem for p in TESTS.iterdir() if p.is_dir() or p.suffix == ".py"} | {
+        "benchmarks"
+    } - {*KEPT}
     known = {n: m for n, m in sys.modules.items() if n.partition(".")[0] in roots}
     for name in known:
         del sys.modules[name]

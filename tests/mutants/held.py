@@ -11,9 +11,9 @@ class Held(NamedTuple):
     test: str
 
 
-EXACTNESS = "exactness/test_poisson.py::test_mutant_is_not_exact"
-FIGURES = "exactness/test_enumeration.py::test_mutant_moves_the_figure"
-POSTERIORS = "statistical/test_posteriors.py"
+EXACTNESS = "law/exactness/test_poisson.py::test_mutant_is_not_exact"
+FIGURES = "law/exactness/test_enumeration.py::test_mutant_moves_the_figure"
+POSTERIORS = "law/statistical/test_posteriors.py"
 
 # fmt: off
 HELD = [
@@ -25,21 +25,21 @@ HELD = [
     Held("all rows after a violation", "a rule that looks at drawn rows",
          f"{EXACTNESS}[all rows after a violation]"),
     Held("ranges × 0.5", "exactness of PoissonMH",
-         "exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]"),
+         "law/exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]"),
     Held("finite-population correction dropped", "Barker's test",
          f"{FIGURES}[finite-population correction dropped]"),
     Held("full data when s² is large", "Barker's test", f"{FIGURES}[full data when s2 is large]"),
     Held("growth until s < σ passed off as fixed", "Barker's test",
          f"{FIGURES}[growth passed off as fixed]"),
     Held("temperature on the whole ratio", "all tests, all rows read",
-         "exactness/test_enumeration.py::test_full_data_mutant_is_not_exact"
+         "law/exactness/test_enumeration.py::test_full_data_mutant_is_not_exact"
          "[temperature on the whole ratio]"),
     Held("a stale cheap part beside another step", "Gibbs turns of two steps",
-         "exactness/test_compound.py::test_a_cheap_part_at_a_stale_value_is_noticed"),
+         "law/exactness/test_compound.py::test_a_cheap_part_at_a_stale_value_is_noticed"),
     Held("a stale cache of the other variables", "a step beside PyMC's own",
-         "compound/test_compound.py::test_a_step_that_does_not_follow_the_others_is_noticed"),
+         "law/compound/test_compound.py::test_a_step_that_does_not_follow_the_others_is_noticed"),
     Held("batch drawn with the previous step's indices", "independence of updates",
-         "exactness/test_compiled.py::test_a_mistake_is_noticed[every batch used twice]"),
+         "law/exactness/test_compiled.py::test_a_mistake_is_noticed[every batch used twice]"),
     Held("Jacobian dropped", "the posterior of a scale",
          f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[Jacobian dropped]"),
     Held("temperature applied to the prior", "the tempered posterior",
@@ -47,10 +47,10 @@ HELD = [
     Held("prior counted twice", "the posterior",
          f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[prior counted twice]"),
     Held("every change clipped to a twentieth of its bound", "moments of a certified family",
-         "statistical/test_families.py::test_a_wrong_bound_is_seen_by_the_comparison"),
+         "law/statistical/test_families.py::test_a_wrong_bound_is_seen_by_the_comparison"),
     Held("adaptation left on", "the frozen kernel",
-         "conformance/test_state.py::test_adaptation_left_on_is_noticed"),
+         "robustness/conformance/test_state.py::test_adaptation_left_on_is_noticed"),
     Held("a chain that takes over from another", "independent chains of one step",
-         "conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed"),
+         "robustness/conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed"),
 ]
 # fmt: on

@@ -23,7 +23,7 @@ SUM = "def total(self, rows):\n    share = 2.0 * rows.weights[0]\n    return sel
 
 @pytest.fixture
 def given(step_of, model_of, tmp_path, monkeypatch):
-    """What killers are handed, by their arguments: a step is that of conformance/test_state.py."""
+    """What killers are handed, by name; a step is that of robustness/conformance."""
 
     def build(arguments):
         if "step" not in arguments:

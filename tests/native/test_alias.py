@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from law.statistical.budget import LEVEL
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
-from statistical.budget import LEVEL
 
 WEIGHTS = {
     "one": [3.0],

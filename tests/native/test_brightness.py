@@ -5,13 +5,13 @@ import pytest
 from scipy.special import expm1
 from scipy.stats import binomtest
 
-from exactness.compiled import posterior_of
-from exactness.toys import rows_of
-from published import Place, odds_of_bright, update_brightness
+from helpers.published import Place, odds_of_bright, update_brightness
+from law.exactness.compiled import posterior_of
+from law.exactness.toys import rows_of
+from law.statistical.budget import LEVEL
 from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.steps.firefly import unknown_brightness
-from statistical.budget import LEVEL
 
 #: log(L/B) of the rows, which take turns.
 EXCESSES = np.array([0.0, 1e-3, 0.1, 0.7, 3.0, 50.0])

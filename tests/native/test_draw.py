@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from law.statistical.budget import LEVEL
 from pymc_minibatch_mh.native.library import (
     Arena,
     GeneratorRecord,
@@ -12,7 +13,6 @@ from pymc_minibatch_mh.native.library import (
     function,
     load,
 )
-from statistical.budget import LEVEL
 
 
 def drawn(rng, total, *targets):

@@ -5,14 +5,14 @@ import pytest
 from scipy.stats import chi2, ttest_1samp
 from scipy.stats import poisson as poisson_law
 
-from exactness.compiled import BY_BOUNDS, Compiled, posterior_of
-from exactness.toys import METRIC, jump, metric, rows_of
-from in_library import rate
+from helpers.in_library import rate
+from law.exactness.compiled import BY_BOUNDS, Compiled, posterior_of
+from law.exactness.toys import METRIC, jump, metric, rows_of
+from law.statistical.budget import LEVEL
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.native.statistics import summed
 from pymc_minibatch_mh.steps import tuna as poisson
-from statistical.budget import LEVEL
 
 pytestmark = BY_BOUNDS
 

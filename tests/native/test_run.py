@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exactness.compiled import ON_BATCHES, by_looks
-from exactness.kernels import CHAINS, RULES
-from exactness.toys import rows_of
+from law.exactness.compiled import ON_BATCHES, by_looks
+from law.exactness.kernels import CHAINS, RULES
+from law.exactness.toys import rows_of
+from law.statistical.budget import FAR
 from pymc_minibatch_mh.steps import austere
-from statistical.budget import FAR
 
 pytestmark = ON_BATCHES
 

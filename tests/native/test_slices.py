@@ -7,9 +7,9 @@ import pytest
 from numba import cfunc, njit, types
 from scipy.stats import binom, chi2, gamma, norm
 
-from exactness.compiled import ON_BATCHES, posterior_of
-from exactness.kernels import FULL_DATA_RULES
-from exactness.toys import jump, rows_of
+from law.exactness.compiled import ON_BATCHES, posterior_of
+from law.exactness.kernels import FULL_DATA_RULES
+from law.exactness.toys import jump, rows_of
 from native.chain import draws_of
 from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, load
 from pymc_minibatch_mh.native.posterior import Reference

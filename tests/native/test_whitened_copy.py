@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import wide
+from helpers import wide
 from pymc_minibatch_mh.native import whitened_copy as kernels
 from pymc_minibatch_mh.native.bound_tables import Table
 from pymc_minibatch_mh.native.draw import build_alias

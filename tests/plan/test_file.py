@@ -13,7 +13,7 @@ import pymc as pm
 import pytest
 
 from every import every
-from grouped import slopes
+from helpers.grouped import slopes
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import SettingError, StaleDataError

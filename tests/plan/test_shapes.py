@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from every import every
+from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
 from pymc_minibatch_mh.diagnostics.explain import reparametrizations, subsampled
 from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
@@ -11,7 +12,6 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.posterior import LogFullData, Target, with_logs
-from shapes import gamma, negative_binomial, own, reciprocal, student
 
 ROWS = 3_000
 POISSON, NORMAL = "counts that are Poisson", "noise that is normal"

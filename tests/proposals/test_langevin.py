@@ -7,8 +7,9 @@ import pytest
 from numba import carray, cfunc, types
 from scipy.stats import multivariate_normal
 
-from altered import with_proposal
-from conformance.harness import run
+from helpers.altered import with_proposal
+from helpers.zoo import drawn
+from law.statistical.budget import FAR
 from proposals.proposing import proposed_for
 from proposals.test_own_move import moments
 from pymc_minibatch_mh import Langevin
@@ -16,8 +17,7 @@ from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
 from pymc_minibatch_mh.proposals.own_move import GaussianRows
-from statistical.budget import FAR
-from zoo import drawn
+from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

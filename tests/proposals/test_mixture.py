@@ -3,10 +3,10 @@ import pytest
 from scipy.stats import chi2, multivariate_normal
 
 from every import every
+from law.statistical.budget import FAR, LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
 from pymc_minibatch_mh.proposals import mixture
-from statistical.budget import FAR, LEVEL
 
 TARGET = multivariate_normal(CENTRE + 0.2, 1.3 * COVARIANCE)
 

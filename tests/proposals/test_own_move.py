@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from altered import with_proposal
 from every import every
+from helpers.altered import with_proposal
+from helpers.zoo import drawn
+from law.statistical.budget import FAR
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from statistical.budget import FAR
-from zoo import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

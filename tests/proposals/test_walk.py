@@ -6,11 +6,11 @@ import pytest
 from scipy.stats import chi2, norm, truncnorm
 
 from every import every
+from law.statistical.budget import LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import RandomWalk
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, MixtureNumbers
-from statistical.budget import LEVEL
 
 OWN = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])
 DRAWS = 4_000

@@ -6,7 +6,7 @@ import pytest
 
 from bounds.certified import evaluate
 from every import every
-from families import FAMILIES
+from helpers.families import FAMILIES
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre, gap_of

@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.special import expit
 
 from every import every as every_case
-from grouped import FAST, MODELS, SUMMED, expanded, target_of
+from helpers.grouped import FAST, MODELS, SUMMED, expanded, target_of
+from helpers.tiers import fast
 from pymc_minibatch_mh.reference import arrow_reference as grouped
 from pymc_minibatch_mh.reference import arrow_sums as element_rows
 from pymc_minibatch_mh.reference.arrow_reference import Arrow, find_grouped
-from tiers import fast
 
 # On the worker that bounds the rows of the same models.
 pytestmark = pytest.mark.xdist_group("elements")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from every import every
+from helpers.tiers import fast
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
@@ -19,7 +20,6 @@ from pymc_minibatch_mh.reference.hierarchy import (
 from pymc_minibatch_mh.reference.marginal import Marginal
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
-from tiers import fast
 
 #: The prior of a Cholesky factor is a large graph, and takes long to compile.
 QUICK = [

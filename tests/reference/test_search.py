@@ -8,9 +8,11 @@ import pytest
 from scipy.special import expit
 
 from every import every
-from families import FAMILIES
-from gallery.catalogue import EXAMPLES
-from likelihood.evaluation import at_points
+from helpers.families import FAMILIES
+from helpers.tiers import fast
+from helpers.zoo import sample
+from model.evaluation import at_points
+from models.gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import ModeError
@@ -22,8 +24,6 @@ from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.mode import JITTERS
 from pymc_minibatch_mh.reference.posterior import Target
-from tiers import fast
-from zoo import sample
 
 N = 3_000
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from grouped import target_of
+from helpers.grouped import target_of
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference import marginal as smoothing

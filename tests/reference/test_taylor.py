@@ -9,7 +9,8 @@ import pymc as pm
 import pytest
 
 from every import every
-from in_library import predicted_noise
+from helpers.in_library import predicted_noise
+from helpers.zoo import logistic
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import table_of_move
@@ -20,7 +21,6 @@ from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.mode import calibrate, reference_at
 from pymc_minibatch_mh.reference.posterior import Target
 from reference.formulas import logistic_rows
-from zoo import logistic
 
 N = 1_200
 RNG = np.random.default_rng(31)

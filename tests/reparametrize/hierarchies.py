@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pymc as pm
 
-from statistical import hierarchies
+from law.statistical import hierarchies
 
 N, G = 40, 5
 RNG = np.random.default_rng(23)

@@ -4,7 +4,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 
-from likelihood.evaluation import evaluate, function_of, split_of
+from model.evaluation import evaluate, function_of, split_of
 from pymc_minibatch_mh.model.check import ModelDensity
 
 

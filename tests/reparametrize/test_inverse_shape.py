@@ -14,6 +14,15 @@ from scipy import stats
 
 from bounds.certified import Rows, derivatives, evaluate
 from every import every
+from helpers.shapes import (
+    PLACED,
+    gamma,
+    negative_binomial,
+    own,
+    reciprocal,
+    shapes_of_groups,
+    student,
+)
 from pymc_minibatch_mh.expressions.patterns import is_a, reachable
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reparametrize.base import reparametrized
@@ -22,7 +31,6 @@ from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
 from pymc_minibatch_mh.reparametrize.occurrences import Factor
 from pymc_minibatch_mh.structure.row_function import row_functions
 from reparametrize.mapped import check_the_map
-from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}
 

@@ -7,14 +7,14 @@ import pymc as pm
 import pytest
 
 from every import every
-from likelihood.evaluation import evaluate, split_of
+from helpers.tiers import fast
+from model.evaluation import evaluate, split_of
 from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.model import factorization
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.structure.row_function import lowered_rows
 from reparametrize.hierarchies import SPELLINGS, G, g, h, ones, x, y
 from reparametrize.mapped import check_the_map
-from tiers import fast
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from every import every
-from likelihood.evaluation import split_of
+from model.evaluation import split_of
 from pymc_minibatch_mh.expressions.graph import Gather
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import FromLast, in_differences

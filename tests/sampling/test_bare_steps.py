@@ -8,8 +8,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from helpers.tiers import fast
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, TunaMH
-from tiers import fast
 
 N = 20_000
 

@@ -9,8 +9,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from endurance.test_full_disk import files_of_at_most
-from golden.combinations import COMBINATIONS, Combination, of_family
+from helpers.zoo import METHODS, two_likelihoods
+from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.chain import chain as chains
@@ -18,7 +18,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.statistics import numbers
 from pymc_minibatch_mh.sampling import checkpoint, workers
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, filled, leaves
-from zoo import METHODS, two_likelihoods
+from robustness.endurance.test_full_disk import files_of_at_most
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from helpers.zoo import logistic
 from pymc_minibatch_mh import PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.diagnostics import recommend
 from pymc_minibatch_mh.errors import (
@@ -20,7 +21,6 @@ from pymc_minibatch_mh.plan.file import WatchedModel
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.sampling import choose
-from zoo import logistic
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 RNG = np.random.default_rng(5)

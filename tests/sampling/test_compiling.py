@@ -9,8 +9,9 @@ import pymc as pm
 import pytensor
 import pytest
 
-import grouped
-from prepared import dumps, loads
+from helpers import grouped
+from helpers.prepared import dumps, loads
+from helpers.zoo import METHODS, bounded
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
     Langevin,
@@ -33,7 +34,6 @@ from pymc_minibatch_mh.reference import arrow_sums as element_rows
 from pymc_minibatch_mh.reference import full_data
 from sampling.compiling import Watch, stop_watching, watch
 from steps import stored
-from zoo import METHODS, bounded
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

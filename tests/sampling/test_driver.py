@@ -10,13 +10,13 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh
-import zoo
-from altered import with_tables
+from helpers import zoo
+from helpers.altered import with_tables
+from helpers.zoo import METHODS
 from pymc_minibatch_mh import RandomWalk, TunaMH, audit, sample
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from pymc_minibatch_mh.sampling import workers
 from pymc_minibatch_mh.sampling import workers as bars
-from zoo import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from helpers.zoo import METHODS
 from pymc_minibatch_mh import sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import driver
-from zoo import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -9,6 +9,7 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 
 from every import every
+from helpers.zoo import sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import trace
 from pymc_minibatch_mh.sampling.trace import datatree_of, recorded, values_at
@@ -26,7 +27,6 @@ from sampling.walking import (
     same_tree,
     walked,
 )
-from zoo import sample
 
 #: Said by PyTensor where PyMC looks for a starting point of LKJCholeskyCov.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -6,11 +6,11 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
+from helpers.zoo import sample
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from zoo import sample
 
 #: Draws of warm-up and after it, and chains.
 TUNE, DRAWS, CHAINS = 7, 12, 2

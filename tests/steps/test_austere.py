@@ -10,13 +10,13 @@ from scipy.special import expit, ndtr, ndtri, stdtr
 from scipy.stats import ttest_1samp
 
 from every import every
-from exactness.enumeration import acceptance, sample_statistics, subsets
-from exactness.kernels import BETA, CHAINS, RULES
-from in_library import decide_batch, sample_size
+from helpers.in_library import decide_batch, sample_size
+from helpers.zoo import sample
+from law.exactness.enumeration import acceptance, sample_statistics, subsets
+from law.exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import AustereMH, audit, explain
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import austere, barker, penalty
-from zoo import sample
 
 BIG = 10**6
 logistic, normal_cdf = function("mh_logistic"), function("mh_normal_cdf")

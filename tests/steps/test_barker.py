@@ -10,7 +10,7 @@ from scipy.special import expit, ndtr
 
 from benchmarks.skew import AIM, LAWS
 from every import every
-from in_library import barker_error, barker_probability, decide_batch, sample_size
+from helpers.in_library import barker_error, barker_probability, decide_batch, sample_size
 from pymc_minibatch_mh.steps import barker
 from pymc_minibatch_mh.steps.barker import (
     SHIPPED_SIGMAS,

@@ -9,9 +9,9 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_minibatch_mh as mb
+from helpers.zoo import METHODS, drawn, sample
 from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.reference import posterior as target
-from zoo import METHODS, drawn, sample
 
 ROWS, SIZE = 4_000, 3
 RNG = np.random.default_rng(61)

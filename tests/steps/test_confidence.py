@@ -6,7 +6,7 @@ from scipy.special import zeta
 from scipy.stats import hypergeom
 
 from every import every
-from in_library import decide_by_width, level, next_rows
+from helpers.in_library import decide_by_width, level, next_rows
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import confidence
 

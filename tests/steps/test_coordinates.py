@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
+from helpers.zoo import drawn
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
     Bounds,
@@ -20,7 +21,6 @@ from pymc_minibatch_mh import (
 )
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.settings import DEFAULTS
-from zoo import drawn
 
 ROWS, GROUPS = 4_000, 6
 

@@ -12,11 +12,11 @@ import pytest
 import xarray as xr
 
 from every import every
+from helpers.zoo import METHODS
 from pymc_minibatch_mh import OwnTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings
-from zoo import METHODS
 
 
 def described(docstring):

@@ -8,6 +8,7 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dvector
 
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, audit, overdispersed_initvals
 from pymc_minibatch_mh.steps.deterministics import (
     LARGE,
@@ -16,7 +17,6 @@ from pymc_minibatch_mh.steps.deterministics import (
     names_without,
     tell_of_large,
 )
-from zoo import sample
 
 #: Enough rows for a deterministic of one value a row to be large, and little else.
 ROWS, CATEGORIES = 6_000, 5

@@ -15,12 +15,12 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.linker import NumbaLinker
 
 import pymc_minibatch_mh
+from docs.inputs.case import INTERNALS
 from every import every
-from forms.catalogue import ACCEPTED
-from forms.certificate import shortened
-from forms.page import MARKERS, PAGE, between
-from gallery.catalogue import EXAMPLES
-from inputs.case import INTERNALS
+from models.forms.catalogue import ACCEPTED
+from models.forms.certificate import shortened
+from models.forms.page import MARKERS, PAGE, between
+from models.gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import Rows, explain
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.reference.full_data import FullData

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from every import every
-from grouped import MODELS as GROUPED
-from plan.test_heavy import rare_groups
+from helpers.grouped import MODELS as GROUPED
+from plan.test_influential import rare_groups
 from pymc_minibatch_mh import AustereMH, TunaMH
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.native.library import ffi

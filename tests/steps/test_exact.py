@@ -9,11 +9,11 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from altered import with_method, with_tables
+from helpers.altered import with_method, with_tables
+from helpers.zoo import EXACT, drawn, sample
 from pymc_minibatch_mh import Bounds, Laplace, RandomWalk, TunaMH
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, SettingError
 from pymc_minibatch_mh.steps.settings import bounds_of
-from zoo import EXACT, drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -5,11 +5,11 @@ import copy
 import numpy as np
 import pytest
 
-from altered import with_tables
+from helpers.altered import with_tables
+from helpers.zoo import sample
 from pymc_minibatch_mh import audit, explain, overdispersed_initvals
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import RADIUS
-from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -7,8 +7,9 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from claims.sentences import section_of
+from docs.claims.sentences import section_of
 from every import every
+from helpers.zoo import APPROXIMATE, EXACT, METHODS, sample
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh import steps as methods
 from pymc_minibatch_mh.native import compiler
@@ -17,7 +18,6 @@ from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
-from zoo import APPROXIMATE, EXACT, METHODS, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

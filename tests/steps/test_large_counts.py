@@ -5,11 +5,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from helpers.tiers import fast
+from helpers.zoo import drawn
 from pymc_minibatch_mh import BarkerMinibatchMH, TunaMH
 from pymc_minibatch_mh.compiled import differences, form_rows
 from pymc_minibatch_mh.errors import BoundViolationError
-from tiers import fast
-from zoo import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -4,12 +4,12 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from conformance.harness import run
 from every import every
+from helpers.zoo import sample
 from pymc_minibatch_mh import OwnTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.steps.own_test import OwnTestMethod, own_test
-from zoo import sample
+from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -8,12 +8,12 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from conformance.harness import same_state
 from every import every
-from in_library import decide_batch, penalty_error, sample_size
+from helpers.in_library import decide_batch, penalty_error, sample_size
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.penalty import penalty_beside
+from robustness.conformance.harness import same_state
 
 BIG = 10**6
 penalty_of = function("mh_penalty")

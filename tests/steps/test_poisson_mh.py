@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import pymc_minibatch_mh
-import zoo
 from every import every
-from published import keep_by_level
+from helpers import zoo
+from helpers.published import keep_by_level
+from helpers.zoo import drawn, sample
 from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from pymc_minibatch_mh.steps import poisson as levels
-from zoo import drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

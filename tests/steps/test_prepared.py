@@ -7,9 +7,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from conformance.harness import same_draws
-from families import FAMILIES
-from grouped import slopes
+from helpers.families import FAMILIES
+from helpers.grouped import slopes
+from helpers.zoo import poisson, sample, student
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
@@ -17,7 +17,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan import prepare as sharing
 from pymc_minibatch_mh.plan.file import key_of, split_digests
 from pymc_minibatch_mh.reference.posterior import Target
-from zoo import poisson, sample, student
+from robustness.conformance.harness import same_draws
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
 

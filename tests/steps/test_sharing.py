@@ -7,10 +7,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from helpers.zoo import sample
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.compiled import form_rows, graphs
 from pymc_minibatch_mh.reference.posterior import Target
-from zoo import sample
 
 N = 3_000
 

@@ -6,12 +6,12 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import grouped
+from helpers import grouped
+from helpers.zoo import METHODS, RANGED
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, plot_bounds, sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.steps.base import DECLARED
-from zoo import METHODS, RANGED
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

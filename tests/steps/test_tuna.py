@@ -9,9 +9,9 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from altered import with_method
 from every import every
-from in_library import accept_probability, rate, thin
+from helpers.altered import with_method
+from helpers.in_library import accept_probability, rate, thin
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import tuna as poisson

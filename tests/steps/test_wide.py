@@ -9,7 +9,8 @@ import pymc as pm
 import pytest
 from scipy.special import chdtri
 
-from conformance.harness import same_draws
+from helpers.tiers import fast
+from helpers.zoo import sample
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -17,8 +18,7 @@ from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.plan.plan import functions_of
 from pymc_minibatch_mh.steps import tuna
 from pymc_minibatch_mh.structure.row_function import RowData
-from tiers import fast
-from zoo import sample
+from robustness.conformance.harness import same_draws
 
 D, ROWS = 36, 3_000
 

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from adversary.subject import STABLE
+from models.adversary.subject import STABLE
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
 from pymc_minibatch_mh.errors import SettingError
 

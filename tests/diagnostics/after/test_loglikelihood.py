@@ -6,7 +6,7 @@ import pymc as pm
 import pytest
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
-from families import FAMILIES
+from helpers.families import FAMILIES
 from pymc_minibatch_mh import log_likelihood
 from pymc_minibatch_mh.errors import UnsupportedModelError
 

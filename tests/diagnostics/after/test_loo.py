@@ -8,11 +8,11 @@ import pymc as pm
 import pytest
 
 from diagnostics.after import traces
+from law.statistical.budget import FAR
 from pymc_minibatch_mh import loo_subsample
 from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.diagnostics.predictive import RowLogLikelihood
 from pymc_minibatch_mh.errors import MinibatchError, StaleDataError
-from statistical.budget import FAR
 
 
 @pytest.fixture(scope="module")

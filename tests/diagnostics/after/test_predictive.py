@@ -11,10 +11,10 @@ from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from every import every
+from helpers.tiers import fast
+from law.statistical.budget import LEVEL
 from pymc_minibatch_mh import Rows, posterior_predictive
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from statistical.budget import LEVEL
-from tiers import fast
 
 ROWS, DRAWS = 40, 4_000
 CHOSEN = [33, 5, 12]

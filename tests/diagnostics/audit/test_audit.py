@@ -10,18 +10,18 @@ import pytest
 import xarray as xr
 from scipy.special import expit, log_expit
 
-from altered import in_the_same_state
-from compound.models import shared
-from conformance.harness import same_state
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from diagnostics.audit.rare import measured_bias, rare_rows
+from helpers.altered import in_the_same_state
+from helpers.zoo import sample
+from law.compound.models import shared
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.diagnostics import chosen_rows
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.native.row_sums import largest_of
-from zoo import sample
+from robustness.conformance.harness import same_state
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

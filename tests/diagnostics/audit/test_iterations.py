@@ -4,11 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from grouped import slopes
+from helpers.grouped import slopes
+from helpers.zoo import drawn
 from pymc_minibatch_mh import TunaMH, audit
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.chain.chain import Chain, Draws
-from zoo import drawn
 
 
 @cache

@@ -11,11 +11,11 @@ from scipy.special import expit
 
 from diagnostics.audit.test_iterations import sampled
 from every import every
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, TunaMH, audit
 from pymc_minibatch_mh.diagnostics import audit as audits
 from pymc_minibatch_mh.diagnostics.audit import affordable_pairs
 from pymc_minibatch_mh.diagnostics.bias import log_density_drift
-from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

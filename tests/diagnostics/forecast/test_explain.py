@@ -7,9 +7,9 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import stdtrit
 
-from altered import with_program, with_tables
-from compound.models import switched
-from conformance.harness import run, same_state
+from helpers.altered import with_program, with_tables
+from helpers.zoo import logistic, sample
+from law.compound.models import switched
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
@@ -30,7 +30,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.steps.base import model_behind
-from zoo import logistic, sample
+from robustness.conformance.harness import run, same_state
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that
 #: recommendations do not depend on how busy the machine is.

@@ -1,0 +1,110 @@
+"""Cells: one object per expression, in the types of the model."""
+
+import numpy as np
+import pytest
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from expressions.values import value_of
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Constant,
+    ExprGraph,
+    Gather,
+    Monomial,
+    sum_of,
+)
+from pymc_minibatch_mh.expressions.patterns import is_finite, is_positive, varies
+
+
+@pytest.fixture
+def exprs():
+    return ExprGraph()
+
+
+def test_equal_cells_are_one(exprs):
+    u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
+    assert exprs.coordinate(0) is u
+    assert exprs.constant(2.0) is exprs.constant(np.array(2.0))
+    assert exprs.constant(2.0) is not exprs.constant(2)
+    assert exprs.total([u, v], [x]) is exprs.total([v, u], [x])
+    assert exprs.scaled(exprs.scaled(u, x), exprs.constant(3.0)) is exprs.scaled(
+        u, exprs.times(exprs.constant(3.0), x)
+    )
+    assert exprs.times(x, exprs.times(exprs.minus_one, exprs.minus_one)) is x
+
+
+def test_affine_cells_add_up(exprs):
+    u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
+    total = exprs.total([u, exprs.scaled(v, x), u], [x, exprs.constant(2.0)])
+    assert total.terms == (Monomial(2.0, (), 0), Monomial(1.0, (x,), 1))
+    assert exprs.linear(total).offset is exprs.zero
+    assert exprs.total([u, exprs.scaled(u, exprs.minus_one)], [x]) is x
+    assert exprs.scaled(u, exprs.zero) is exprs.zero
+
+
+def test_what_rounding_leaves_of_a_sum_is_nothing(exprs):
+    assert sum_of([0.1, 0.2, -0.3]) == 0.0 != 0.1 + 0.2 - 0.3
+    assert sum_of([1.0, -1.0 + 1e-13]) != 0.0
+    assert sum_of([1e-300]) == 1e-300
+    u = exprs.coordinate(0)
+    parts = [exprs.scaled(u, exprs.constant(k)) for k in (0.1, 0.2, -0.3)]
+    assert exprs.total(parts, []) is exprs.zero
+
+
+def test_products_that_the_model_keeps_apart_are_real(exprs):
+    few = np.array([100, -128], dtype=np.int8)
+    x, y = (exprs.data(k, (), np.dtype("int8")) for k in range(2))
+    for combined, expected in (
+        (exprs.times(x, y), few.astype(float) ** 2),
+        (exprs.plus([x, y, x]), 3.0 * few),
+    ):
+        assert combined.dtype == np.float64
+        np.testing.assert_array_equal(value_of(combined, (), (few, few)), expected)
+    own = exprs.node(scalar.mul, (x, y))
+    assert own.dtype == np.int8
+    assert exprs.times(own, exprs.constant(2.0)).inputs[1] is own
+
+
+def test_constants_are_folded_without_warnings(exprs):
+    folded = exprs.node(scalar.log, (exprs.constant(0.0),))
+    assert isinstance(folded, Constant)
+    assert folded.value == -np.inf
+
+
+def test_positive_and_finite_cells_are_known(exprs):
+    u, x = exprs.coordinate(0), exprs.data(0, ())
+    exp, softplus = exprs.node(scalar.exp, (u,)), exprs.node(scalar_math.softplus, (u,))
+    product = exprs.node(scalar.mul, (x, exp))
+    assert is_positive(exprs.node(scalar.reciprocal, (exprs.node(scalar.add, (exp, softplus)),)))
+    assert is_positive(exprs.constant(2))
+    assert not any(map(is_positive, (u, x, product, exprs.zero, exprs.constant(np.nan))))
+    assert is_finite(exprs.node(scalar.mul, (exprs.minus_one, softplus)))
+    assert is_finite(exprs.data(1, (), np.dtype("int64")))
+    offset = exprs.total([u], [x])
+    assert not any(map(is_finite, (x, product, offset, exprs.constant(-np.inf))))
+    assert not is_finite(exprs.node(scalar.log, (exp,)))
+
+
+def test_what_varies_in_every_row_is_known(exprs):
+    u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
+    gathered = exprs.coordinate(Gather(0, 1, 2, exprs.data(1, (), np.dtype("int64"))))
+    sloped = exprs.scaled(u, x)
+    exp = exprs.node(scalar.exp, (v,))
+    assert varies(u)
+    assert varies(gathered)
+    assert varies(exp, sloped)
+    assert varies(exprs.node(scalar.mul, (exprs.constant(-2.0), exprs.node(scalar.exp, (u,)), exp)))
+    assert varies(exprs.total([sloped, v], [x]))
+    assert not varies(sloped)
+    assert not varies(x)
+    assert not varies(exp, exprs.node(scalar.sqr, (v,)))
+    assert not varies(gathered, u)
+    assert not varies(exprs.node(scalar.mul, (x, exp)))
+    assert not varies(exprs.node(scalar.abs, (u,)))
+
+
+def test_scaling_by_what_is_not_finite_leaves_no_finite_factor(exprs):
+    scaled = exprs.scaled(exprs.coordinate(0), exprs.constant(np.nan))
+    assert isinstance(scaled, Affine)
+    assert not np.isfinite(scaled.terms[0].factor)

@@ -1,0 +1,150 @@
+"""Draws and the public surface, as they were once and as they are.
+
+Run in the root of the repository, with ``PYTHONPATH=.:tests:examples``:
+
+``python -m law.golden.record``
+    Write the stored draws and the stored surface anew, which a change of draws has to say why.
+``python -m law.golden.record surface``
+    Write the stored surface anew, with names, settings and statistics that are new.
+``python -m law.golden.record OLD NEW``
+    Compare two commits on this machine, bit for bit.
+"""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pymc as pm
+
+import pymc_minibatch_mh
+from law.golden.combinations import COMBINATIONS, Combination
+from pymc_minibatch_mh import sample
+from pymc_minibatch_mh.native.statistics import STATS
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[2]
+#: What was recorded.
+DRAWS, SURFACE = FOLDER / "draws.npz", FOLDER / "surface.json"
+TUNE, KEPT, SEED = 100, 100, 77
+#: Seconds differ from run to run.
+TIMED = "perf_counter_diff"
+
+
+def drawn(combination: Combination, folder: Path) -> dict[str, np.ndarray]:
+    """Return all draws of one chain and all its statistics: name -> array, shape (200, ...)."""
+    with warnings.catch_warnings():
+        # PyMC's own, of observations that are not in memory.
+        warnings.filterwarnings("ignore", "Could not extract data from symbolic observation")
+        model = combination.model(folder)
+        step = combination.step(model)
+        common = {
+            "tune": TUNE, "chains": 1, "cores": 1, "random_seed": SEED, "progressbar": False,
+            "discard_tuned_samples": False, "compute_convergence_checks": False,
+        }  # fmt: skip
+        if combination.pymc:
+            with model:
+                trace = pm.sample(KEPT, step=step, **common)
+        else:
+            trace = sample(step, KEPT, **common)
+    return {
+        f"{kind}.{name}": np.concatenate(
+            [trace[f"warmup_{group}"][name].values[0], trace[group][name].values[0]]
+        )
+        for kind, group in (("draw", "posterior"), ("statistic", "sample_stats"))
+        for name in trace[group].data_vars
+        if name != TIMED
+    }
+
+
+def surface() -> dict[str, dict]:
+    """Return public names with their settings, and statistics with their types."""
+    return {
+        "names": {name: _settings(name) for name in sorted(pymc_minibatch_mh.__all__)},
+        "statistics": {name: np.dtype(one.dtype).name for name, one in STATS.items()},
+    }
+
+
+def _settings(name: str) -> list[str]:
+    thing = getattr(pymc_minibatch_mh, name)
+    if isinstance(thing, type) and issubclass(thing, BaseException):
+        return []
+    return list(inspect.signature(thing).parameters)
+
+
+def stored(name: str) -> dict[str, np.ndarray]:
+    """Return the stored draws of a combination: "kind.name" -> array."""
+    with np.load(DRAWS, allow_pickle=False) as file:
+        return {
+            key.partition("/")[2]: file[key] for key in file.files if key.startswith(f"{name}/")
+        }
+
+
+def recorded() -> dict[str, np.ndarray]:
+    """Return the draws of all combinations: "combination/kind.name" -> array."""
+    found = {}
+    for name, combination in COMBINATIONS.items():
+        with TemporaryDirectory() as folder:
+            draws = drawn(combination, Path(folder))
+        found |= {f"{name}/{key}": values for key, values in draws.items()}
+    return found
+
+
+def differences(old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> list[str]:
+    """Return where two sets of draws differ, in any bit or in any name."""
+    told = [f"{key} is not in both" for key in sorted(old.keys() ^ new.keys())]
+    for key in sorted(old.keys() & new.keys()):
+        same = (old[key] == new[key]) | ((old[key] != old[key]) & (new[key] != new[key]))
+        if not same.all():
+            first = int(np.argmin(same.reshape(len(same), -1).all(axis=1)))
+            told.append(f"{key}: draw {first} has {old[key][first]} and {new[key][first]}")
+    return told
+
+
+@contextmanager
+def _checkout(commit: str):
+    with TemporaryDirectory() as folder:
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", folder, commit], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run([*git, "remove", "--force", folder], check=True)
+
+
+def of_commit(commit: str) -> dict[str, np.ndarray]:
+    """Return the draws of a commit, made by its own code in a process of its own."""
+    with _checkout(commit) as root, TemporaryDirectory() as folder:
+        file = Path(folder) / "draws.npz"
+        path = os.pathsep.join(str(root / part) for part in (".", "tests", "examples"))
+        code = "import sys, numpy, golden.record as r; numpy.savez(sys.argv[1], **r.recorded())"
+        subprocess.run(
+            [sys.executable, "-c", code, file],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": path},
+            check=True,
+        )
+        with np.load(file, allow_pickle=False) as found:
+            return dict(found)
+
+
+def main() -> None:
+    """Record, or compare two commits."""
+    if len(sys.argv) == 3:
+        old, new = map(of_commit, sys.argv[1:])
+        told = differences(old, new)
+        print("\n".join(told) or f"{len(new)} arrays agree bit for bit")
+        sys.exit(bool(told))
+    if sys.argv[1:] != ["surface"]:
+        np.savez_compressed(DRAWS, **recorded())
+    SURFACE.write_text(json.dumps(surface(), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

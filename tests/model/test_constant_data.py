@@ -1,0 +1,93 @@
+"""Numbers that PyTensor would compute in single precision are computed in double precision."""
+
+import mpmath as mp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.distributions.dist_math import normal_lcdf
+
+from every import every
+from model.evaluation import evaluate
+from pymc_minibatch_mh.model.constant_data import in_double
+
+x = pt.dvector("x")
+z = pt.fvector("z")
+POINTS = np.array([-30.0, -4.0, -1.5, -1.0, -0.9, 0.0, 1.0, 5.0])
+
+
+def exact(point):
+    with mp.workdps(40):
+        return float(mp.log(mp.erfc(-mp.mpf(point) / mp.sqrt(2)) / 2))
+
+
+def test_a_normal_distribution_function_is_precise():
+    graph = in_double(normal_lcdf(0.0, 1.0, x))
+    expected = [exact(point) for point in POINTS]
+    np.testing.assert_allclose(evaluate([x], graph, [POINTS]), expected, rtol=1e-13)
+    # The test would not notice a change that is none, if PyMC did not need it.
+    plain = evaluate([x], normal_lcdf(0.0, 1.0, x), [POINTS])
+    assert np.max(np.abs(plain / expected - 1.0)) > 1e-9
+
+
+def test_a_censored_normal_does_not_jump_between_its_forms():
+    ends = np.array([np.nextafter(-1.0, -2.0), -1.0])
+
+    def jump(graph):
+        return abs(np.diff(evaluate([x], graph, [ends]))[0])
+
+    assert jump(normal_lcdf(0.0, 1.0, x)) > 1e-9
+    assert jump(in_double(normal_lcdf(0.0, 1.0, x))) < 1e-15
+
+
+@every(
+    ("number", "expected"),
+    [
+        (lambda: pt.sqrt(2.0), 2.0**0.5),
+        (lambda: pt.sqrt(2), 2.0**0.5),
+        (lambda: pt.log(pt.sqrt(3.0) + 0.5), np.log(3.0**0.5 + 0.5)),
+        (lambda: pt.exp(pt.as_tensor([[0.5]]).astype("float32"))[0, 0], None),
+    ],
+)
+def test_numbers(number, expected):
+    found = float(evaluate([x], in_double(x * number()), [np.ones(1)])[0])
+    if expected is None:
+        assert found == float(np.exp(np.float32(0.5)))
+    else:
+        assert found == pytest.approx(expected, rel=1e-15)
+
+
+def test_what_the_model_has_in_single_precision_stays():
+    root = pt.sqrt(2.0)
+    graph = in_double((z * root).astype("float64") + x * root + x * pt.sqrt(3.0))
+    found = evaluate([x, z], graph, [np.ones(1), np.ones(1, dtype=np.float32)])[0]
+    assert found == pytest.approx(float(np.float32(2.0**0.5)) + 2.0**0.5 + 3.0**0.5, rel=1e-15)
+
+
+@every("exact", [2.0**0.5, 3.0**-0.5, np.log(0.5), -(2.0**0.5)])
+def test_numbers_that_were_folded_are_read_in_double(exact):
+    single = np.float32(exact)
+    for folded in (single, float(single), np.full((1, 1), float(single))):
+        found = evaluate([x], in_double(x * pt.constant(folded)), [np.ones(1)])[0]
+        assert np.ravel(found)[0] == exact
+    reciprocal = evaluate([x], in_double(x * (1.0 / float(single))), [np.ones(1)])[0]
+    assert reciprocal == 1.0 / exact
+    for other in (exact, float(np.float32(0.3)), 0.3, 2.0, 0.5):
+        graph = x * other
+        assert in_double(graph) is graph
+
+
+def test_a_graph_without_such_numbers_is_the_same():
+    graph = pt.log1p(x * 2.0) + 0.1
+    assert in_double(graph) is graph
+
+
+def test_the_log_density_of_a_model_changes_by_rounding_only():
+    with pm.Model() as model:
+        level = pm.Normal("level")
+        pm.Censored("y", pm.Normal.dist(level, 1.0), lower=0.0, upper=None, observed=np.zeros(3))
+    (value,) = model.value_vars
+    graphs = model.logp(), in_double(model.logp())
+    plain, wide = (evaluate([value], graph, [np.array(2.0)]) for graph in graphs)
+    assert wide == pytest.approx(plain, rel=1e-7)
+    assert wide != plain

@@ -1,0 +1,187 @@
+"""Bounds reach other processes, or are derived there; how many moves read all rows."""
+
+import gc
+import logging
+import os
+import pickle
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from helpers.altered import with_prepared
+from helpers.zoo import logistic
+from pymc_minibatch_mh import Bounds, TunaMH
+from pymc_minibatch_mh.bounds import tables as shipping
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.data.files import MappedArrays
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
+from pymc_minibatch_mh.plan.plan import full_passes_by_bounds, require_few, tell_of_uneven
+from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many
+from steps import stored
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Take all bounds for large ones."""
+    monkeypatch.setattr(shipping, "SMALL", 0)
+
+
+@pytest.fixture
+def never_derived(monkeypatch, step_of):
+    step_of("logistic", "TunaMH")
+
+    def derived(self):
+        raise AssertionError("bounds are derived again")
+
+    monkeypatch.setattr(BoundsPass, "tables", derived)
+
+
+def arrived(step):
+    return pickle.loads(cloudpickle.dumps(step))
+
+
+def is_mapped(array):
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+@pytest.mark.usefixtures("large", "never_derived")
+def test_large_bounds_are_mapped(step_of):
+    step = step_of("logistic", "TunaMH")
+    other = arrived(step)
+    np.testing.assert_array_equal(other.tables.c, step.tables.c)
+    for own, theirs in zip(other.tables.alias, step.tables.alias, strict=True):
+        np.testing.assert_array_equal(own, theirs)
+    assert is_mapped(other.tables.c)
+    # From worker to worker as well.
+    assert is_mapped(arrived(other).tables.c)
+
+
+@pytest.mark.usefixtures("never_derived")
+def test_small_bounds_are_part_of_the_pickle(step_of):
+    step = step_of("logistic", "TunaMH")
+    other = arrived(step)
+    np.testing.assert_array_equal(other.tables.c, step.tables.c)
+    assert not is_mapped(other.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_what_a_process_writes_to_mapped_bounds_is_its_own(step_of):
+    step = step_of("logistic", "TunaMH")
+    before = step.tables.c.copy()
+    arrived(step).tables.c[:] = -1.0
+    np.testing.assert_array_equal(arrived(step).tables.c, before)
+    np.testing.assert_array_equal(step.tables.c, before)
+
+
+@pytest.mark.usefixtures("large")
+def test_bounds_whose_file_is_gone_are_derived_again(step_of):
+    own = step_of("logistic", "TunaMH")
+    tables = replace(own.tables, c=own.tables.c.copy())
+    step = with_prepared(own, replace(own.plan, tables=tables))
+    stored, folder = cloudpickle.dumps(step), tables._mapped._folder
+    assert folder.exists()
+    del step, tables
+    gc.collect()
+    assert not folder.exists()
+    np.testing.assert_array_equal(pickle.loads(stored).tables.c, own.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_full_disk_is_told_of(step_of, monkeypatch, caplog):
+    own = step_of("logistic", "TunaMH")
+    tables = replace(own.tables, c=own.tables.c.copy())
+    step = with_prepared(own, replace(own.plan, tables=tables))
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with caplog.at_level(logging.WARNING, logger="pymc"):
+        other = arrived(step)
+    assert "cannot be written to a temporary file ([Errno 28]" in caplog.text
+    np.testing.assert_array_equal(other.tables.c, own.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_bounds_of_ones_own_are_shipped_with_their_metric():
+    model = logistic(rows=2_000)
+    step = TunaMH(model=model, bounds=Bounds(np.full(2_000, 1e3), lambda here, there: 1.0))
+    other = arrived(step)
+    assert is_mapped(other.tables.c)
+    assert other.tables.metric_between(np.zeros(3), np.zeros(3)) == 1.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_leaves_the_files_alone():
+    mapped = MappedArrays({"a": np.arange(5.0)})
+    child = os.fork()
+    if child == 0:
+        del mapped
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert mapped.read()["a"].size == 5
+
+
+def test_files_go_with_the_arrays_that_they_hold():
+    mapped = MappedArrays({"a": np.arange(5.0)})
+    folder = Path(mapped._folder)
+    found = pickle.loads(pickle.dumps(mapped)).read()
+    np.testing.assert_array_equal(found["a"], np.arange(5.0))
+    assert folder.stat().st_mode & 0o077 == 0
+    del mapped
+    gc.collect()
+    assert not folder.exists()
+
+
+@cache
+def with_small_regions():
+    """Return what was found, with regions that hold every other move."""
+    found = TunaMH(model=stored.logistic()[1]).plan
+    headers = found.tables.headers.copy()
+    headers[:, RADIUS] = 1.6
+    return replace(found, tables=replace(found.tables, headers=headers))
+
+
+def test_sizes_are_those_of_moves_one_by_one():
+    prepared = with_small_regions()
+    parts = prepared.target, prepared.reference, prepared.tables
+    moves = moves_of_chains(*parts, np.random.default_rng(3))
+    totals, expected = prepared.tables.headers[:, TOTAL], []
+    for move, _ in zip(moves, range(200), strict=False):
+        expected.append(np.inf if move is None else totals[move.table] * move.m)
+    assert 20 < np.isinf(expected).sum() < 180
+    found = sizes_of_many(*parts, np.random.default_rng(3), 200)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_moves_without_a_bound_and_large_ones_are_counted():
+    prepared = with_small_regions()
+    # Both ends lie within the region with probability (1 - exp(-1.6**2 / 2))**2 = 0.52.
+    for most_drawn, expected in ((np.inf, "4,737"), (0.0, "10,000")):
+        passes = full_passes_by_bounds(prepared, most_drawn, np.random.default_rng(1))
+        message = f"of 10,000 proposals, {expected} would evaluate all 20,003 stored rows"
+        with pytest.raises(SettingError, match=message):
+            require_few(passes, prepared)
+
+
+@pytest.mark.parametrize(
+    ("larger", "most_at_once", "told"), [(1e3, 0, True), (1e3, 10**6, False), (1.0, 0, False)]
+)
+def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, told):
+    found = TunaMH(model=stored.logistic()[1]).plan
+    # As if each block had a row with a far larger bound.
+    tables = replace(found.tables, largest=larger * found.tables.largest, most_at_once=most_at_once)
+    with caplog.at_level("WARNING", "pymc"):
+        tell_of_uneven(replace(found, tables=tables))
+    share = max(tables.kept_share(table) for table in range(tables.n_tables))
+    said = f"one in {1.0 / share:,.0f} stored rows that they fetch"
+    assert [said in record.message for record in caplog.records] == [True] * told

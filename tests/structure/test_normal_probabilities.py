@@ -1,0 +1,171 @@
+"""Logarithms of normal probabilities of an interval, in every spelling of PyMC."""
+
+import mpmath
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pymc.distributions.dist_math import log_diff_normal_cdf, normal_lccdf, normal_lcdf
+from pytensor.scalar import basic as scalar
+
+import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers rules
+from every import every
+from model.evaluation import assert_read_rightly, split_of
+from pymc_minibatch_mh.bounds.jets import Jets, require_rules
+from pymc_minibatch_mh.expressions.graph import Constant, ExprGraph
+from pymc_minibatch_mh.expressions.lower import lower
+from pymc_minibatch_mh.expressions.patterns import Between, is_a, is_probability, reachable
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.structure.row_function import RowData, row_functions
+from structure.recomposed import put_together
+
+theta = pt.vector("theta", shape=(4,))
+#: The upper end, the lower end, which is below it, and a scale.
+high = theta[0]
+low = theta[0] - pt.exp(theta[1])
+scale = pt.exp(theta[2])
+
+
+def expression(graph):
+    """Return a graph of theta as an expression, and the graph of expressions."""
+    exprs = ExprGraph()
+    position = np.array([exprs.coordinate(k) for k in range(4)], dtype=object)
+    return exprs, np.ravel(lower(exprs, in_double(graph), {theta: position}))
+
+
+def of_error_functions(x, y):
+    return pt.log(0.5 * (pt.erf(x / np.sqrt(2.0)) - pt.erf(y / np.sqrt(2.0))))
+
+
+def of_tails(x, y):
+    return pt.log(0.5 * (pt.erfc(y / np.sqrt(2.0)) - pt.erfc(x / np.sqrt(2.0))))
+
+
+def of_mirrored_tails(x, y):
+    return pt.log(0.5 * (pt.erfc(-x / np.sqrt(2.0)) - pt.erfc(-y / np.sqrt(2.0))))
+
+
+def of_distribution_functions(x, y):
+    below = 0.5 * pt.erfc(-y / np.sqrt(2.0))
+    return pt.log(0.5 + 0.5 * pt.erf(x / np.sqrt(2.0)) - below)
+
+
+SPELLINGS = [of_error_functions, of_tails, of_mirrored_tails, of_distribution_functions]
+
+
+@every("spelling", SPELLINGS)
+def test_spellings_are_one_expression(spelling):
+    graphs = [log_diff_normal_cdf(0, 1, high, low), spelling(high, low)]
+    _, (known, other) = expression(pt.stack(graphs))
+    assert other is known
+    assert sum(is_a(expr, scalar.Switch) for expr in reachable(other)) == 1
+    assert sum(is_a(expr, Between) for expr in reachable(other)) == 1
+
+
+def test_an_interval_that_may_be_empty_stays_as_it_is():
+    _, (found,) = expression(of_tails(theta[0], theta[1])[None])
+    assert not any(is_a(expr, Between) for expr in reachable(found))
+
+
+def test_probabilities_of_all_categories_add_up_to_the_number_one():
+    middle = low - pt.exp(theta[3])
+    logs = [normal_lccdf(0, 1, high), log_diff_normal_cdf(0, 1, high, low)]
+    logs += [log_diff_normal_cdf(0, 1, low, middle), normal_lcdf(0, 1, middle)]
+    _, (total, *shares) = expression(pt.exp(pt.stack([pt.logsumexp(logs) * 0.0, *logs])))
+    assert all(map(is_probability, shares))
+    _, (total, some) = expression(pt.stack([sum(map(pt.exp, logs)), sum(map(pt.exp, logs[:3]))]))
+    assert isinstance(total, Constant)
+    assert total.value == pytest.approx(1.0, abs=1e-15)
+    assert not isinstance(some, Constant)
+
+
+def rows(cut, **settings):
+    x = np.linspace(-3.0, 3.0, cut.size)
+    with pm.Model() as model:
+        cutpoints = pm.Normal(
+            "c", [-1.0, 0.0, 1.0], 2.0, transform=pm.distributions.transforms.ordered
+        )
+        eta = pm.Normal("b") * x
+        pm.OrderedProbit("y", eta, cutpoints, observed=cut, compute_p=False, **settings)
+    return model
+
+
+@every("shift", [0.0, 3.0, -8.0, 12.0, 25.0, -25.0])
+def test_rows_of_an_ordered_probit_are_accurate_in_both_tails(shift):
+    model = rows(np.arange(12) % 4)
+    parts = split_of(model)
+    position = np.array([shift, 0.3, -0.5, 0.7])
+    (function,) = row_functions(parts)
+    data = RowData(function, slice(0, 12))
+    values = [data.coefficients(form, 4) @ position for form in function.arguments]
+    boxes = [
+        Interval.point(value[0] if form.is_global else value)
+        for form, value in zip(function.arguments, values, strict=True)
+    ]
+    enclosed = Jets(data, boxes, 1).of(function.root)[()]
+    computed = put_together(function, position)
+    cuts = np.cumsum([position[0], np.exp(0.3), np.exp(-0.5)])
+    with mpmath.workdps(60):
+        for k, (x, y) in enumerate(zip(np.linspace(-3.0, 3.0, 12), np.arange(12) % 4, strict=True)):
+            ends = [-mpmath.inf, *(mpmath.mpf(c) for c in cuts), mpmath.inf]
+            eta = mpmath.mpf(0.7 * x)
+            truth = float(mpmath.log(normal(ends[y] - eta, ends[y + 1] - eta)))
+            assert enclosed.lo[k] <= truth <= enclosed.hi[k]
+            assert enclosed.hi[k] - enclosed.lo[k] <= 1e-7 * (1.0 + abs(truth))
+            assert computed[k] == pytest.approx(truth, rel=1e-9)
+
+
+def test_rows_are_those_of_the_model():
+    model = rows(np.arange(12) % 4)
+    assert_read_rightly(model, split_of(model))
+
+
+def normal(low, high):
+    """Return the probability of an interval, without cancelling."""
+    if low > 0:
+        return (mpmath.erfc(low / mpmath.sqrt(2)) - mpmath.erfc(high / mpmath.sqrt(2))) / 2
+    return (mpmath.erfc(-high / mpmath.sqrt(2)) - mpmath.erfc(-low / mpmath.sqrt(2))) / 2
+
+
+def declared(kind):
+    """Declare ordered categories by cutpoints with ends, or a probit with a scale."""
+    x, cut = np.linspace(-3.0, 3.0, 30), np.arange(30) % 4
+    with pm.Model() as model:
+        own = pm.Normal("c", [-1.0, 0.0, 1.0], 2.0, transform=pm.distributions.transforms.ordered)
+        eta, padded = pm.Normal("b") * x, pt.concatenate([[-np.inf], own, [np.inf]])
+        if kind in SCALES:
+            pm.OrderedProbit("y", eta, own, SCALES[kind](), observed=cut, compute_p=False)
+        else:
+            of, z = OF[kind], padded - eta[:, None]
+            pm.Categorical("y", p=of(z[:, 1:]) - of(z[:, :-1]), observed=cut)
+    return model
+
+
+OF = {
+    "padded probit": lambda z: 0.5 * (1.0 + pt.erf(z / np.sqrt(2.0))),
+    "padded logit": pm.math.sigmoid,
+}
+SCALES = {
+    "known scale": lambda: 2.5,
+    "scale of a third": lambda: 1.0 / 3.0,
+    "unknown scale": lambda: pm.HalfNormal("sigma"),
+}
+
+
+@every("kind", [*OF, *SCALES])
+def test_ordered_categories_are_functions_without_checks(kind):
+    model = declared(kind)
+    parts = split_of(model)
+    assert_read_rightly(model, parts)
+    (function,) = row_functions(parts)
+    require_rules(function)
+    assert not any(is_a(expr, scalar.IsInf, scalar.IsNan) for expr in reachable(function.root))
+
+
+def test_derivatives_are_bounded_across_the_change_of_form():
+    (function,) = row_functions(split_of(rows(np.full(5, 2))))
+    boxes = [Interval(np.full(5, -0.1), np.full(5, 0.1)) for _ in function.arguments]
+    found = Jets(RowData(function, slice(0, 5)), boxes, 3).of(function.root)
+    for index, enclosure in found.items():
+        assert np.isfinite(enclosure.magnitude).all(), index
