@@ -29,7 +29,7 @@ def digests(families, methods):
 
 def in_another_process(families, methods, folder):
     script = (
-        "import json; from conformance.test_processes import digests;"
+        "import json; from robustness.conformance.test_processes import digests;"
         "from steps.test_prepared import keys;"
         f"print(json.dumps([digests({families!r}, {methods!r}), keys()]))"
     )

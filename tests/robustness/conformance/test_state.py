@@ -240,8 +240,8 @@ def test_a_state_is_that_of_the_same_step_built_again(own, file):
 RESUME = """
 import pickle, sys
 import numpy as np
-from conformance.harness import run
-from conformance.test_state import counts
+from robustness.conformance.harness import run
+from robustness.conformance.test_state import counts
 from pymc_minibatch_mh import PenaltyMH
 
 state, point = pickle.load(open(sys.argv[1], "rb"))

@@ -62,7 +62,7 @@ def test_a_run_that_is_killed_again_and_again_draws_what_one_does(tmp_path):
 ANEW = """
 import sys
 import numpy as np
-from endurance.test_checkpoint import QUIET, RUN
+from robustness.endurance.test_checkpoint import QUIET, RUN
 from pymc_minibatch_mh import TunaMH, sample
 from helpers.zoo import two_likelihoods
 
