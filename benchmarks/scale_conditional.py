@@ -49,7 +49,7 @@ def measure(name: str, step: Any, seed: int, seconds: float) -> list[str]:
     per_update = (time.process_time() - begin) / DRAWS
     ess = np.array([float(az.ess(x[None])) for x in draws.positions.T]) / DRAWS
     scales = step.target.scales(step.plan.reference.centre)
-    tabled = bool(step.program.proposal.scales(step.plan))
+    tabled = bool(step.program.sampler.scales(step.plan))
     means = {name: draws.counts[name].mean() for name in ("accept", "n_obs", "full_pass")}
     return [
         f"`{name}`",
@@ -83,7 +83,7 @@ def main() -> None:
             begin = time.process_time()
             # Found when the step was built.
             step.plan.__dict__.pop("scale_conditional", None)
-            step.program.proposal.scales(step.plan)
+            step.program.sampler.scales(step.plan)
             seconds = time.process_time() - begin
             print(f"| {' | '.join(measure(name, step, asked.seed, seconds))} |", flush=True)
 

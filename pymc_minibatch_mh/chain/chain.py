@@ -4,20 +4,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.prefetch import ChainState, Prefetcher, no_supplies
-from pymc_minibatch_mh.chain.program import Program, Stage, possible_slices, stage_of
+from pymc_minibatch_mh.chain.prefetch import Prefetcher, no_supplies
+from pymc_minibatch_mh.chain.program import Program, Stage, stage_of
+from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, MinibatchError, ModeError
 from pymc_minibatch_mh.native.library import LaidOut, Status
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.run import run
-from pymc_minibatch_mh.native.slices import sweep_without_rows
 from pymc_minibatch_mh.native.statistics import COUNTS, numbers, summed
+from pymc_minibatch_mh.plan.method import WarmUpCounts
 from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan
-from pymc_minibatch_mh.plan.violations import violation_message, whitened_directions
+from pymc_minibatch_mh.plan.violations import violation_message
+from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 
 #: Draws between two adaptations.
 WINDOW = 50
@@ -30,13 +32,6 @@ FORGET_POSITION = 0.9
 SETTLED = 4.0
 #: How much farther than a Gaussian's chains of many elements are: scales spread these.
 WIDER = 1.3
-#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
-UNDERESTIMATED_SHARE = 0.05
-#: By how much κ, the predicted noise of a test on batches, grows then.
-NOISE_GROWTH = 1.5
-#: The same where no more than this share was underestimated, so that batches end little larger than
-#: they have to be.
-SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
 
@@ -57,16 +52,15 @@ class Chain:
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
         self.program = program
         self._rng = rng
-        plan, proposal = program.plan, program.proposal
-        size, components = plan.reference.centre.size, proposal.n_components
+        plan, sampler = program.plan, program.sampler
+        size = plan.reference.centre.size
         self._position = plan.reference.centre.copy()
         self._others = np.zeros(plan.target.source.others.size)
         self._state = ChainState(
             reference=plan.reference,
-            proposal=proposal.record(size),
-            test=program.method.record(plan),
-            window=np.zeros(components, proposal.tally),
-            total=np.zeros(components, proposal.tally),
+            records=sampler.initial_records(plan),
+            window=np.zeros(sampler.n_components, sampler.tally),
+            total=np.zeros(sampler.n_components, sampler.tally),
             warm_up_sum=np.zeros(size),
             waits_at=np.full(size, np.nan),
             handed_out=np.full((2, size), np.nan),
@@ -133,7 +127,9 @@ class Chain:
         return self.program.plan
 
     def change(self, **fields: Any) -> None:
-        """Replace records of the state."""
+        """Replace parts of the state, or the record of the proposal or of the test."""
+        records = {name: fields.pop(name) for name in Records._fields if name in fields}
+        self._state.records = self._state.records._replace(**records)
         for name, value in fields.items():
             setattr(self._state, name, value)
         self._linked = None
@@ -141,8 +137,10 @@ class Chain:
     def move_centre(self, plan: Plan) -> None:
         """Go on around another centre."""
         self.program = self.program.rebased(plan)
-        test = self.program.method.record(plan)
-        self.change(reference=plan.reference, elements=plan.elements, test=test)
+        # No window has ended, by which the test could adapt.
+        counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
+        records = self.program.sampler.recentred(self._state.records, counts, plan)
+        self.change(reference=plan.reference, elements=plan.elements, records=records)
         self._state.supplies = no_supplies(plan, self._state.supplies)
         self.handle_violation(plan.violation or "")
 
@@ -160,7 +158,7 @@ class Chain:
     @property
     def exactness(self) -> str:
         """The guarantee for its draws, in words."""
-        guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
+        guarantee, own = self.program.method.guarantee, self.program.sampler.rests_on
         found = guarantee.of_draws(self.plan.bounds, self._state.violation)
         return f"{found}; and only if {own}" if own else found
 
@@ -178,7 +176,7 @@ class Chain:
     @property
     def scaling(self) -> float:
         """Scale of the local move."""
-        return self.program.proposal.scaling(self._state.proposal)
+        return self.program.sampler.scaling(self._state.records)
 
     def advance(self, draws: int, positions: np.ndarray | None = None) -> Draws:
         """Make draws, and learn from them in warm-up.
@@ -190,7 +188,7 @@ class Chain:
             positions = np.empty((draws, self.position.size))
         counts = np.zeros(draws, COUNTS)
         updates, made = self.program.updates_per_draw, 0
-        proposed_by = updates * self.program.proposal.rows_read(self.plan.n_rows)
+        proposed_by = updates * self.program.sampler.rows_read(self.plan.n_rows)
         while made < draws:
             until = min(draws, made + draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])
@@ -243,20 +241,15 @@ class Chain:
     def kernel_state(self) -> LaidOut:
         """Return the record of this chain's updates, laid out for them."""
         if self._linked is None:
-            state, size, program = self._state, self.position.size, self.program
+            state, size, sampler = self._state, self.position.size, self.program.sampler
             # First, as it may compile functions that the posterior's rows then have.
-            proposal = program.proposal.linked(state.proposal, program.plan)
+            linked = sampler.linked(state.records, self.plan)
             pool = self._drawn_ahead()
+            posterior = self.program.posterior(self.others, self.stage.temperature, pool)
             move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
-            self._linked = program.proposal.laid_out(
-                program.posterior(self.others, self.stage.temperature, pool),
-                proposal,
-                program.method.linked(state.test),
-                self._rng,
-                move,
-                state.window,
-                np.zeros((2, size)),
-                program.slices,
+            scratch = Scratch(move, state.window, np.zeros((2, size)))
+            self._linked = sampler.kernel_state(
+                linked, posterior, self._rng, scratch, self.program.slices
             )
             if pool is not None:
                 pool.set_current_move(self.position, move.new)
@@ -297,13 +290,12 @@ class Chain:
                 "that is not a number. Call it outside of numba, with the arguments in its "
                 "docstring, to find the cause, and return floats in all cases."
             )
-        proposal = kernel_state.record.proposal
-        self.program.proposal.require_proposed(proposal and proposal.record, status)
+        self.program.sampler.require_proposed(kernel_state, status)
 
     def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
         self.seed_prefetch(self._rng)
         kernel_state = self.kernel_state()
-        loop = self.program.proposal.loop
+        loop = self.program.sampler.loop
         status, made = run(kernel_state, updates, positions, counts, loop)
         if status not in (Status.OK, Status.BOUND_VIOLATED):
             self.require_decided(kernel_state, status)
@@ -363,7 +355,8 @@ def _forget(chain: Chain) -> None:
         sums[...] = 0.0
     state.warm_up_sum[:] = 0.0
     state.warm_up_weight, state.settled = 0.0, False
-    chain.change(test=chain.program.method.record(chain.plan))
+    records = chain.program.sampler.recentred(state.records, warm_up_counts(chain), chain.plan)
+    chain.change(records=records)
 
 
 def _add(window: np.ndarray, total: np.ndarray) -> None:
@@ -371,33 +364,24 @@ def _add(window: np.ndarray, total: np.ndarray) -> None:
     numbers(total)[...] = FORGET * numbers(total) + numbers(window)
 
 
+def warm_up_counts(chain: Chain) -> WarmUpCounts:
+    """Counts of the last window of warm-up, and of all."""
+    state, updates = chain.state, chain.program.updates_per_draw
+    return WarmUpCounts(state.window_counts, state.total_counts, WINDOW * updates, updates)
+
+
 def _adapt(chain: Chain) -> None:
-    state, program = chain.state, chain.program
-    method, size = program.method, chain.position.size
+    state = chain.state
     if state.settled:
         _add(state.window, state.total)
     _add(state.window_counts, state.total_counts)
-    proposal = program.proposal.adapted(
-        state.proposal, state.window, state.total, method.walk_target, size
-    )
-    test = _adapted_test(chain)
-    batches = WINDOW * program.updates_per_draw
-    missed = state.window_counts["underestimated"] / batches
-    if missed > UNDERESTIMATED_SHARE:
-        growth = NOISE_GROWTH if missed > FAR_SHARE else SMALL_GROWTH
-        test = test._replace(kappa=growth * test.kappa)
-    chain.change(proposal=proposal, test=test)
+    tallies = Tallies(state.window, state.total)
+    counts = warm_up_counts(chain)
+    chain.change(records=chain.program.sampler.adapted(state.records, tallies, counts, chain.plan))
     state.window[...] = 0.0
     state.window_counts[...] = 0.0
     state.warm_up_sum *= FORGET_POSITION
     state.warm_up_weight = FORGET_POSITION * (state.warm_up_weight + WINDOW)
-
-
-def _adapted_test(chain: Chain) -> Any:
-    state, program = chain.state, chain.program
-    return program.method.adapted(
-        state.test, state.total_counts, program.plan, program.updates_per_draw
-    )
 
 
 def recentre(chain: Chain) -> None:
@@ -418,88 +402,6 @@ def recentre(chain: Chain) -> None:
         state.unmoved = str(reason)
         return
     chain.move_centre(plan)
-    chain.change(test=_adapted_test(chain))
-
-
-Begun = Literal["stepped off", "waits"] | None
-
-#: Posterior standard deviations of the step off.
-STEP_OFF = 0.1
-#: Moves along each direction, and moves in all, at most, after which one that runs away is far off:
-#: along the scale alone a few are enough, while scale and location of effects that other steps move
-#: run away together, and slower.
-SWEEPS, MOST_MOVES = 200, 20_000
-#: How many conditional standard deviations are far, in excess of the usual number; and the share of
-#: that way that is no running away any more, where nobody knows the standard deviations.
-FAR, MUCH_LESS = 20.0, 0.125
-#: Of the moves that are tried, so that a start is judged the same in all processes.
-SEED = 20_261_122
-
-
-def scale_collapses(plan: Plan, position: np.ndarray) -> bool:
-    """Whether moves without rows alone go from a position to far from the posterior."""
-    return not _distance_after(plan, position) < FAR
-
-
-def _distance_after(plan: Plan, position: np.ndarray) -> float:
-    """Try moves without rows; return how far from the centre they end, in excess of the usual."""
-    slices, there, target = possible_slices(plan), position.copy(), plan.target
-    n = len(slices.steps)
-    if not n:
-        return 0.0
-    rng = np.random.default_rng(SEED)
-    own = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
-    sweep_without_rows(there, own, target.prior, target.rows.context, rng)
-    reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
-    away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
-    return float(away - np.sqrt(n))
-
-
-def perturbed_start(
-    plan: Plan, position: np.ndarray, rng: np.random.Generator, first: int = 0
-) -> np.ndarray | None:
-    """Return a position nearby, moved from coordinate `first` on, whose scale does not collapse."""
-    noise = plan.reference.factor @ rng.standard_normal(position.size)
-    noise[:first] = 0.0
-    near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
-    left = _distance_after(plan, near)
-    most = max(FAR, MUCH_LESS * _distance_after(plan, position))
-    return near if left < most else None
-
-
-def begin(chain: Chain) -> Begun:
-    """Have a chain leave a start whose scale collapses, or wait for other steps; return which.
-
-    Where all effects of a hierarchy equal their location, as at PyMC's default start, the density
-    of the scale given the effects has no integral at zero: moves of the scale alone run away. A
-    chain that moves effects, or their location, steps off such a start; another makes no update
-    until other steps have moved them. Either happens before the first update alone: the stationary
-    distribution stays.
-    """
-    plan, first = chain.plan, chain.plan.reference.first
-    if chain.state.waiting:
-        _wait(chain)
-        return None
-    # Updates that move all coordinates leave by themselves.
-    moves = first > 0 or (len(chain.program.slices.steps) > 0 and plan.elements is None)
-    if not moves or not scale_collapses(plan, chain.position):
-        return None
-    near = perturbed_start(plan, chain.position, chain.rng, first)
-    if near is not None:
-        chain.position[:] = near
-        return "stepped off"
-    if first > 0:
-        chain.state.waits_at[:] = chain.position
-        return "waits"
-    return None
-
-
-def _wait(chain: Chain) -> None:
-    """End the waiting of a chain, once the variables of rows have moved."""
-    state, first = chain.state, chain.plan.reference.first
-    moved = chain.position[:first] != state.waits_at[:first]
-    if moved.all() or (moved.any() and not scale_collapses(chain.plan, chain.position)):
-        state.waits_at[:], state.warned = np.nan, False
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:

@@ -76,8 +76,8 @@ class Probe:
 
     def __init__(self, chain: Chain, rng: np.random.Generator) -> None:
         self._chain = chain.copy()
-        test = chain.program.method.probed(self._chain.state.test)
-        self._chain.change(test=test)
+        sampler, records = chain.program.sampler, self._chain.state.records
+        self._chain.change(records=sampler.with_independent_tests(records))
         # Tests have a stream of their own, so that pairs do not depend on the rows that they read.
         (rows_rng,) = rng.spawn(1)
         self._chain.seed_prefetch(rows_rng)

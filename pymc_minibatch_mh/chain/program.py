@@ -1,4 +1,4 @@
-"""The compiled side of a prepared model, bound once per process.
+"""Everything that chains share: plan, sampler and their compiled functions.
 
 Chains without control variates may go through temperatures in warm-up. The plan belongs to the last
 one, and is scaled to those before it (`Reference.relative`).
@@ -12,16 +12,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pymc_minibatch_mh.chain.prefetch import Prefetcher
-from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.bound_tables import no_tables
-from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.native.slices import NO_SLICES, Slices
-from pymc_minibatch_mh.native.statistics import STATS, Feature, Statistic
+from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.plan.violations import whitened_directions
-from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.samplers.base import Likelihood, Sampler
 
 #: Pairs (draw, K): temperature K from that draw on; the first draw is 0.
 Schedule = tuple[tuple[int, float], ...]
@@ -77,67 +73,48 @@ def possible_slices(plan: Plan) -> Slices:
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
 
 
-def features_of(plan: Plan, method: Method, slices: Slices) -> dict[Feature, bool]:
-    """Return which features that statistics need a step has."""
-    effects = plan.elements
-    return {
-        "batches": not method.guarantee.is_exact,
-        "bounds": plan.bounds is not None or plan.lower_bounds is not None,
-        "bright rows": method.has_bright_rows,
-        "ceilings": effects is not None or (method.draws_by_bounds and plan.bytes_of_copy > 0),
-        "slices": slices.moves > 0,
-        "effects": effects is not None,
-        "scales": effects is not None and bool((effects.scale_factor >= 0).any()),
-        "directions": effects is not None and len(effects.along) > 0,
-    }
-
-
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A plan, a method and a proposal: all that chains share, in any threads.
+    """Everything that chains share, in any threads: a plan, a sampler and compiled functions.
 
     After each update are `moves_without_rows` moves of coordinates that no row depends on; None has
-    their number chosen. SettingError if the proposal draws rows, and these are stored.
+    their number chosen. SettingError if the sampler cannot run on the plan.
     """
 
     plan: Plan
-    method: Method
-    proposal: Proposal
+    sampler: Sampler
     updates_per_draw: int = 1
     schedule: Schedule = ()
     moves_without_rows: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse moves that draw stored rows, and compile functions."""
-        if self.proposal.draws_rows and not self.plan.target.source.in_memory:
-            # Of those in memory, the next ones are kept for the test: it has to draw them apart.
-            raise SettingError(
-                f"proposal={type(self.proposal).__name__}(...) draws its own batch, but data of "
-                "Rows(...) are fetched ahead for the test only. Use batch_size=0, use another "
-                "proposal such as the default, or give the model arrays in memory."
-            )
+        """Refuse plans that the sampler cannot run on, and compile functions."""
+        self.sampler.require_possible(self.plan)
         _ = self._compiled
+
+    @property
+    def method(self) -> Method:
+        """Test of the updates."""
+        return self.sampler.method
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
         return Program, tuple(getattr(self, own.name) for own in fields(self))
 
     @cached_property
-    def _compiled(self) -> tuple[Any, RowSpace]:
-        """Prior and rows, compiled."""
-        target = self.plan.target
-        return target.prior, (self.plan.lower_bounds or target).space
+    def _compiled(self) -> tuple[Any, Likelihood]:
+        """Prior and observations, compiled."""
+        return self.plan.target.prior, self.sampler.likelihood(self.plan)
 
     def rebased(self, plan: Plan) -> Self:
-        """Return the same method and proposal on a model prepared around another centre."""
+        """Return the same sampler on a model prepared around another centre."""
         return self if plan is self.plan else replace(self, plan=plan)
 
     @cached_property
     def slices(self) -> Slices:
         """Directions of slice moves between updates, which leave the likelihood unchanged."""
-        asked, suits = self.moves_without_rows, self.proposal.moves_without_rows
-        asked_for = suits if asked is None else asked > 0
-        if not (asked_for and self.method.moves_without_rows):
+        asked = self.moves_without_rows
+        if not (self.sampler.moves_without_rows if asked is None else asked > 0):
             return NO_SLICES
         found = possible_slices(self.plan)
         return found if asked is None or not len(found.steps) else found._replace(moves=asked)
@@ -145,8 +122,10 @@ class Program:
     @cached_property
     def statistics(self) -> dict[str, Statistic]:
         """The statistics of a draw: those of all steps, and those of what this one has."""
-        has = features_of(self.plan, self.method, self.slices)
-        return {name: one for name, one in STATS.items() if one.needs is None or has[one.needs]}
+        has = self.sampler.features(self.plan)
+        if self.slices.moves:
+            has.add("slices")
+        return {name: one for name, one in STATS.items() if one.needs is None or one.needs in has}
 
     @cached_property
     def rounds_points(self) -> bool:
@@ -162,27 +141,16 @@ class Program:
 
         The temperature is one of a schedule, or None; `pool` has the rows that were drawn ahead.
         """
-        prior, rows = self._compiled
-        plan, rows = self.plan, rows if pool is None else pool.space
-        context = rows.context.copy()
-        context[plan.target.OTHERS_SLOT] = others.ctypes.data
-        reference, tables = plan.reference, plan.tables
-        if tables is None:
-            arrays = no_tables()
-        else:
-            arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
-            if tables.verified:
-                arrays = arrays._replace(unread=whitened_directions(plan.target, reference))
-        if plan.heavy is not None and not self.method.draws_by_bounds:
-            arrays = arrays._replace(heavy=plan.heavy)
+        prior, (rows, reference, tables) = self._compiled
         if pool is not None:
-            arrays = arrays._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)
-        if plan.lower_bounds is not None:
-            reference, arrays = plan.lower_bounds.reference, plan.lower_bounds.tables
+            rows = pool.space
+            tables = tables._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)
+        context = rows.context.copy()
+        context[self.plan.target.OTHERS_SLOT] = others.ctypes.data
         return Posterior(
             prior,
             rows._replace(context=context),
             tempered(reference, temperature),
-            arrays,
-            float(self.method.most_drawn(plan)),
+            tables,
+            float(self.method.most_drawn(self.plan)),
         )

@@ -459,7 +459,7 @@ def _of_step(
 
 def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
     """Return the variables whose density moves are drawn by first, and all else given them."""
-    drawn = step.program.proposal.scales(step.plan)
+    drawn = step.program.sampler.scales(step.plan)
     coordinates = step.target.factorization.coordinate_names
     values = {coordinates[k].partition("[")[0] for k in drawn}
     return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)

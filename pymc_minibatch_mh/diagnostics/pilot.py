@@ -12,7 +12,8 @@ import xarray as xr
 from pymc.stats.convergence import SamplerWarning
 from scipy.special import stdtrit
 
-from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, point_of, scale_collapses
+from pymc_minibatch_mh.chain.chain import Chain, point_of
+from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.diagnostics.explanation import EFFECTIVE, WARM_UP, Forecast, Memory
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.progress import counting, report

@@ -78,9 +78,11 @@ class Geometry(NamedTuple):
         return self.densities.size
 
 
-class Kinds(NamedTuple):
-    """κ of each kind of move: the border, each factor's elements, each scale, directions."""
+class ElementTest(NamedTuple):
+    """Poisson test of all kinds of moves: the border, each factor's elements, each scale, ..."""
 
+    rates: Any
+    #: κ of each kind, by which it raises rates.
     kappa: np.ndarray
 
 
@@ -96,11 +98,6 @@ class ElementChain(NamedTuple):
     kappa: np.ndarray
     #: Densities of elements, which have to be kept.
     functions: Any
-
-    @property
-    def proposal(self) -> None:
-        """No record of a proposal."""
-        return
 
     @property
     def worst_move(self) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,6 +68,16 @@ class Guarantee:
         if self.is_certified(tables, violation):
             return f"{self}, which were derived from the model"
         return "exact if the custom bounds hold, which are unverified"
+
+
+class WarmUpCounts(NamedTuple):
+    """Counts of updates in the last window of warm-up and in all, old ones with less weight."""
+
+    window: np.ndarray
+    total: np.ndarray
+    #: Updates of the window, and of a draw.
+    n_updates: int
+    updates_per_draw: int
 
 
 #: Share of all rows from which on one pass in order is as quick as as many random reads.
@@ -160,11 +170,8 @@ class Method(ABC):
         """Refuse settings with which typical moves would read all rows that are stored."""
         plan.require_few_full_passes(self.most_drawn(plan))
 
-    def adapted(self, record: Any, totals: np.ndarray, plan: Plan, updates_per_draw: int) -> Any:
-        """Return the record of a chain after a window of warm-up.
-
-        `totals`, one record, have the counts of updates, earlier windows with less weight.
-        """
+    def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
+        """Record of a chain after a window of warm-up."""
         return record
 
     def probed(self, record: Any) -> Any:

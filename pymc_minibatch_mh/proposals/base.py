@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.library import LaidOut
-from pymc_minibatch_mh.native.run import linked
-from pymc_minibatch_mh.native.statistics import TALLY
 
 #: Efficiency of each component of a proposal, records of shape (components,).
 Tallies = np.ndarray
@@ -24,10 +21,6 @@ class Proposal(ABC):
 
     #: Whether single coordinates may move by the prior part in between, without the user's asking.
     moves_without_rows: bool = True
-    #: What is counted of each component.
-    tally: np.dtype = TALLY
-    #: The library's loop of draws, with the arguments of ``mh_run``.
-    loop: str = "mh_run"
 
     @property
     def rests_on(self) -> str:
@@ -74,10 +67,6 @@ class Proposal(ABC):
     def linked(self, record: Any, plan: Any) -> Any:
         """Return the record of compiled updates: this one, unless they need more."""
         return record
-
-    def laid_out(self, posterior: Any, record: Any, test: Any, *others: Any) -> LaidOut:
-        """Return the chain that the loop takes: see :func:`pymc_minibatch_mh.native.run.linked`."""
-        return linked(posterior, record, test, *others)
 
     def require_proposed(self, record: Any, status: int) -> None:
         """Raise the exception of a user's move, if a run has ended with a status of one.

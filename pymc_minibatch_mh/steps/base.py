@@ -21,11 +21,11 @@ from scipy.special import chdtri
 from pymc_minibatch_mh import progress
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
-from pymc_minibatch_mh.chain.chain import Chain, begin, place_at
+from pymc_minibatch_mh.chain.chain import Chain, place_at
 from pymc_minibatch_mh.chain.chain import point_of as position_as_point
-from pymc_minibatch_mh.chain.element_moves import moves_of
-from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.starts import begin
+from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import response_parameters
 from pymc_minibatch_mh.model.inputs import generator_of, model_of, point_of
@@ -35,7 +35,11 @@ from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, 
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.prepare import read_model
+from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.samplers.base import Sampler
+from pymc_minibatch_mh.samplers.componentwise import componentwise
+from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.deterministics import tell_of_large
@@ -285,13 +289,21 @@ class MinibatchStep(BlockedStep):
         request = method.requirements, model, start, shared["prepared"]
         plan = read.plan_for(target, *request, by_elements=by_elements)
         progress.report(UPDATES)
-        self.program = program_of(plan, method, settings, moves)
+        sampler = self.sampler_of(plan, method, settings.proposal)
+        self.program = Program(plan, sampler, settings.updates_per_draw, settings.schedule, moves)
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
         self.chain.kernel_state()
         self.seconds = time.perf_counter() - began
         report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
+
+    @staticmethod
+    def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
+        """Sampler of a plan: componentwise where every element moves by itself."""
+        if plan.elements is not None:
+            return componentwise(method, plan.elements)
+        return Metropolis(method, proposal)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
@@ -408,10 +420,9 @@ class MinibatchStep(BlockedStep):
         tables = self.program.plan.bounds
         method = {
             "method": type(self).__name__,
-            "the settings of its test": self.program.method.key,
+            **self.program.sampler.key,
             "full_pass_above": str(self.program.method.full_pass_above),
             "its bounds": "none" if tables is None else tables.key,
-            "its proposal": repr(self.program.proposal),
             "moves_without_rows": str(self.program.moves_without_rows),
         }
         schedule = self.program.schedule
@@ -515,16 +526,6 @@ class MinibatchStep(BlockedStep):
 
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
-
-
-def program_of(
-    plan: Plan, method: Method, settings: check.ChainSettings, moves: int | None
-) -> Program:
-    """Return what chains share; where every element moves by itself, that proposes too."""
-    proposal = settings.proposal
-    if plan.elements is not None:
-        proposal = moves_of(plan.elements, learns=method.learns_rates)
-    return Program(plan, method, proposal, settings.updates_per_draw, settings.schedule, moves)
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:

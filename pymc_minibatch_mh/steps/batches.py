@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.native.looks import BatchTest, batch_test, full_passes_of
-from pymc_minibatch_mh.plan.method import Method
+from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import MOVES, Plan, Requirements
 
 _log = logging.getLogger("pymc")
@@ -21,6 +21,14 @@ UNMEASURED = {
     "third_moment": 2.0 * math.sqrt(2.0 / math.pi),
     "kappa": math.inf,
 }
+
+#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
+UNDERESTIMATED_SHARE = 0.05
+#: By how much κ, the predicted noise of a test on batches, grows then.
+NOISE_GROWTH = 1.5
+#: The same where no more than this share was underestimated, so that batches end little larger than
+#: they have to be.
+SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
 
 #: Moves of a forecast that are made at a time, and the step of its random walk times √d: that of
 #: the most efficient one on a Gaussian.
@@ -52,6 +60,14 @@ class BatchMethod(Method):
             third_moment=float(measured.third_absolute),
             kappa=float(measured.kappa),
         )
+
+    def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
+        """Raise κ where too many batches of the last window were noisier than predicted."""
+        missed = counts.window["underestimated"] / counts.n_updates
+        if not missed > UNDERESTIMATED_SHARE:
+            return record
+        growth = NOISE_GROWTH if missed > FAR_SHARE else SMALL_GROWTH
+        return record._replace(kappa=growth * record.kappa)
 
     def linked(self, record: Any) -> BatchTest:
         """Return the record with the functions of the test."""

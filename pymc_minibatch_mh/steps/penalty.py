@@ -22,6 +22,7 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -106,8 +107,10 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     other = object.__new__(PenaltyMH)
     # States of the other step have another key.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
-    own = step.program
-    settings = own.proposal, own.updates_per_draw, (), own.moves_without_rows
-    other.program = Program(plan, method, *settings)
+    program = step.program
+    assert isinstance(program.sampler, Metropolis)
+    sampler = replace(program.sampler, method=method)
+    settings = program.updates_per_draw, (), program.moves_without_rows
+    other.program = Program(plan, sampler, *settings)
     other.chain = Chain(other.program, rng, other.adapts)
     return other

@@ -16,9 +16,9 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_minibatch_mh.chain.chain import Begun
-from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.starts import Begun
+from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.model.inputs import likelihoods_of
 from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic

@@ -53,7 +53,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, best_chi
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts, best_chi
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps import settings as check
@@ -235,10 +235,9 @@ class PoissonMethod(Method):
                 "or a smaller number."
             )
 
-    def adapted(
-        self, record: PoissonTest, totals: np.ndarray, plan: Plan, updates_per_draw: int
-    ) -> PoissonTest:
+    def adapted(self, record: PoissonTest, counts: WarmUpCounts, plan: Plan) -> PoissonTest:
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
+        totals, updates_per_draw = counts.total, counts.updates_per_draw
         if self._raises_ceilings(plan):
             factor = ceiling_factor_from(totals, record.ceiling_factor, updates_per_draw)
             return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)

@@ -16,12 +16,14 @@ from every import every
 from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
 from models.gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
-from pymc_minibatch_mh.chain.chain import Chain, perturbed_start, scale_collapses
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
+from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES
 from pymc_minibatch_mh.plan.violations import whitened_directions
+from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps.base import model_behind
 
 TUNE, DRAWS = 100, 200
@@ -93,7 +95,7 @@ def test_how_many_moves_is_chosen(teams):
 def moving(step, proposal, moves):
     """Return the slices of a program with another proposal and number of moves."""
     own = step.program
-    return Program(own.plan, own.method, proposal, 1, (), moves).slices
+    return Program(own.plan, Metropolis(own.method, proposal), 1, (), moves).slices
 
 
 def stay(position, new, rng, state, metric, rows):

@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.samplers.metropolis import Metropolis
 
 
 class FixedProgram(Program):
@@ -28,7 +29,7 @@ def with_program(step, program):
 def with_prepared(step, prepared):
     """Return a copy of a step on which something else was prepared."""
     own = step.program
-    program = Program(prepared, own.method, own.proposal, own.updates_per_draw)
+    program = Program(prepared, own.sampler, own.updates_per_draw)
     return with_program(step, program)
 
 
@@ -41,7 +42,8 @@ def scaled_tables(prepared, factor, headers=(1.0, 1.0, 1.0)):
 
 def with_proposal(step, proposal, updates=1):
     """Return a copy of a step that moves by another proposal, on what was prepared for its own."""
-    program = Program(step.plan, step.program.method, proposal, updates)
+    sampler = Metropolis(step.program.method, proposal)
+    program = Program(step.plan, sampler, updates)
     return with_program(step, program)
 
 
@@ -55,7 +57,7 @@ def in_the_same_state(step, factor, **test):
     chain, own = step.chain.copy(), step.chain.program
     prepared = scaled_tables(own.plan, factor)
     other = with_prepared(step, prepared)
-    chain.program = FixedProgram(prepared, own.method, own.proposal, own.updates_per_draw)
+    chain.program = FixedProgram(prepared, own.sampler, own.updates_per_draw)
     chain.change(test=chain.state.test._replace(**test))
     other.chain = chain
     return other
@@ -64,6 +66,6 @@ def in_the_same_state(step, factor, **test):
 def with_method(step, **fields):
     """Return a copy of a step whose method has other settings, which nobody checks."""
     own = step.program
-    method = replace(own.method, **fields)
-    program = Program(own.plan, method, own.proposal, own.updates_per_draw)
+    sampler = replace(own.sampler, method=replace(own.method, **fields))
+    program = Program(own.plan, sampler, own.updates_per_draw)
     return with_program(step, program)

@@ -193,6 +193,10 @@ def test_rows_are_counted_in_every_update(prepared):
     own = prepared("logistic")
     step = with_proposal(own, Langevin(batch_size=40), updates=3)
     step.setup_chain(np.random.default_rng(1), 0, 10)
-    plain = with_proposal(own, own.program.proposal, updates=3).chain.advance(20).counts["n_obs"]
+    plain = (
+        with_proposal(own, own.program.sampler.proposal, updates=3)
+        .chain.advance(20)
+        .counts["n_obs"]
+    )
     assert plain.min() < 240
     assert step.chain.advance(20).counts["n_obs"].min() >= 240

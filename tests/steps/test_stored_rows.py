@@ -232,10 +232,15 @@ class GoneError(OSError):
     """What a storage of one's own raises."""
 
 
+def with_full_passes_above(sampler, rows):
+    """Return a sampler whose test reads all rows above a number of them."""
+    return replace(sampler, method=sampler.method.with_full_passes_above(rows))
+
+
 def by_all_rows(cls, model):
     """Return a program whose test reads all rows at once, be it on batches or not."""
     program = cls(model=model, updates_per_draw=500).program
-    return replace(program, method=program.method.with_full_passes_above(2.0))
+    return replace(program, sampler=with_full_passes_above(program.sampler, 2.0))
 
 
 @every("cls", [ScalableSubsamplingMH, PenaltyMH])
@@ -366,8 +371,7 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
     found = []
     for step in steps("rare_group", name)[:2]:
         program = step.program
-        method = program.method.with_full_passes_above(2.0)
-        all_rows = Program(program.plan, method, program.proposal)
+        all_rows = Program(program.plan, with_full_passes_above(program.sampler, 2.0))
         chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
         chain.state.started, chain.state.supply_key = True, 1
         found.append(chain.advance(60))
@@ -462,10 +466,10 @@ def test_a_forecast_is_about_what_chains_do(monkeypatch):
     _, model, _ = stored.logistic()
     monkeypatch.setattr(plan, "require_few", lambda *_: None)
     step = AustereMH(model=model, taylor_order=1)
-    method = step.program.method.with_full_passes_above(600.0)
+    sampler = with_full_passes_above(step.program.sampler, 600.0)
     rng = np.random.default_rng(1)
-    forecast = method._full_passes(step.plan, 600.0, rng) / 10_000
-    program = Program(step.plan, method, step.program.proposal)
+    forecast = sampler.method._full_passes(step.plan, 600.0, rng) / 10_000
+    program = Program(step.plan, sampler)
     chain = Chain(program, np.random.default_rng(3), adapting=True)
     chain.state.started = True
     chain.advance(300)

@@ -465,7 +465,7 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
     assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
 
     own = step.program
-    program = Program(own.plan, own.method, own.proposal, 8)
+    program = Program(own.plan, own.sampler, 8)
     several = with_program(step, program)
     of_several = explain(several, draws=500, nuts=False, random_seed=13).forecast
     assert of_several.updates_per_draw == 8

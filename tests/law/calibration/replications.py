@@ -34,7 +34,7 @@ def renew(step, data, change_tables=lambda tables: tables):
         tables = change_tables(prepared.tables)
         prepared = replace(prepared, tables=tables, violation=None).completed()
     own = step.program
-    other = with_program(step, Program(prepared, own.method, own.proposal, own.updates_per_draw))
+    other = with_program(step, Program(prepared, own.sampler, own.updates_per_draw))
     other.chain.handle_violation(prepared.violation or "")
     return other
 

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.native.library import ffi
 def fixed_program(step, prepared=None):
     """Return a program that a new centre does not replace."""
     own = step.program
-    return FixedProgram(prepared or own.plan, own.method, own.proposal, own.updates_per_draw)
+    return FixedProgram(prepared or own.plan, own.sampler, own.updates_per_draw)
 
 
 def with_prior(step, altered):

@@ -1,0 +1,99 @@
+"""The state of a chain: numbers and arrays that decide how it goes on."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.statistics import COUNTS, numbers
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.samplers.base import Records
+
+
+@dataclass
+class ChainState:
+    """The state of a chain, a value of numbers and arrays.
+
+    Tallies of the `window` of warm-up and of all before it have shape (components,), their counts,
+    COUNTS, (). `warm_up_sum`, shape (d,), is of positions, earlier ones with less weight, and
+    `warm_up_weight` of the weights. `settled`: it was seen near the posterior;
+    `started`: its start was looked at; `unmoved`: why the centre was not moved, until that is told.
+    Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
+    keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
+    for other steps; `handed_out`, shape (2, d), the last point that PyMC was handed and its
+    position. Both are NaN if there is none. Where elements move each by itself, `elements` has the
+    geometry around the centre.
+    """
+
+    reference: Reference
+    records: Records
+    window: np.ndarray
+    total: np.ndarray
+    warm_up_sum: np.ndarray
+    waits_at: np.ndarray
+    handed_out: np.ndarray
+    adapting: bool
+    violation: str
+    window_counts: np.ndarray = field(default_factory=lambda: np.zeros((), COUNTS))
+    total_counts: np.ndarray = field(default_factory=lambda: np.zeros((), COUNTS))
+    warm_up_weight: float = 0.0
+    started: bool = False
+    settled: bool = False
+    n_draws: int = 0
+    n_updates: int = 0
+    n_full: int = 0
+    n_accepted: int = 0
+    warned: bool = False
+    unmoved: str = ""
+    supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    supply_key: int = -1
+    elements: GroupedReference | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChainState):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def proposal(self) -> Any:
+        """Record of the proposal."""
+        return self.records.proposal
+
+    @property
+    def test(self) -> Any:
+        """Record of the test."""
+        return self.records.test
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for other steps."""
+        return not np.isnan(self.waits_at[0])
+
+    def shapes(self) -> dict[str, Any]:
+        """Return the shapes of the arrays, by name, which all chains of a step share."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        # Around another centre there may be another number of tables, or of directions.
+        for name in ("supplies", "elements", "records"):
+            del parts[name]
+        return {name: _shape(part) for name, part in (parts | self.records._asdict()).items()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return type(one) is type(other) and all(map(_same, one, other))
+    if not isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if one.dtype != other.dtype:
+        return False
+    if one.dtype.names:
+        one, other = numbers(one), numbers(other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def _shape(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return type(part).__name__, *(_shape(inner) for inner in part)
+    return part.shape if isinstance(part, np.ndarray) else ()

@@ -1,0 +1,1 @@
+"""Samplers: the update of a chain, the loop that repeats it, and its adaptation."""

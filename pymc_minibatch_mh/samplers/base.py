@@ -1,0 +1,163 @@
+"""The contract of samplers."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.native.bound_tables import BoundTables, no_tables
+from pymc_minibatch_mh.native.forms import RowSpace
+from pymc_minibatch_mh.native.library import LaidOut
+from pymc_minibatch_mh.native.moves import Move
+from pymc_minibatch_mh.native.posterior import Posterior, Reference
+from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.native.statistics import TALLY, Feature
+from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.violations import whitened_directions
+
+
+class Records(NamedTuple):
+    """Records of a sampler in a chain: tuples of floats, ints and arrays, None without any."""
+
+    proposal: Any
+    test: Any
+
+
+class Tallies(NamedTuple):
+    """Efficiency of each component in the last window of warm-up, and in all windows."""
+
+    window: np.ndarray
+    total: np.ndarray
+
+
+class Likelihood(NamedTuple):
+    """Observations as compiled updates evaluate them: rows, control variates and bounds."""
+
+    rows: RowSpace
+    reference: Reference
+    tables: BoundTables
+
+
+class Scratch(NamedTuple):
+    """Arrays that updates write: a move, tallies, and the ends of the worst move (2, d)."""
+
+    move: Move
+    tallies: np.ndarray
+    worst_move: np.ndarray
+
+
+class Sampler(ABC):
+    """The update of a chain: its records, its kernel in C, and its adaptation in warm-up.
+
+    A sampler is frozen and serves all chains. All that changes in a chain lies in its
+    :class:`Records`.
+    """
+
+    #: Test of the update, with its guarantee.
+    method: Method
+    #: Loop of draws in the library, with the arguments of ``mh_run``.
+    loop: str = "mh_run"
+    #: Record of C that counts the efficiency of each component.
+    tally: np.dtype = TALLY
+
+    @property
+    @abstractmethod
+    def n_components(self) -> int:
+        """Number of components with tallies of their own."""
+
+    @property
+    @abstractmethod
+    def key(self) -> dict[str, str]:
+        """Settings that states of chains belong to, the same in every process."""
+
+    @property
+    def rests_on(self) -> str:
+        """Claim of a user that exactness rests on beyond the method; empty for none."""
+        return ""
+
+    @property
+    def moves_without_rows(self) -> bool:
+        """Whether slice moves by the prior part alone may follow an update by default."""
+        return True
+
+    def require_possible(self, plan: Plan) -> None:
+        """Refuse a plan that updates cannot run on, by a SettingError."""
+        return
+
+    @abstractmethod
+    def initial_records(self, plan: Plan) -> Records:
+        """Records of a chain that has not adapted yet."""
+
+    @abstractmethod
+    def recentred(self, records: Records, counts: WarmUpCounts, plan: Plan) -> Records:
+        """Records around the centre of another plan."""
+
+    @abstractmethod
+    def adapted(
+        self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
+    ) -> Records:
+        """Records after a window of warm-up."""
+
+    @abstractmethod
+    def scaling(self, records: Records) -> float:
+        """Scale of the local move, for the sampler statistics."""
+
+    def with_independent_tests(self, records: Records) -> Records:
+        """Records whose tests do not depend on earlier ones, to measure single decisions."""
+        return records
+
+    @abstractmethod
+    def linked(self, records: Records, plan: Plan) -> Records:
+        """Records of compiled updates, with the addresses of their functions."""
+
+    @abstractmethod
+    def kernel_state(
+        self,
+        linked: Records,
+        posterior: Posterior,
+        rng: np.random.Generator,
+        scratch: Scratch,
+        slices: Slices,
+    ) -> LaidOut:
+        """Record of C that the loop takes; `linked` are those of :meth:`linked`."""
+
+    def likelihood(self, plan: Plan) -> Likelihood:
+        """Observations of a plan as updates evaluate them; computed once per plan."""
+        if plan.lower_bounds is not None:
+            below = plan.lower_bounds
+            return Likelihood(below.space, below.reference, below.tables)
+        tables, by_bounds = plan.tables, self.method.draws_by_bounds
+        if tables is None:
+            arrays = no_tables()
+        else:
+            arrays = tables.arrays if by_bounds else tables.undrawn
+            if tables.verified:
+                unread = whitened_directions(plan.target, plan.reference)
+                arrays = arrays._replace(unread=unread)
+        if plan.heavy is not None and not by_bounds:
+            arrays = arrays._replace(heavy=plan.heavy)
+        return Likelihood(plan.target.space, plan.reference, arrays)
+
+    def features(self, plan: Plan) -> set[Feature]:
+        """Features that decide which statistics a draw has."""
+        method = self.method
+        has: dict[Feature, bool] = {
+            "batches": not method.guarantee.is_exact,
+            "bounds": plan.bounds is not None or plan.lower_bounds is not None,
+            "bright rows": method.has_bright_rows,
+            "ceilings": method.draws_by_bounds and plan.bytes_of_copy > 0,
+        }
+        return {name for name, value in has.items() if value}
+
+    def rows_read(self, n_rows: int) -> int:
+        """Observations that a proposal evaluates, of `n_rows` in all."""
+        return 0
+
+    def scales(self, plan: Plan) -> tuple[int, ...]:
+        """Coordinates that are proposed first, and the others given them; empty for none."""
+        return ()
+
+    def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
+        """Raise the exception of a user's proposal that has ended a run with a status."""
+        return

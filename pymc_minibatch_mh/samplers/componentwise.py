@@ -1,0 +1,184 @@
+"""Componentwise updates: a border, and the effects of each group, accepted by themselves.
+
+:mod:`native.elements` describes an iteration, native/element_test.c proves it exact.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.native.elements import ElementChain, ElementTest, Geometry
+from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut
+from pymc_minibatch_mh.native.parts import Parts
+from pymc_minibatch_mh.native.posterior import Posterior
+from pymc_minibatch_mh.native.run import KernelState
+from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.native.statistics import KIND_TALLY, TALLY, Feature
+from pymc_minibatch_mh.plan.method import Method, WarmUpCounts, best_chi
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
+
+#: Seconds that an iteration takes without rows: for each number of each element, of which there
+#: are those of the border and some of its own, and all else; a row, and a candidate. Fitted to
+#: the times of three problems of benchmarks/groups.py.
+_NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 4e-9, 10, 10e-6, 0.25e-6, 0.13e-6
+#: And for a pair of coordinates of the border, and for one of elements that a row reads.
+_PAIR, _CELL = 3e-9, 1.5e-9
+#: Kept rows to see before κ is chosen by them.
+_ENOUGH_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Componentwise(Sampler):
+    """Updates of a border and of the elements of each factor, by their conditional normals.
+
+    A Poisson test accepts or rejects the border and each element by themselves. The border has
+    `n_border` coordinates, of which rows choose `n_chosen`, the factors have `sizes` elements, and
+    `n_scales` scales move with the elements of one factor each; rows read `n_cells` pairs of
+    elements. Without `method.learns_rates`, every κ stays 1.
+    """
+
+    method: Method
+    n_border: int
+    n_chosen: int
+    sizes: tuple[int, ...]
+    n_scales: int
+    n_cells: int
+
+    loop = "mh_run_elements"
+    tally = KIND_TALLY
+
+    @property
+    def n_components(self) -> int:
+        """Number of kinds of moves."""
+        return 2 + len(self.sizes) + self.n_scales
+
+    @property
+    def key(self) -> dict[str, str]:
+        """Settings of the test, and sizes."""
+        return {"the settings of its test": self.method.key, "its proposal": repr(self)}
+
+    def initial_records(self, plan: Plan) -> Records:
+        """Record of the Poisson test, with every κ = 1."""
+        return Records(None, ElementTest(self.method.record(plan), np.ones(self.n_components)))
+
+    def recentred(self, records: Records, counts: WarmUpCounts, plan: Plan) -> Records:
+        """Records with the test of the new centre and the old κ."""
+        return records._replace(test=records.test._replace(rates=self.method.record(plan)))
+
+    def adapted(
+        self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
+    ) -> Records:
+        """Records with the κ of every kind that makes most effective draws in a given time."""
+        kappa = records.test.kappa.copy()
+        fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
+        fixed += _PAIR * self.n_border * self.n_chosen + _CELL * self.n_cells
+        together = (1, *self.sizes, *[1] * (self.n_scales + 1))
+        for kind, (decisions, candidates, squares, mass, kept) in enumerate(tallies.total):
+            if self.method.learns_rates and kept > _ENOUGH_ROWS:
+                rate = mass / decisions
+                cost = together[kind] * (_ROW + _CANDIDATE * candidates / mass) / fixed
+                kappa[kind] = 1.0 + rate * best_chi([rate], min(squares / kept, 1.0), cost)
+        return records._replace(test=records.test._replace(kappa=kappa))
+
+    def scaling(self, records: Records) -> float:
+        """κ of the border."""
+        return float(records.test.kappa[0])
+
+    def linked(self, records: Records, plan: Plan) -> Records:
+        """Geometry and bounds of the plan in the place of a proposal."""
+        assert plan.parts is not None
+        functions = plan.target.element_densities
+        addresses = np.array([one.address for one in functions], dtype=np.int64)
+        moves = ElementMoves(geometry_of(plan.elements, addresses), plan.parts.parts, functions)
+        return Records(moves, records.test)
+
+    def kernel_state(
+        self,
+        linked: Records,
+        posterior: Posterior,
+        rng: np.random.Generator,
+        scratch: Scratch,
+        slices: Slices,
+    ) -> LaidOut:
+        """Record ``mh_element_chain``."""
+        chain = KernelState(
+            posterior, scratch.move, GeneratorRecord(rng), None, None, None, None, slices,
+            scratch.tallies.view(TALLY), scratch.worst_move, Arena(),
+        )  # fmt: skip
+        (geometry, parts, functions), (rates, kappa) = linked
+        # Ceilings are raised by κ - 1, in the place of χ C M.
+        raised = rates._replace(chi=1.0)
+        state = ElementChain(chain, raised, geometry, parts, kappa, functions)
+        return LaidOut("mh_element_chain", state)
+
+    def features(self, plan: Plan) -> set[Feature]:
+        """Statistics of effects, and of scales and directions where there are any."""
+        assert plan.elements is not None
+        found = super().features(plan) | {"effects", "ceilings"}
+        if self.n_scales:
+            found.add("scales")
+        if len(plan.elements.along):
+            found.add("directions")
+        return found
+
+
+def componentwise(method: Method, elements: GroupedReference) -> Componentwise:
+    """Sampler of the elements around a centre."""
+    sizes = tuple(int(size) for size in np.diff(elements.starts))
+    n_scales = int(np.count_nonzero(elements.scale_factor >= 0))
+    counts = elements.border.size, elements.n_chosen, sizes, n_scales, elements.data.size
+    return Componentwise(method, *counts)
+
+
+class ElementMoves(NamedTuple):
+    """Geometry and bounds of the iterations of a chain, and functions that have to be kept."""
+
+    geometry: Geometry
+    parts: Parts
+    functions: Any
+
+
+def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
+    """Return coordinates and expansions as compiled iterations read them."""
+    own = found.prior_curvature
+    moved = found.scale_factor >= 0
+    bent = found.along @ found.rows_hessian
+    arrays = (
+        found.border,
+        found.places,
+        found.border_factor,
+        np.linalg.inv(found.border_factor),
+        found.response.T,
+        found.sd,
+        found.gw,
+        found.ge,
+        found.Hww,
+        found.Hew.T,
+        found.he,
+        found.indptr,
+        found.indices.astype(np.int32),
+        found.data,
+        found.border_tilt,
+        found.tilts,
+        found.border_slope,
+        found.prior_direction.T,
+        own,
+        np.array([own[slice(*ends)].sum() for ends in pairwise(found.starts)]),
+        found.prior_stiffness,
+        densities,
+        found.scales[moved],
+        found.scale_sd[moved],
+        found.scale_factor[moved],
+        found.along,
+        found.along @ found.ge,
+        found.along @ found.Hew,
+        bent,
+        np.einsum("kl,kl->k", bent, found.along),
+        found.chosen,
+        found.read,
+    )
+    return Geometry(*(np.ascontiguousarray(x) for x in arrays))

@@ -1,0 +1,110 @@
+"""Metropolis–Hastings: a proposal for all coordinates, and a test that accepts or rejects it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.native.library import LaidOut
+from pymc_minibatch_mh.native.posterior import Posterior
+from pymc_minibatch_mh.native.run import linked as linked_chain
+from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
+
+
+@dataclass(frozen=True, eq=False)
+class Metropolis(Sampler):
+    """Updates of all coordinates at once. Any proposal goes with any test."""
+
+    method: Method
+    proposal: Proposal
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of the proposal."""
+        return self.proposal.n_components
+
+    @property
+    def key(self) -> dict[str, str]:
+        """Settings of the test and of the proposal."""
+        return {
+            "the settings of its test": self.method.key,
+            "its proposal": repr(self.proposal),
+        }
+
+    @property
+    def rests_on(self) -> str:
+        """Claim of a custom proposal."""
+        return self.proposal.rests_on
+
+    @property
+    def moves_without_rows(self) -> bool:
+        """Whether the proposal lets single coordinates move in between."""
+        return self.proposal.moves_without_rows and self.method.moves_without_rows
+
+    def require_possible(self, plan: Plan) -> None:
+        """Refuse a proposal that draws stored rows."""
+        if self.proposal.draws_rows and not plan.target.source.in_memory:
+            # Of those in memory, the next ones are kept for the test: it has to draw them apart.
+            raise SettingError(
+                f"proposal={type(self.proposal).__name__}(...) draws its own batch, but data of "
+                "Rows(...) are fetched ahead for the test only. Use batch_size=0, use another "
+                "proposal such as the default, or give the model arrays in memory."
+            )
+
+    def initial_records(self, plan: Plan) -> Records:
+        """Records of the proposal and of the test."""
+        return Records(self.proposal.record(plan.reference.centre.size), self.method.record(plan))
+
+    def recentred(self, records: Records, counts: WarmUpCounts, plan: Plan) -> Records:
+        """Records with the test of the new centre, adapted by all that was seen."""
+        return records._replace(test=self.method.adapted(self.method.record(plan), counts, plan))
+
+    def adapted(
+        self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
+    ) -> Records:
+        """Records that the proposal and the test choose by what they have seen."""
+        size, target = plan.reference.centre.size, self.method.walk_target
+        proposal = self.proposal.adapted(records.proposal, *tallies, target, size)
+        return Records(proposal, self.method.adapted(records.test, counts, plan))
+
+    def scaling(self, records: Records) -> float:
+        """Scale of the proposal's local move."""
+        return self.proposal.scaling(records.proposal)
+
+    def with_independent_tests(self, records: Records) -> Records:
+        """Records with the record that the method measures single decisions by."""
+        return records._replace(test=self.method.probed(records.test))
+
+    def linked(self, records: Records, plan: Plan) -> Records:
+        """Records with the addresses of compiled functions."""
+        return Records(
+            self.proposal.linked(records.proposal, plan), self.method.linked(records.test)
+        )
+
+    def kernel_state(
+        self,
+        linked: Records,
+        posterior: Posterior,
+        rng: np.random.Generator,
+        scratch: Scratch,
+        slices: Slices,
+    ) -> LaidOut:
+        """Record ``mh_chain``."""
+        move, tallies, worst_move = scratch
+        return linked_chain(posterior, *linked, rng, move, tallies, worst_move, slices)
+
+    def rows_read(self, n_rows: int) -> int:
+        """Observations that the proposal evaluates."""
+        return self.proposal.rows_read(n_rows)
+
+    def scales(self, plan: Plan) -> tuple[int, ...]:
+        """Coordinates that the proposal draws first."""
+        return self.proposal.scales(plan)
+
+    def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
+        """Raise the exception of a custom proposal."""
+        self.proposal.require_proposed(kernel_state.record.proposal.record, status)
