@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.own_move import OwnMove as OwnMove
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
+    from pymc_minibatch_mh.published.firefly import FireflyMH as FireflyMH
     from pymc_minibatch_mh.sampling.driver import sample as sample
     from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
-    from pymc_minibatch_mh.steps.firefly import FireflyMH as FireflyMH
     from pymc_minibatch_mh.steps.own_test import OwnTestMH as OwnTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
     from pymc_minibatch_mh.steps.poisson import PoissonMH as PoissonMH
@@ -53,7 +53,7 @@ _ON_FIRST_USE = {
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
     "FactorizedMH": "steps.tuna",
-    "FireflyMH": "steps.firefly",
+    "FireflyMH": "published.firefly",
     "Langevin": "proposals.langevin",
     "Laplace": "proposals.mixture",
     "MinibatchError": "errors",

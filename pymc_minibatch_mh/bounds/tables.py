@@ -27,7 +27,7 @@ from pymc_minibatch_mh.native.bound_tables import (
 )
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import ffi
-from pymc_minibatch_mh.native.moves import RANGE
+from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
 #: Bytes of bounds up to which a pickle holds them.
@@ -128,7 +128,7 @@ class Tables:
     @property
     def are_ranges(self) -> bool:
         """Whether they are the ranges of log-likelihoods: see :mod:`bounds.user_bounds`."""
-        return bool(self.headers[0, KIND] == RANGE)
+        return bool(self.headers[0, KIND] == CONSTANT)
 
     @property
     def key(self) -> str:

@@ -32,7 +32,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.model.inputs import array_of
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, RANGE
+from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, GIVEN
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
@@ -45,7 +45,7 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
     below = rounded_up(np.maximum(-low, 0.0))
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
-    headers = np.array([[np.inf, RANGE, totals[0]], [OF_NO_MOVE, RANGE, totals[1]]])
+    headers = np.array([[np.inf, CONSTANT, totals[0]], [OF_NO_MOVE, CONSTANT, totals[1]]])
     return Tables(headers, np.stack([widths, below]), float("nan"), verified)
 
 

@@ -171,6 +171,8 @@ class Probe:
 
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
         """Return the table that serves a move and its M; -1 and NaN where none does."""
+        if self._chain.plan.tables is None:
+            return -1, math.nan
         tables, reference = self._posterior.bounds, self._posterior.reference
         best, m = table_of_move(tables, reference, move.position, move.new)
         return (-1, math.nan) if best < 0 else (best, m)

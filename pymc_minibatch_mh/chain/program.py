@@ -141,7 +141,7 @@ class Program:
 
         The temperature is one of a schedule, or None; `pool` has the rows that were drawn ahead.
         """
-        prior, (rows, reference, tables) = self._compiled
+        prior, (rows, reference, tables, _) = self._compiled
         if pool is not None:
             rows = pool.space
             tables = tables._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)

@@ -53,7 +53,7 @@ from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.inputs import generator_of, likelihoods_of, model_of
 from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
+from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
@@ -69,7 +69,7 @@ KINDS = {
     JOINT: "over the joint length of the arguments",
     SHARP: "sharp, one argument a row",
     GIVEN: "with a metric of the user's own",
-    RANGE: "the widths of the ranges of all log-likelihoods",
+    CONSTANT: "the widths of the ranges of all log-likelihoods",
 }
 
 

@@ -119,8 +119,6 @@ static double size_by(const mh_bounds *bounds, int64_t kind, const mh_move *move
 {
     if (kind == MH_GIVEN)
         return given_size(bounds->metric, move, reference->size);
-    if (kind == MH_FROM_CENTRE)
-        return part->dots.here == 0.0 ? 1.0 : INFINITY;
     return largest_size(part, reference->order, kind);
 }
 

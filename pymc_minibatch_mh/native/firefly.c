@@ -1,5 +1,5 @@
 /* Firefly Monte Carlo: a state that says which rows are read. Maclaurin, Adams (2014),
- * doi:10.48550/arXiv.1403.5693; the proof is in steps/firefly.py.
+ * doi:10.48550/arXiv.1403.5693; the proof is in published/firefly.py.
  *
  * Every row has a lower bound B_i(theta) of its likelihood L_i(theta), tempered, and is bright or
  * dark. The chain lives on positions and sets of bright rows, with the density

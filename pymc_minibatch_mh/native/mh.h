@@ -119,7 +119,7 @@ typedef struct mh_reference {
 } mh_reference;
 
 /* Kinds of tables: see moves.c. */
-enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_FROM_CENTRE, MH_RANGE };
+enum { MH_DIRECTIONAL, MH_JOINT, MH_SHARP, MH_GIVEN, MH_CONSTANT };
 
 /* Bounds |dU_i| <= c_i M of all rows while a move stays within a radius. */
 typedef struct mh_table {

@@ -6,10 +6,8 @@
  * otherwise.
  *
  * Kinds of tables of c_i: sums over directions (MH_DIRECTIONAL); over the joint length of the
- * arguments (MH_JOINT); one argument (MH_SHARP); a metric that the user gave (MH_GIVEN); the gap of
- * a row above its lower bound in the centre, which bounds how far it can fall in a move from there,
- * and nothing else (MH_FROM_CENTRE); widths of the ranges of log-likelihoods, with M = 1
- * (MH_RANGE). */
+ * arguments (MH_JOINT); one argument (MH_SHARP); a metric that the user gave (MH_GIVEN); bounds of
+ * every move, with M = 1 (MH_CONSTANT). */
 #include "inside.h"
 
 enum {
@@ -191,7 +189,7 @@ static mh_products ordered(const mh_products *dots)
 
 double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
 {
-    if (kind == MH_RANGE)
+    if (kind == MH_CONSTANT)
         return 1.0;
     if (order == 0)
         return sqrt(products->step) * ROUNDING;

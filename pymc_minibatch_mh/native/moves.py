@@ -7,7 +7,7 @@ import numpy as np
 from pymc_minibatch_mh.native.library import dtype_of, function
 
 #: Kinds of tables of c_i: see moves.c.
-DIRECTIONAL, JOINT, SHARP, GIVEN, FROM_CENTRE, RANGE = range(6)
+DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT = range(5)
 
 #: Rounding error of a difference of log-likelihoods, in units of the larger of them.
 ULPS = 64 * 2.220446049250313e-16
@@ -58,7 +58,7 @@ def products(move: Move) -> Products:
 
 
 def size_of_move(dots: Products, order: int, kind: int) -> float:
-    """Return M for control variates of an order and a table: DIRECTIONAL, JOINT, SHARP or RANGE."""
+    """M for control variates of an order and a table of a kind other than GIVEN."""
     return function("mh_size_of_move")(dots, order, kind)
 
 

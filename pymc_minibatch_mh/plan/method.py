@@ -107,12 +107,8 @@ class Method(ABC):
     #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
     #: at every update instead.
     draws_by_bounds: bool = False
-    #: Whether which rows are bright is a part of the chain's state.
-    has_bright_rows: bool = False
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
-    #: Whether coordinates that no row depends on may move between updates, by the prior part alone.
-    moves_without_rows: bool = True
     #: Cause and advice where most moves are decided by all rows that were not asked for; None for
     #: those of control variates that leave too much noise.
     all_rows_words: tuple[str, str] | None = None
@@ -172,10 +168,6 @@ class Method(ABC):
 
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
         """Record of a chain after a window of warm-up."""
-        return record
-
-    def probed(self, record: Any) -> Any:
-        """Return the record for decisions one by one, each as if it were the first."""
         return record
 
 

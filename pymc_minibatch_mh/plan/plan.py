@@ -1,7 +1,7 @@
 """All that passes over all rows have found: control variates, their remainders, bounds."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -31,12 +31,6 @@ from pymc_minibatch_mh.plan.violations import (
 )
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.lower_bounds import (
-    LowerBounds,
-    Touching,
-    lower_bounds,
-    require_lower_bounds,
-)
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
@@ -52,15 +46,15 @@ class Requirements:
     """Facts of all rows that a method needs before it subsamples them.
 
     `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows. Bounds
-    or ranges are derived from the model or a user's. Quadratic lower bounds touch rows at ξ or in
-    the centre, `touching`. `in_memory` says that rows are found by their numbers, or drawn without
+    or ranges are derived from the model or a user's. `precondition` refuses terms by a BoundsError
+    before any search. `in_memory` says that rows are found by their numbers, or drawn without
     bounds.
     """
 
     calibration: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
-    touching: Touching | None = None
+    precondition: Callable[[Sequence[RowFunction]], None] | None = None
     derived_ranges: bool = False
     given_ranges: GivenRanges | None = None
     in_memory: bool = False
@@ -97,7 +91,6 @@ def require_drawn_ahead(requirements: Requirements, name: str) -> None:
         requirements.derived_ranges,
         requirements.given,
         requirements.in_memory,
-        requirements.touching is not None,
     )
     if any(others) or requirements.derived_bounds == requirements.calibration:
         raise SettingError(
@@ -162,8 +155,8 @@ def require_possible(target: Target, requirements: Requirements) -> None:
             require_rules(function)
         if requirements.derived_ranges:
             require_ranges(functions, _support(target))
-    if requirements.touching is not None:
-        require_lower_bounds(functions_of(target), requirements.touching)
+    if requirements.precondition is not None:
+        requirements.precondition(functions_of(target))
 
 
 def _support(target: Target) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +188,6 @@ class Plan:
     heavy: np.ndarray | None = None
     tables: AnyTables | None = None
     violation: str | None = None
-    lower_bounds: LowerBounds | None = None
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
     elements: GroupedReference | None = None
@@ -274,11 +266,6 @@ class Plan:
         if found.tables is None and bounded:
             tables = self._derived() if requirements.derives else self._given()
             found = replace(found, tables=self._reading_heavy_rows(tables))
-        if requirements.touching is None:
-            found = replace(found, lower_bounds=None)
-        elif found.lower_bounds is None or found.lower_bounds.touching != requirements.touching:
-            below = lower_bounds(found.target, found.reference, requirements.touching)
-            found = replace(found, lower_bounds=below)
         if found.tables is not None and found.violation is None:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
@@ -373,7 +360,7 @@ class Plan:
 
     def _without_measurements(self) -> Self:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
-        return replace(self, **nothing, lower_bounds=None, sought=None)
+        return replace(self, **nothing, sought=None)
 
     def _calibrated(self) -> Self:
         """Return this with the remainders of the rows measured that are drawn."""

@@ -37,6 +37,8 @@ class Likelihood(NamedTuple):
     rows: RowSpace
     reference: Reference
     tables: BoundTables
+    #: Owner of memory and functions whose addresses the rows have.
+    owner: Any = None
 
 
 class Scratch(NamedTuple):
@@ -124,9 +126,6 @@ class Sampler(ABC):
 
     def likelihood(self, plan: Plan) -> Likelihood:
         """Observations of a plan as updates evaluate them; computed once per plan."""
-        if plan.lower_bounds is not None:
-            below = plan.lower_bounds
-            return Likelihood(below.space, below.reference, below.tables)
         tables, by_bounds = plan.tables, self.method.draws_by_bounds
         if tables is None:
             arrays = no_tables()
@@ -144,8 +143,7 @@ class Sampler(ABC):
         method = self.method
         has: dict[Feature, bool] = {
             "batches": not method.guarantee.is_exact,
-            "bounds": plan.bounds is not None or plan.lower_bounds is not None,
-            "bright rows": method.has_bright_rows,
+            "bounds": plan.bounds is not None,
             "ceilings": method.draws_by_bounds and plan.bytes_of_copy > 0,
         }
         return {name for name, value in has.items() if value}

@@ -43,7 +43,7 @@ class Metropolis(Sampler):
     @property
     def moves_without_rows(self) -> bool:
         """Whether the proposal lets single coordinates move in between."""
-        return self.proposal.moves_without_rows and self.method.moves_without_rows
+        return self.proposal.moves_without_rows
 
     def require_possible(self, plan: Plan) -> None:
         """Refuse a proposal that draws stored rows."""
@@ -74,10 +74,6 @@ class Metropolis(Sampler):
     def scaling(self, records: Records) -> float:
         """Scale of the proposal's local move."""
         return self.proposal.scaling(records.proposal)
-
-    def with_independent_tests(self, records: Records) -> Records:
-        """Records with the record that the method measures single decisions by."""
-        return records._replace(test=self.method.probed(records.test))
 
     def linked(self, records: Records, plan: Plan) -> Records:
         """Records with the addresses of compiled functions."""

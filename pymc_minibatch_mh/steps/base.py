@@ -262,8 +262,8 @@ class MinibatchStep(BlockedStep):
         shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.chain_settings(shared)
-        name, wanted = type(self).__name__, shared["moves_without_rows"]
-        moves = check.moves_without_rows_of(wanted, name, method)
+        name = type(self).__name__
+        moves = check.moves_without_rows_of(shared["moves_without_rows"])
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)
         self.settings = check.in_words(type(self), self.__getnewargs_ex__()[1])

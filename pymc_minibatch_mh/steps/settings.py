@@ -270,18 +270,13 @@ def reading_settings(shared: SharedSettings, *, given_bounds: bool = False) -> "
     )
 
 
-def moves_without_rows_of(setting: int | str, name: str, method: "Method") -> int | None:
+def moves_without_rows_of(setting: int | str) -> int | None:
     """Return the number of moves without rows, or None for "auto"."""
     if isinstance(setting, str) and setting == "auto":
         return None
     if isinstance(setting, bool) or not isinstance(setting, int | np.integer) or setting < 0:
         raise SettingError(
             f"moves_without_rows={setting!r} is not an integer of 0 or more. Give one, or 'auto'."
-        )
-    if setting and not method.moves_without_rows:
-        raise SettingError(
-            f"moves_without_rows={setting!r} does not go with {name}, because its memory of "
-            "observations depends on every coordinate. Leave it out."
         )
     return int(setting)
 

@@ -9,7 +9,7 @@ from pymc_minibatch_mh import Ranges
 from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.moves import RANGE
+from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.structure.row_function import row_functions
 
@@ -129,7 +129,9 @@ def test_ranges_are_rounded_up_and_hold_the_centre():
     assert (width - below >= high).all()
     assert (below >= 0.0).all()
     np.testing.assert_allclose(width, high - np.minimum(low, 0.0), rtol=1e-6)
-    np.testing.assert_array_equal(found.headers[:, :2], [[np.inf, RANGE], [OF_NO_MOVE, RANGE]])
+    np.testing.assert_array_equal(
+        found.headers[:, :2], [[np.inf, CONSTANT], [OF_NO_MOVE, CONSTANT]]
+    )
     np.testing.assert_allclose(found.headers[:, 2], found.c.sum(axis=1, dtype=float))
 
 

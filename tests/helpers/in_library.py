@@ -160,3 +160,10 @@ def decide_at_once(name):
 def as_bytes(test):
     """Return the settings of a test in the library's memory."""
     return np.frombuffer(ffi.buffer(laid_out(test)), np.uint8)
+
+
+def expansion_change(reference, position, new):
+    """Return by how much the expansion of the likelihood changes, tempered."""
+    change = np.empty(1)
+    assert function("mh_expansion_change")(reference, position, new, change) == 0
+    return change[0]

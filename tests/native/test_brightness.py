@@ -11,7 +11,7 @@ from law.exactness.toys import rows_of
 from law.statistical.budget import LEVEL
 from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.moves import Move
-from pymc_minibatch_mh.steps.firefly import unknown_brightness
+from pymc_minibatch_mh.published.firefly import unknown_brightness
 
 #: log(L/B) of the rows, which take turns.
 EXCESSES = np.array([0.0, 1e-3, 0.1, 0.7, 3.0, 50.0])

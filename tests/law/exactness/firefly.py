@@ -19,11 +19,11 @@ from law.exactness.toys import jump, rows_of
 from native.chain import Loop, line
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import BoundTables, table_of_move
-from pymc_minibatch_mh.native.moves import FROM_CENTRE, SHARP
+from pymc_minibatch_mh.native.moves import CONSTANT, SHARP
 from pymc_minibatch_mh.native.posterior import Posterior
 from pymc_minibatch_mh.native.statistics import COUNTS
-from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre
-from pymc_minibatch_mh.steps import firefly
+from pymc_minibatch_mh.published import firefly
+from pymc_minibatch_mh.published.lower_bounds import gap_at_centre
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 #: The centre of the expansion, which is no state.
@@ -144,7 +144,7 @@ def quadratic_chain(rng, declare, *, beta):
         proposals=proposals / proposals.sum(axis=2, keepdims=True),
         radii=np.array([np.inf]),
         bounds=beta * (above[-1:] + 1e-9),
-        measure=FROM_CENTRE,
+        measure=CONSTANT,
     )
 
 

@@ -15,7 +15,7 @@ from law.exactness.compiled import Compiled, posterior_of
 from law.exactness.poisson import NEGLIGIBLE, accept, counts_of, mixture_matrix
 from law.exactness.toys import jump, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.native.moves import RANGE
+from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.steps import poisson as levels
 
 #: How much wider the ranges are than they have to be.
@@ -81,7 +81,7 @@ def compiled(chain, settings):
     rows = rows_of(chain.log_likelihood, chain.log_prior, second=1)
     c = np.stack(ranges(chain)).astype(np.float32)
     totals = c.sum(axis=1, dtype=np.float64)
-    headers = np.array([[np.inf, RANGE, totals[0]], [-1.0, RANGE, totals[1]]])
+    headers = np.array([[np.inf, CONSTANT, totals[0]], [-1.0, CONSTANT, totals[1]]])
     posterior = posterior_of(rows, chain.inverse_temperature, Tables(headers, c, 1.0).arrays)
     proposal = jump(np.arange(len(chain.log_prior)), chain.proposals, chain.weights)
     return Compiled(posterior, proposal, settings)

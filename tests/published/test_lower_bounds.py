@@ -1,15 +1,23 @@
 """Quadratic lower bounds of rows: never above them, and quadratic."""
 
+import pickle
+from functools import cache
+
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
 
 from bounds.certified import evaluate
 from every import every
+from helpers import zoo
 from helpers.families import FAMILIES
+from helpers.in_library import expansion_change
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.reference.lower_bounds import gap_at_centre, gap_of
+from pymc_minibatch_mh.published.lower_bounds import gap_at_centre, gap_of
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 ROWS, SCALE, NU = 2_000, 1.3, 4.0
@@ -135,3 +143,75 @@ def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
     (function,) = row_functions(factorize(model, model.value_vars))
     with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='derived'"):
         gap_of(function, 1.5)
+
+
+@cache
+def model():
+    return zoo.logistic(2_000)
+
+
+@cache
+def step_at(temperature):
+    return FireflyMH(model=model(), bound="untuned", temperature=temperature)
+
+
+@pytest.fixture
+def step():
+    return step_at(1.0)
+
+
+def below_of(program):
+    """Return the lower bounds that a program's chains evaluate."""
+    return program._compiled[1].owner
+
+
+def positions(reference):
+    noise = np.random.default_rng(151).standard_normal((6, reference.centre.size))
+    return reference.centre + 3.0 * noise @ reference.factor.T
+
+
+def gaps(below, position):
+    passes = FullData(below.rows, below.target.compiled.prior, below.target.source)
+    return passes.values(position)
+
+
+@every("temperature", [1.0, 4.0])
+def test_lower_bounds_and_gaps_add_up(temperature):
+    step = step_at(temperature)
+    below, target = below_of(step.program), step.target
+    centre, beta = below.reference.centre, below.reference.inverse_temperature
+
+    def whole(position):
+        return target.log_likelihood(position) - gaps(below, position).sum()
+
+    for position in positions(below.reference):
+        expected = beta * (whole(position) - whole(centre))
+        assert expansion_change(below.reference, centre, position) == pytest.approx(
+            expected, abs=1e-8
+        )
+
+
+@every("temperature", [1.0, 4.0])
+def test_gaps_in_the_centre_are_rounded_up(temperature):
+    below = below_of(step_at(temperature).program)
+    exact = below.reference.inverse_temperature * gaps(below, below.reference.centre)
+    assert (below.gaps > exact).all()
+    np.testing.assert_allclose(below.gaps, exact, rtol=1e-6, atol=1e-8)
+
+
+def test_a_pickled_program_finds_them_again(step):
+    arrived = pickle.loads(cloudpickle.dumps(step.program))
+    found, expected = below_of(arrived), below_of(step.program)
+    np.testing.assert_array_equal(found.gaps, expected.gaps)
+    np.testing.assert_array_equal(
+        gaps(found, found.reference.centre), gaps(expected, expected.reference.centre)
+    )
+
+
+def test_other_steps_on_the_model_take_over_the_same_file(step, tmp_path):
+    step.save(tmp_path / "step.npz")
+    for method in (TunaMH, PenaltyMH):
+        settings = {"model": model()}
+        for file in ({}, {"prepared": tmp_path / "step.npz"}):
+            other = method(**settings, **file)
+            np.testing.assert_allclose(other.reference.hessian, step.reference.hessian, rtol=1e-12)

@@ -21,7 +21,7 @@ doi:10.48550/arXiv.1403.5693.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -36,7 +36,7 @@ from pymc_minibatch_mh.expressions.patterns import is_a, number, scaled_core
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.native.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.moves import FROM_CENTRE
+from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.posterior import Target
@@ -208,17 +208,12 @@ class LowerBounds:
 
     @cached_property
     def tables(self) -> BoundTables:
-        """How far a row can fall in a move from the centre: to its lower bound."""
-        headers = np.array([[np.inf, FROM_CENTRE, self.gaps.sum(dtype=np.float64)]])
+        """How far a row can fall from the centre, to its lower bound; nothing of other moves."""
+        headers = np.array([[np.inf, CONSTANT, self.gaps.sum(dtype=np.float64)]])
         return no_tables()._replace(headers=headers, c=self.gaps[None])
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out compiled functions and addresses."""
-        compiled = ("rows", "space", "tables")
-        return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
-
-def require_lower_bounds(functions: Sequence[RowFunction], touching: Touching) -> None:
+def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -> None:
     """Refuse rows without quadratic lower bounds, by a BoundsError, before any mode is sought."""
     for function in functions:
         if touching == AT_CENTRE:

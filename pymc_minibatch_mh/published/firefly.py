@@ -15,7 +15,7 @@ sum, r_i a row's remainder, c_i its bound and m(θ) = M(θ̂, θ),
 
 so that every likelihood with derived bounds has one. Which table gives c_i and m follows from θ
 alone, or B_i would be no function of θ. Logistic and Student-t rows have quadratic lower bounds as
-well (:mod:`reference.lower_bounds`), whose sum takes the place of β T, with a constant m.
+well (:mod:`published.lower_bounds`), whose sum takes the place of β T, with a constant m.
 
 An update first updates which rows are bright, then decides on the move of θ, with the log ratio
 
@@ -34,6 +34,7 @@ needed, as at the start of a chain.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -43,9 +44,18 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import model_of
+from pymc_minibatch_mh.native.statistics import Feature
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
-from pymc_minibatch_mh.reference.lower_bounds import AT_CENTRE, Touching
+from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.published.lower_bounds import (
+    AT_CENTRE,
+    Touching,
+    lower_bounds,
+    require_lower_bounds,
+)
+from pymc_minibatch_mh.samplers.base import Likelihood, Records
+from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -101,11 +111,6 @@ class FireflyMethod(Method):
     bounds: GivenBounds | None = field(repr=False)
     tolerates_violations: bool
 
-    #: Lower bounds of rows depend on how far the whole position is from the centre: which rows are
-    #: bright would have to be drawn anew, from all of them.
-    moves_without_rows = False
-    has_bright_rows = True
-
     @property
     def guarantee(self) -> Guarantee:
         """Exact; quadratic lower bounds are inequalities that hold whatever the model."""
@@ -117,7 +122,8 @@ class FireflyMethod(Method):
     def requirements(self) -> Requirements:
         """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
         if self.touching is not None:
-            return Requirements(touching=self.touching, in_memory=True)
+            precondition = partial(require_lower_bounds, self.touching)
+            return Requirements(precondition=precondition, in_memory=True)
         derives = self.bounds is None
         return Requirements(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
 
@@ -127,9 +133,32 @@ class FireflyMethod(Method):
         brightness = unknown_brightness(self.q, plan.n_rows, size)
         return FireflyTest(brightness, 0, int(self.tolerates_violations))
 
-    def probed(self, record: FireflyTest) -> FireflyTest:
-        """Return the record with bright rows that are drawn anew for every decision."""
-        return record._replace(forgets=1)
+
+@dataclass(frozen=True, eq=False)
+class FireflySampler(Metropolis):
+    """Metropolis–Hastings on positions and sets of bright rows."""
+
+    method: FireflyMethod
+
+    @property
+    def moves_without_rows(self) -> bool:
+        """No other updates: lower bounds of all rows depend on the whole position."""
+        return False
+
+    def with_independent_tests(self, records: Records) -> Records:
+        """Records with bright rows that are drawn anew for every decision."""
+        return records._replace(test=records.test._replace(forgets=1))
+
+    def likelihood(self, plan: Plan) -> Likelihood:
+        """Observations with their expansions and bounds, or with quadratic lower bounds."""
+        if self.method.touching is None:
+            return super().likelihood(plan)
+        below = lower_bounds(plan.target, plan.reference, self.method.touching)
+        return Likelihood(below.space, below.reference, below.tables, below)
+
+    def features(self, plan: Plan) -> set[Feature]:
+        """Statistics of bright rows, whose bounds are checked."""
+        return super().features(plan) | {"bright rows", "bounds"}
 
 
 class FireflyMH(MinibatchStep):
@@ -201,8 +230,20 @@ class FireflyMH(MinibatchStep):
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
+        moves = check.moves_without_rows_of(settings.get("moves_without_rows", "auto"))
+        if moves:
+            raise SettingError(
+                f"moves_without_rows={moves!r} does not go with FireflyMH, because its memory of "
+                "observations depends on every coordinate. Leave it out."
+            )
         _require_alone(model_of(settings.get("model")), vars)
         self._prepare(vars, method, **settings)
+
+    @staticmethod
+    def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> FireflySampler:
+        """Sampler of positions and bright rows."""
+        assert isinstance(method, FireflyMethod)
+        return FireflySampler(method, proposal)
 
 
 def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
