@@ -214,8 +214,8 @@ def _difference(before: Declared, now: Declared) -> str:
 
 #: Rooms of the package that compute what a file holds.
 COMPUTING = (
-    "_jit.py", "data", "functions", "likelihood", "reparametrize", "native", "compiled",
-    "reference", "bounds", "plan",
+    "_jit.py", "data", "functions", "expressions", "model", "structure", "reparametrize",
+    "native", "compiled", "reference", "bounds", "plan",
 )  # fmt: skip
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "verified", "heavy")
