@@ -23,13 +23,13 @@ import numpy as np
 
 from papers.designs import BATCH_SIZES, EPSILONS, Grid, distances_of
 from papers.sequential import SHIPPED_ALL_ROWS_FROM, error_and_use, looks_of
-from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.native.compiler import compile_file
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,6 @@ class PerUpdateMethod(BatchMethod):
         """Nothing of all rows: the scan of an update knows them."""
         return Requirements(in_memory=True)
 
-    @property
-    def key(self) -> str:
-        """Digest of what designs are chosen by."""
-        parts = self.design.tolerance, *self.design.batch_sizes, *self.design.epsilons
-        return digest(np.array([*parts, len(self.design.batch_sizes)]))
-
     def record(self, plan: Plan) -> Any:
         """Return the record with a design for every distance."""
         table = design_table(self.design, plan.n_rows)
@@ -191,20 +185,26 @@ class PerUpdateMethod(BatchMethod):
         return record
 
 
-class PerUpdateAustereMH(MinibatchStep):
-    """Metropolis–Hastings decided by a sequential t-test that is designed anew in every update.
+@dataclass(frozen=True, kw_only=True)
+class PerUpdateSettings(SharedSettings):
+    """Settings of :class:`PerUpdateAustereMH`.
 
     Parameters
     ----------
     design
         The grid and the tolerance.
-    **settings
-        Settings of every step: see :class:`~pymc_minibatch_mh.steps.settings.SharedSettings`.
     """
+
+    design: PerUpdate = setting()
+
+
+class PerUpdateAustereMH(MinibatchStep):
+    """Metropolis–Hastings decided by a sequential t-test that is designed anew in every update."""
 
     name = "per_update_austere_mh"
 
-    def __init__(self, vars: Any = None, *, design: PerUpdate, **settings: Any) -> None:
+    @takes(PerUpdateSettings)
+    def __init__(self, settings: PerUpdateSettings) -> None:
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
         empty = PerUpdateTest(**UNMEASURED, distances=nothing, batch_sizes=none, epsilons=nothing)
-        self._prepare(vars, PerUpdateMethod(empty, design), **settings)
+        self._prepare(settings, PerUpdateMethod(empty, settings.design))

@@ -11,6 +11,7 @@ supplement, table 3, UAI, doi:10.48550/arXiv.1610.06848; table 1 of its first ve
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from pymc_minibatch_mh.steps.barker import (
     correction_table,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 #: Points that stand for those of the paper: errors with twice as many differ by 2 % at most.
 COARSE = 200
@@ -140,11 +142,9 @@ def ridge_test(ridge: float, points: int, sigma: float, **settings: Any) -> Bark
     )
 
 
-class RidgeBarkerMH(MinibatchStep):
-    """Barker's test with the correction distribution as it was published.
-
-    Guarantee: *approximate*, as :class:`~pymc_minibatch_mh.BarkerMinibatchMH`, with the error of
-    this correction in every update besides.
+@dataclass(frozen=True, kw_only=True)
+class RidgeSettings(SharedSettings):
+    """Settings of :class:`RidgeBarkerMH`.
 
     Parameters
     ----------
@@ -152,23 +152,27 @@ class RidgeBarkerMH(MinibatchStep):
         The paper's λ and N.
     sigma, batch_size, batch_rule
         As in :class:`~pymc_minibatch_mh.BarkerMinibatchMH`.
-    **settings
-        Settings of every step: see :class:`~pymc_minibatch_mh.steps.settings.SharedSettings`.
+    """
+
+    ridge: float = setting(default=10.0)
+    points: int = setting(default=4_000)
+    sigma: float = setting(default=1.0)
+    batch_size: int = setting(default=100)
+    batch_rule: str = setting(default="grow")
+
+
+class RidgeBarkerMH(MinibatchStep):
+    """Barker's test with the correction distribution as it was published.
+
+    Guarantee: *approximate*, as :class:`~pymc_minibatch_mh.BarkerMinibatchMH`, with the error of
+    this correction in every update besides.
+
     """
 
     name = "ridge_barker_mh"
 
-    def __init__(
-        self,
-        vars: Any = None,
-        *,
-        ridge: float = 10.0,
-        points: int = 4_000,
-        sigma: float = 1.0,
-        batch_size: int = 100,
-        batch_rule: str = "grow",
-        **settings: Any,
-    ) -> None:
-        batches = {"batch_size": batch_size, "batch_rule": batch_rule}
-        test = ridge_test(ridge, points, sigma, **batches)
-        self._prepare(vars, BarkerMethod(test), **settings)
+    @takes(RidgeSettings)
+    def __init__(self, settings: RidgeSettings) -> None:
+        batches = {"batch_size": settings.batch_size, "batch_rule": settings.batch_rule}
+        test = ridge_test(settings.ridge, settings.points, settings.sigma, **batches)
+        self._prepare(settings, BarkerMethod(test))

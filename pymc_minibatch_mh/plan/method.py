@@ -2,10 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,6 +86,7 @@ PASS_SHARE = 0.5
 STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
 
 
+@dataclass(frozen=True, eq=False)
 class Method(ABC):
     """A test and everything about it that a chain must know.
 
@@ -96,22 +96,22 @@ class Method(ABC):
     """
 
     #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
-    walk_target: float = 0.234
+    walk_target = 0.234
     #: Whether a chain goes on after a row exceeded its bound.
-    tolerates_violations: bool = False
+    tolerates_violations = False
     #: Rows above which a move is decided by all of them; None for a share that is as quick.
-    full_pass_above: float | None = None
+    full_pass_above: float | None = field(default=None, kw_only=True, repr=False)
     #: Whether the mean over batches of the probability that the test returns is that of accepting.
     #: In a test that stops by its uniform number, the verdicts alone tell it.
-    returns_probability: bool = True
+    returns_probability = True
     #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
     #: at every update instead.
-    draws_by_bounds: bool = False
+    draws_by_bounds = False
     #: Whether every update reads all rows, because the user asked for that.
-    reads_all_rows: bool = False
+    reads_all_rows = False
     #: Cause and advice where most moves are decided by all rows that were not asked for; None for
     #: those of control variates that leave too much noise.
-    all_rows_words: tuple[str, str] | None = None
+    all_rows_words: ClassVar[tuple[str, str] | None] = None
 
     @property
     @abstractmethod
@@ -122,18 +122,6 @@ class Method(ABC):
     @abstractmethod
     def requirements(self) -> Requirements:
         """The facts that passes over all rows have to find."""
-
-    @property
-    def key(self) -> str:
-        """The user's settings of the test, told from others in every process."""
-        return repr(self)
-
-    def with_full_passes_above(self, rows: float | None) -> Self:
-        """Return this method with another limit on the rows that are drawn for a move."""
-        other = copy(self)
-        # A method is frozen for those who have it, not for its maker.
-        object.__setattr__(other, "full_pass_above", rows)
-        return other
 
     def most_drawn(self, plan: Plan) -> float:
         """Return the rows above which a move is decided by all of them."""

@@ -35,7 +35,7 @@ needed, as at the start of a chain.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -56,9 +56,15 @@ from pymc_minibatch_mh.published.lower_bounds import (
 )
 from pymc_minibatch_mh.samplers.base import Likelihood, Records
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    check_bounds,
+    check_violation,
+    own_variables,
+    setting,
+    takes,
+)
 
 #: In place of the number of bright rows: they have yet to be drawn.
 UNKNOWN = -1
@@ -161,14 +167,18 @@ class FireflySampler(Metropolis):
         return super().features(plan) | {"bright rows", "bounds"}
 
 
-class FireflyMH(MinibatchStep):
-    """Exact Metropolis–Hastings that evaluates the bright observations (Firefly Monte Carlo).
+def _check_share(name: str, value: Any) -> float:
+    if not positive(name, value) <= 1.0:
+        raise SettingError(
+            f"{name}={value} is not a probability above 0 and up to 1. Use 0.1, or about the share "
+            "of the rows that are bright."
+        )
+    return float(value)
 
-    Guarantee: *exact given valid bounds*. Each observation has a lower bound of its likelihood, and
-    is bright or dark. An update evaluates the bright observations twice, and a share `q` of the
-    dark ones. The bright set is sampled with the parameters; the statistic ``n_bright`` is its
-    size. The full data decide proposals that leave the region of the bounds (statistic
-    ``full_pass``). See the page "Bounds and exactness".
+
+@dataclass(frozen=True, kw_only=True)
+class FireflySettings(SharedSettings):
+    """Settings of :class:`FireflyMH`.
 
     Parameters
     ----------
@@ -184,8 +194,36 @@ class FireflyMH(MinibatchStep):
         ("untuned"). With "map" about one observation per parameter is bright.
     bounds, on_violation
         As in :class:`TunaMH`, for ``bound="derived"``.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
+    """
+
+    q: float = setting(_check_share, default=0.1)
+    bound: str = setting(partial(choice, known=tuple(TOUCHING)), default="derived")
+    bounds: GivenBounds | None = setting(check_bounds, default=None, key=None)
+    on_violation: str = setting(check_violation, default="raise")
+
+    def __post_init__(self) -> None:
+        """Refuse settings that quadratic lower bounds or brightness make impossible."""
+        super().__post_init__()
+        if self.bound != "derived" and (self.bounds is not None or self.on_violation != "raise"):
+            raise SettingError(
+                f"bound={self.bound!r} takes neither bounds= nor on_violation=, because its lower "
+                "bounds are known to hold. Leave them out, or use bound='derived'."
+            )
+        if self.slice_moves:
+            raise SettingError(
+                f"moves_without_rows={self.slice_moves!r} does not go with FireflyMH, because its "
+                "memory of observations depends on every coordinate. Leave it out."
+            )
+
+
+class FireflyMH(MinibatchStep):
+    """Exact Metropolis–Hastings that evaluates the bright observations (Firefly Monte Carlo).
+
+    Guarantee: *exact given valid bounds*. Each observation has a lower bound of its likelihood, and
+    is bright or dark. An update evaluates the bright observations twice, and a share `q` of the
+    dark ones. The bright set is sampled with the parameters; the statistic ``n_bright`` is its
+    size. The full data decide proposals that leave the region of the bounds (statistic
+    ``full_pass``). See the page "Bounds and exactness".
 
     Raises
     ------
@@ -202,42 +240,11 @@ class FireflyMH(MinibatchStep):
 
     name = "firefly_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        q: float = 0.1,
-        bound: str = "derived",
-        bounds: GivenBounds | None = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        choice("bound", bound, tuple(TOUCHING))
-        if not positive("q", q) <= 1.0:
-            raise SettingError(
-                f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of "
-                "the rows that are bright."
-            )
-        touching = TOUCHING[bound]
-        if touching is not None and (bounds is not None or on_violation != "raise"):
-            raise SettingError(
-                f"bound={bound!r} takes neither bounds= nor on_violation=, because its lower "
-                "bounds are known to hold. Leave them out, or use bound='derived'."
-            )
-        method = FireflyMethod(
-            float(q),
-            touching,
-            check.bounds_of(bounds),
-            check.violation_rule(on_violation),
-        )
-        moves = check.moves_without_rows_of(settings.get("moves_without_rows", "auto"))
-        if moves:
-            raise SettingError(
-                f"moves_without_rows={moves!r} does not go with FireflyMH, because its memory of "
-                "observations depends on every coordinate. Leave it out."
-            )
-        _require_alone(model_of(settings.get("model")), vars)
-        self._prepare(vars, method, **settings)
+    @takes(FireflySettings)
+    def __init__(self, settings: FireflySettings) -> None:
+        _require_alone(model_of(settings.model), settings.vars)
+        touching, tolerates = TOUCHING[settings.bound], settings.on_violation == "warn"
+        self._prepare(settings, FireflyMethod(settings.q, touching, settings.bounds, tolerates))
 
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> FireflySampler:
@@ -248,7 +255,7 @@ class FireflyMH(MinibatchStep):
 
 def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
     """Refuse to leave variables to other steps, which brightness would not follow."""
-    moved = check.own_variables(model, vars)
+    moved = own_variables(model, vars)
     left = [value.name for value in model.value_vars if value not in moved]
     if left:
         raise SettingError(

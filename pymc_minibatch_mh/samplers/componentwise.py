@@ -58,8 +58,8 @@ class Componentwise(Sampler):
 
     @property
     def key(self) -> dict[str, str]:
-        """Settings of the test, and sizes."""
-        return {"the settings of its test": self.method.key, "its proposal": repr(self)}
+        """Sizes."""
+        return {"its proposal": repr(self)}
 
     def initial_records(self, plan: Plan) -> Records:
         """Record of the Poisson test, with every κ = 1."""

@@ -29,11 +29,8 @@ class Metropolis(Sampler):
 
     @property
     def key(self) -> dict[str, str]:
-        """Settings of the test and of the proposal."""
-        return {
-            "the settings of its test": self.method.key,
-            "its proposal": repr(self.proposal),
-        }
+        """Settings of the proposal."""
+        return {"its proposal": repr(self.proposal)}
 
     @property
     def rests_on(self) -> str:

@@ -9,19 +9,17 @@ A batch that misses rare rows stops early and wrongly. A batch of equal differen
 rounding, is undecided, unless all rows were equal in every move that was measured on all rows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from functools import partial
+from typing import NamedTuple
 
-from pytensor.graph.basic import Variable
 from scipy.special import ndtri
 
-from pymc_minibatch_mh.checks import integer, is_number
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import SharedSettings, number, setting, takes
 
 
 class AustereTest(NamedTuple):
@@ -48,24 +46,10 @@ class AustereTest(NamedTuple):
 def austere_test(
     epsilon: float = 0.05, *, batch_size: int = 100, boundary: float = 0.5
 ) -> AustereTest:
-    """Check the settings of :class:`AustereMH`, and return the record of a chain."""
-    if not is_number(epsilon) or not 0.0 <= epsilon <= 0.5:
-        raise SettingError(
-            f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, a smaller "
-            "value for less bias and larger batches, or 0 to evaluate all observations."
-        )
-    if not is_number(boundary) or not 0.5 <= boundary <= 1.0:
-        raise SettingError(
-            f"boundary={boundary!r} is not in [0.5, 1]. Use 0.5 for the same limit at every look, "
-            "or more for wider limits at early looks."
-        )
-    return AustereTest(
-        batch_size=integer("batch_size", batch_size, 2),
-        **UNMEASURED,
-        epsilon=float(epsilon),
-        boundary=float(boundary),
-        limit=abs(float(ndtri(epsilon))),
-    )
+    """Settings of the test that a chain starts with."""
+    limit = abs(float(ndtri(epsilon)))
+    moments = UNMEASURED
+    return AustereTest(batch_size, **moments, epsilon=epsilon, boundary=boundary, limit=limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +77,22 @@ class AustereMethod(BatchMethod):
         return self.reads_all_rows
 
 
-class AustereMH(MinibatchStep):
-    """Metropolis–Hastings decided by a sequential t-test on growing batches.
+_NO_TAIL = (
+    "is not a tail probability in [0, 0.5]. Use 0.05, a smaller value for less bias and larger "
+    "batches, or 0 to evaluate all observations."
+)
+_NO_BOUNDARY = (
+    "is not in [0.5, 1]. Use 0.5 for the same limit at every look, or more for wider limits at "
+    "early looks."
+)
 
-    Guarantee: *approximate*. `epsilon` controls the error of a t-test at one look, not the error of
-    the acceptance probability or of the posterior: see the page "Approximate methods". With
-    ``epsilon=0`` the full data decide, as in Metropolis–Hastings, which is *exact*.
+
+@dataclass(frozen=True, kw_only=True)
+class AustereSettings(SharedSettings):
+    """Settings of :class:`AustereMH`.
 
     Parameters
     ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
         Observations that each look adds.
     epsilon : float in [0, 0.5]
@@ -113,8 +102,19 @@ class AustereMH(MinibatchStep):
         α in the limits G_0 π^(0.5 - α) of the looks' statistics, with π the share of evaluated
         observations and G_0 the normal quantile of 1 - `epsilon`. At 0.5 all looks have the level
         `epsilon`; above, early looks have a smaller one.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
+    """
+
+    batch_size: int = setting(partial(integer, least=2), default=500)
+    epsilon: float = setting(number(0.0, 0.5, _NO_TAIL), default=0.05)
+    boundary: float = setting(number(0.5, 1.0, _NO_BOUNDARY), default=0.5)
+
+
+class AustereMH(MinibatchStep):
+    """Metropolis–Hastings decided by a sequential t-test on growing batches.
+
+    Guarantee: *approximate*. `epsilon` controls the error of a t-test at one look, not the error of
+    the acceptance probability or of the posterior: see the page "Approximate methods". With
+    ``epsilon=0`` the full data decide, as in Metropolis–Hastings, which is *exact*.
 
     Raises
     ------
@@ -130,14 +130,8 @@ class AustereMH(MinibatchStep):
 
     name = "austere_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        batch_size: int = 500,
-        epsilon: float = 0.05,
-        boundary: float = 0.5,
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        test = austere_test(epsilon, batch_size=batch_size, boundary=boundary)
-        self._prepare(vars, AustereMethod(test), **settings)
+    @takes(AustereSettings)
+    def __init__(self, settings: AustereSettings) -> None:
+        size, boundary = settings.batch_size, settings.boundary
+        test = austere_test(settings.epsilon, batch_size=size, boundary=boundary)
+        self._prepare(settings, AustereMethod(test))

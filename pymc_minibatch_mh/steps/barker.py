@@ -19,15 +19,13 @@ whose density has negative parts.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
 from scipy.special import expit, ndtr
 
 from pymc_minibatch_mh.checks import choice, flag, integer, positive
@@ -35,7 +33,7 @@ from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 Floats = NDArray[np.float64]
 
@@ -255,17 +253,12 @@ class BarkerMethod(BatchMethod):
     walk_target = 0.159
 
 
-class BarkerMinibatchMH(MinibatchStep):
-    """Minibatch Metropolis–Hastings with Barker's acceptance rule.
-
-    Guarantee: *approximate*. The statistic ``error_estimate`` estimates the error of each
-    acceptance probability, and `max_error` limits it by larger batches. The page "Approximate
-    methods" says which errors remain.
+@dataclass(frozen=True, kw_only=True)
+class BarkerSettings(SharedSettings):
+    """Settings of :class:`BarkerMinibatchMH`, which :func:`barker_test` checks.
 
     Parameters
     ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
         Size of the smallest batch.
     sigma : float in (0.5, 1.7]
@@ -280,8 +273,22 @@ class BarkerMinibatchMH(MinibatchStep):
         Estimate of the leading error terms, or the published bound.
     skew_correction : bool
         Whether to correct the acceptance probability for the batch's skewness; for "predict" only.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
+    """
+
+    batch_size: int = setting(default=100)
+    sigma: float = setting(default=1.2)
+    batch_rule: str = setting(default="predict")
+    max_error: float | None = setting(default=None)
+    error_bound: str = setting(default="edgeworth")
+    skew_correction: bool = setting(default=False)
+
+
+class BarkerMinibatchMH(MinibatchStep):
+    """Minibatch Metropolis–Hastings with Barker's acceptance rule.
+
+    Guarantee: *approximate*. The statistic ``error_estimate`` estimates the error of each
+    acceptance probability, and `max_error` limits it by larger batches. The page "Approximate
+    methods" says which errors remain.
 
     Raises
     ------
@@ -297,24 +304,14 @@ class BarkerMinibatchMH(MinibatchStep):
 
     name = "barker_minibatch_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        batch_size: int = 100,
-        sigma: float = 1.2,
-        batch_rule: str = "predict",
-        max_error: float | None = None,
-        error_bound: str = "edgeworth",
-        skew_correction: bool = False,
-        **settings: Unpack[SharedSettings],
-    ) -> None:
+    @takes(BarkerSettings)
+    def __init__(self, settings: BarkerSettings) -> None:
         test = barker_test(
-            sigma,
-            batch_size=batch_size,
-            batch_rule=batch_rule,
-            error_bound=error_bound,
-            max_error=max_error,
-            skew_correction=skew_correction,
+            settings.sigma,
+            batch_size=settings.batch_size,
+            batch_rule=settings.batch_rule,
+            error_bound=settings.error_bound,
+            max_error=settings.max_error,
+            skew_correction=settings.skew_correction,
         )
-        self._prepare(vars, BarkerMethod(test), **settings)
+        self._prepare(settings, BarkerMethod(test))

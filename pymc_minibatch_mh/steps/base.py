@@ -2,20 +2,19 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from html import escape
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Signature
 from os import PathLike
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import WithSamplingState, dataclass_state
-from pytensor.graph.basic import Variable
 from scipy.special import chdtri
 
 from pymc_minibatch_mh import progress
@@ -28,7 +27,7 @@ from pymc_minibatch_mh.chain.starts import begin
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import response_parameters
-from pymc_minibatch_mh.model.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.model.inputs import model_of, point_of
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
@@ -41,64 +40,16 @@ from pymc_minibatch_mh.samplers.base import Sampler
 from pymc_minibatch_mh.samplers.componentwise import componentwise
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.deterministics import tell_of_large
-from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_warm_up_for
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    docstring_of,
+    own_variables,
+    require_warm_up_for,
+    signature_of,
+)
 
 #: Stands in the docstring of a step class in place of the settings that all steps share.
-SHARED = """**settings
-    Settings of all step methods: see :class:`SharedSettings`."""
-IN_BRIEF = """taylor_order, centre, covariance, coordinates
-    Order, centre and metric of the control variates; reparametrisation of hierarchies.
-blocks, proposal, temperature
-    Group effects one at a time; proposal; K > 0, which divides the log-likelihood.
-observed, weights, observation_dims
-    Observed variables to subsample, weights of their observations, and dims of observations.
-prepared, updates_per_draw
-    Preparation to reuse, and updates between two draws.
-full_pass_above, moves_without_rows, tune
-    Batch size above which the full data decide; slice moves of hyperparameters; adaptation.
-model, rng, initial_point, compile_kwargs, blocked
-    As in PyMC's own step methods."""
-#: Ends the docstring of a step class.
-SEE_ALSO = """
-
-See Also
---------
-pymc_minibatch_mh.steps.settings.SharedSettings : These settings in full."""
-EXAMPLE = """
-
-Examples
---------
->>> with model:
-...     trace = pm.sample(10_000, step={name}())"""
-
-
-def signature_of(constructor: Callable[..., None]) -> Signature:
-    """Return the signature of a step class: its own settings, then those that it passes on."""
-    _, *own = signature(constructor).parameters.values()
-    named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
-    if named == own:
-        return Signature(own)
-    types = SharedSettings.__annotations__
-    passed_on = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
-        for name, default in DEFAULTS.items()
-        if name not in signature(constructor).parameters
-    ]
-    return Signature([*named, *passed_on])
-
-
-def docstring_of(cls: type, docstring: str) -> str:
-    """Return the docstring of a step class with the settings of all steps in brief."""
-    own = cleandoc(docstring)
-    if SHARED not in own:
-        return own
-    complete = all(p.default is not Parameter.empty for p in signature(cls).parameters.values())
-    example = EXAMPLE.format(name=cls.__name__) if complete else ""
-    return own.replace(SHARED, IN_BRIEF) + SEE_ALSO + example
-
-
 #: Attributes that completion shows.
 FOR_USERS = (
     "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",
@@ -199,8 +150,9 @@ class MinibatchStep(BlockedStep):
     _default_start: np.ndarray
     #: Seconds that preparing it took.
     seconds: float
-    #: Its settings that are not the defaults, in words.
+    #: Its settings that are not the defaults, in words; and those of its method, for its key.
     settings: str
+    _method_key: str
     #: Digest of the positions, and states, where chains of ``sample`` ended that may go on.
     ended: tuple[str, Sequence[tuple[ChainState, np.ndarray, np.random.Generator]]] = "", ()
     _adapts: bool
@@ -211,11 +163,12 @@ class MinibatchStep(BlockedStep):
         return super().__new__(cls, *args, **settings)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Show the shared settings in signature and docstring."""
+        """Show all settings in signature and docstring."""
         super().__init_subclass__(**options)
         cls.__signature__ = signature_of(cls.__init__)
-        if cls.__doc__:
-            cls.__doc__ = docstring_of(cls, cls.__doc__)
+        record = getattr(cls.__dict__.get("__init__"), "record", None)
+        if cls.__doc__ and record is not None:
+            cls.__doc__ = docstring_of(cls, record)
 
     def __dir__(self) -> list[str]:
         """List the attributes for users: completion leaves out those that PyMC and rooms share."""
@@ -251,47 +204,29 @@ class MinibatchStep(BlockedStep):
         return facts
 
     @progress.showing(READING)
-    def _prepare(
-        self,
-        vars: Sequence[Variable] | None,
-        method: Method,
-        **given: Unpack[SharedSettings],
-    ) -> None:
-        began = time.perf_counter()
+    def _prepare(self, settings: SharedSettings, method: Method) -> None:
+        """Read the model, prepare a plan by passes over all rows, and make a chain."""
+        began, name = time.perf_counter(), type(self).__name__
         progress.in_parts(READING, *[BOUNDING] * method.requirements.derives, UPDATES)
-        shared = check.shared(type(self), given)
-        model, initial_point = model_of(shared["model"]), shared["initial_point"]
-        settings = check.chain_settings(shared)
-        name = type(self).__name__
-        moves = check.moves_without_rows_of(shared["moves_without_rows"])
-        rng = generator_of("rng", shared["rng"])
-        self.vars = check.own_variables(model, vars)
-        self.settings = check.in_words(type(self), self.__getnewargs_ex__()[1])
-        self.tune = self._adapts = settings.tune
-        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
-        reading = check.reading_settings(shared, given_bounds=method.requirements.given)
-        read = read_model(model, self.vars, point, reading, method.requirements)
-        tell_of_large(model, point, name, response_parameters(shared["model"]))
+        model = model_of(settings.model)
+        point = self._take_settings(settings, model)
+        reading, needs = settings.reading_for(method), method.requirements
+        read = read_model(model, self.vars, point, reading, needs)
+        tell_of_large(model, point, name, response_parameters(settings.model))
         report.tell_of_preparation(name, read.target, model)
         self._watched, factorization = read.watched, read.target.factorization
-        asked, discrete = shared["taylor_order"], factorization.discrete_in_rows
-        order = check.taylor_order_of(asked, discrete, shared["centre"], settings.schedule)
-        covariance = check.covariance_of(shared, factorization.size)
-        beta = 1.0 / settings.temperature
-        target = read.target.with_order_and_temperature(order, beta, covariance)
-        target.condition_on(point)
-        start = factorization.ravel(point)
-        default = point if initial_point is None else model.initial_point()
+        default = point if settings.initial_point is None else model.initial_point()
         self._default_start = factorization.ravel(default)
-        limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
-        method = method.with_full_passes_above(limit)
-        by_elements = check.by_elements(shared, method, target)
-        request = method.requirements, model, start, shared["prepared"]
-        plan = read.plan_for(target, *request, by_elements=by_elements)
+        target = settings.target_of(read.target)
+        target.condition_on(point)
+        start, blocks = factorization.ravel(point), settings.blocks_for(method, target)
+        plan = read.plan_for(target, needs, model, start, settings.prepared, by_elements=blocks)
         progress.report(UPDATES)
-        sampler = self.sampler_of(plan, method, settings.proposal)
-        self.program = Program(plan, sampler, settings.updates_per_draw, settings.schedule, moves)
-        self.chain = Chain(self.program, rng, self._adapts)
+        method = replace(method, full_pass_above=settings.row_limit)
+        sampler = self.sampler_of(plan, method, settings.used_proposal)
+        run = settings.updates_per_draw, settings.schedule, settings.slice_moves
+        self.program = Program(plan, sampler, *run)
+        self.chain = Chain(self.program, settings.rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
         self.chain.kernel_state()
@@ -304,6 +239,14 @@ class MinibatchStep(BlockedStep):
         if plan.elements is not None:
             return componentwise(method, plan.elements)
         return Metropolis(method, proposal)
+
+    def _take_settings(self, settings: SharedSettings, model: pm.Model) -> dict[str, np.ndarray]:
+        """Keep what a step tells of its settings; the point that preparation starts at."""
+        self.vars = own_variables(model, settings.vars)
+        self.settings, self._method_key = settings.describe(), settings.key
+        self.tune = self._adapts = settings.tune
+        usual = settings.initial_point is None
+        return point_of(model, model.initial_point() if usual else settings.initial_point)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
@@ -420,6 +363,7 @@ class MinibatchStep(BlockedStep):
         tables = self.program.plan.bounds
         method = {
             "method": type(self).__name__,
+            "the settings of its test": self._method_key,
             **self.program.sampler.key,
             "full_pass_above": str(self.program.method.full_pass_above),
             "its bounds": "none" if tables is None else tables.key,

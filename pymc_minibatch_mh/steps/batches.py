@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.native.looks import BatchTest, batch_test, full_passes_of
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import MOVES, Plan, Requirements
@@ -45,11 +44,6 @@ class BatchMethod(Method):
     def requirements(self) -> Requirements:
         """The remainders of rows measured, and those read always that batches hardly contain."""
         return Requirements(calibration=True)
-
-    @property
-    def key(self) -> str:
-        """Digest of the settings."""
-        return digest(np.concatenate([np.atleast_1d(part) for part in self.settings]))
 
     def record(self, plan: Plan) -> Any:
         """Return the settings, with the measured moments of the rows' remainders."""

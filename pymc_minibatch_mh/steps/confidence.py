@@ -18,21 +18,19 @@ An update decides otherwise than Metropolis on all rows, for the same u, with pr
 sure of that, and every row that is read otherwise is checked.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.checks import choice, integer, positive
-from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 
 class ConfidenceTest(NamedTuple):
@@ -60,22 +58,8 @@ def confidence_test(
     *,
     scans: bool = False,
 ) -> ConfidenceTest:
-    """Check the settings of :class:`ConfidenceMH`, and return the record of a chain."""
-    size, gamma = integer("batch_size", batch_size, 2), positive("gamma", gamma)
-    p, delta = positive("p", p), positive("delta", delta)
-    if not gamma > 1.0:
-        raise SettingError(f"gamma={gamma} is not above 1, so batches would not grow. Use 2.0.")
-    if not p > 1.0:
-        raise SettingError(
-            f"p={p} is not a power above 1: the errors of all looks would add up to more than "
-            "delta. Use 2.0."
-        )
-    if not delta < 1.0:
-        raise SettingError(
-            f"delta={delta} is not a probability between 0 and 1. Use 0.01, or less for fewer "
-            "wrong decisions and more rows."
-        )
-    return ConfidenceTest(size, gamma, p, delta, int(scans), np.empty(0))
+    """Settings of the test that a chain starts with."""
+    return ConfidenceTest(batch_size, gamma, p, delta, int(scans), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +93,6 @@ class ConfidenceMethod(Method):
         """Derived bounds, or nothing with a scan."""
         return Requirements(derived_bounds=not self.settings.scans, in_memory=True)
 
-    @property
-    def key(self) -> str:
-        """Digest of the settings."""
-        return digest(np.array(self.settings[:-1]))
-
     def record(self, plan: Plan) -> ConfidenceTest:
         """Return the settings, with the largest bound of every table."""
         if not isinstance(plan.tables, Tables):
@@ -121,18 +100,12 @@ class ConfidenceMethod(Method):
         return self.settings._replace(largest=plan.tables.c.max(axis=1).astype(np.float64))
 
 
-class ConfidenceMH(MinibatchStep):
-    """Metropolis–Hastings decided by concentration bounds on growing batches.
-
-    Guarantee: *approximate*. `delta` is the probability of a decision that differs from the
-    full-data decision, at every pair of positions, given valid bounds. It does not control the bias
-    of the posterior: see the page "Approximate methods". The statistic ``error_estimate`` is the
-    part of `delta` that an update has spent.
+@dataclass(frozen=True, kw_only=True)
+class ConfidenceSettings(SharedSettings):
+    """Settings of :class:`ConfidenceMH`.
 
     Parameters
     ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
     batch_size : int
         Observations of the first look.
     gamma : float above 1
@@ -145,8 +118,40 @@ class ConfidenceMH(MinibatchStep):
         Source of the range of the observations' differences: derived bounds, or a scan of all
         observations before each first batch, as in Seita et al. (2017), which ``n_obs`` and
         ``full_pass`` count.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
+    """
+
+    batch_size: int = setting(partial(integer, least=2), default=100)
+    gamma: float = setting(positive, default=2.0)
+    p: float = setting(positive, default=2.0)
+    delta: float = setting(positive, default=0.01)
+    range: str = setting(partial(choice, known=("bounds", "scan")), default="bounds")
+
+    def __post_init__(self) -> None:
+        """Refuse batches that do not grow, and errors that are no probabilities."""
+        super().__post_init__()
+        if not self.gamma > 1.0:
+            raise SettingError(
+                f"gamma={self.gamma} is not above 1, so batches would not grow. Use 2.0."
+            )
+        if not self.p > 1.0:
+            raise SettingError(
+                f"p={self.p} is not a power above 1: the errors of all looks would add up to more "
+                "than delta. Use 2.0."
+            )
+        if not self.delta < 1.0:
+            raise SettingError(
+                f"delta={self.delta} is not a probability between 0 and 1. Use 0.01, or less for "
+                "fewer wrong decisions and more rows."
+            )
+
+
+class ConfidenceMH(MinibatchStep):
+    """Metropolis–Hastings decided by concentration bounds on growing batches.
+
+    Guarantee: *approximate*. `delta` is the probability of a decision that differs from the
+    full-data decision, at every pair of positions, given valid bounds. It does not control the bias
+    of the posterior: see the page "Approximate methods". The statistic ``error_estimate`` is the
+    part of `delta` that an update has spent.
 
     Raises
     ------
@@ -165,17 +170,9 @@ class ConfidenceMH(MinibatchStep):
 
     name = "confidence_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        batch_size: int = 100,
-        gamma: float = 2.0,
-        p: float = 2.0,
-        delta: float = 0.01,
-        range: str = "bounds",  # noqa: A002 - the field's word for it
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        choice("range", range, ("bounds", "scan"))
-        test = confidence_test(batch_size, gamma, p, delta, scans=range == "scan")
-        self._prepare(vars, ConfidenceMethod(test), **settings)
+    @takes(ConfidenceSettings)
+    def __init__(self, settings: ConfidenceSettings) -> None:
+        levels = settings.gamma, settings.p, settings.delta
+        scans = settings.range == "scan"
+        test = confidence_test(settings.batch_size, *levels, scans=scans)
+        self._prepare(settings, ConfidenceMethod(test))

@@ -1,8 +1,9 @@
 """A test of a user's own, on batches of rows; with all rows read it should be exact."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Unpack
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -11,14 +12,14 @@ from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.checks import as_floats, positive
-from pymc_minibatch_mh.data import code_digest, digest
+from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.looks import BatchTest
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 from pymc_minibatch_mh.threads import HeldBack
 
 
@@ -109,38 +110,25 @@ class OwnTestMethod(BatchMethod):
     controls: str
     walk_target: float = 0.234
     _functions: tuple[Any, Any] = field(init=False, repr=False)
-    # Taken on building: numba has frozen the globals of the functions.
-    _codes: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compile the functions."""
-        controls: Any = self.controls
-        if not isinstance(controls, str) or not controls:
-            raise SettingError(
-                f"controls={controls!r} names no error. Say in words which one your test controls."
-            )
         functions = (
             _compiled("sample_size", self.sample_size, _guarded_sample_size),
             _compiled("decide_batch", self.decide_batch, _guarded_decide_batch),
         )
         object.__setattr__(self, "_functions", functions)
-        codes = [code_digest(function) for function in (self.sample_size, self.decide_batch)]
-        object.__setattr__(self, "_codes", " ".join(codes))
 
     def __reduce__(self) -> tuple:
         """Leave out compiled functions."""
+        made = partial(OwnTestMethod, full_pass_above=self.full_pass_above)
         own = self.settings, self.sample_size, self.decide_batch, self.controls, self.walk_target
-        return OwnTestMethod, own
+        return made, own
 
     @property
     def guarantee(self) -> Guarantee:
         """Approximate, with the error that the user names."""
         return Guarantee(Promise.APPROXIMATE, self.controls)
-
-    @property
-    def key(self) -> str:
-        """Digest of the numbers, and of the functions' code."""
-        return " ".join([digest(self.settings.numbers), self._codes, self.controls])
 
     def linked(self, record: OwnTest) -> BatchTest:
         """Return the settings with the functions of this process."""
@@ -149,15 +137,21 @@ class OwnTestMethod(BatchMethod):
 
 
 def own_test(numbers: Sequence[float]) -> OwnTest:
-    """Return the record of a user's settings."""
-    return OwnTest(0.0, 1.0, np.inf, np.array(as_floats("numbers", numbers), dtype=np.float64))
+    """Settings of the test that a chain starts with."""
+    return OwnTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
 
 
-class OwnTestMH(MinibatchStep):
-    """Minibatch Metropolis–Hastings with a custom acceptance test.
+def _check_controls(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise SettingError(
+            f"{name}={value!r} names no error. Say in words which one your test controls."
+        )
+    return value
 
-    Guarantee: *approximate*. You name the error that your test controls, and :func:`audit` measures
-    its effect. Numba compiles both functions; the page "Extending" has an example.
+
+@dataclass(frozen=True)
+class OwnTestSettings(SharedSettings):
+    """Settings of :class:`OwnTestMH`.
 
     Parameters
     ----------
@@ -180,8 +174,25 @@ class OwnTestMH(MinibatchStep):
         Target acceptance of a random walk in warm-up.
     vars : list of variables, optional
         Variables to update; by default all continuous ones. Other steps update the rest.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
+    """
+
+    # Their code is a part of the key: numba freezes globals when a step is built.
+    sample_size: Callable[..., int] = setting(key=code_digest, described=False)
+    decide_batch: Callable[..., tuple[float, float, float]] = setting(
+        key=code_digest, described=False
+    )
+    _: KW_ONLY
+    controls: str = setting(_check_controls)
+    numbers: Sequence[float] = setting(as_floats, default=())
+    walk_target: float = setting(positive, default=0.234)
+    vars: Sequence[Variable] | None = setting(default=None, described=False)
+
+
+class OwnTestMH(MinibatchStep):
+    """Minibatch Metropolis–Hastings with a custom acceptance test.
+
+    Guarantee: *approximate*. You name the error that your test controls, and :func:`audit` measures
+    its effect. Numba compiles both functions; the page "Extending" has an example.
 
     Raises
     ------
@@ -191,22 +202,8 @@ class OwnTestMH(MinibatchStep):
 
     name = "own_test_mh"
 
-    def __init__(
-        self,
-        sample_size: Callable[..., int],
-        decide_batch: Callable[..., tuple[float, float, float]],
-        *,
-        controls: str,
-        numbers: Sequence[float] = (),
-        walk_target: float = 0.234,
-        vars: Sequence[Variable] | None = None,
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        method = OwnTestMethod(
-            own_test(numbers),
-            sample_size,
-            decide_batch,
-            controls,
-            positive("walk_target", walk_target),
-        )
-        self._prepare(vars, method, **settings)
+    @takes(OwnTestSettings)
+    def __init__(self, settings: OwnTestSettings) -> None:
+        functions = settings.sample_size, settings.decide_batch
+        test, target = own_test(settings.numbers), settings.walk_target
+        self._prepare(settings, OwnTestMethod(test, *functions, settings.controls, target))

@@ -11,12 +11,11 @@ in the place of n. Using that in u is nevertheless wrong, since D* is then no lo
 of s^2: E exp(D* - u) is .9 % off at n=11, N=24, s=1 with it and .07 % with n.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple, Unpack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
@@ -25,7 +24,7 @@ from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 
 class PenaltyTest(NamedTuple):
@@ -44,8 +43,8 @@ class PenaltyTest(NamedTuple):
 
 
 def penalty_test(*, batch_size: int = 100) -> PenaltyTest:
-    """Check the setting of :class:`PenaltyMH`, and return the record of a chain."""
-    return PenaltyTest(integer("batch_size", batch_size, 2), **UNMEASURED)
+    """Settings of the test that a chain starts with."""
+    return PenaltyTest(batch_size, **UNMEASURED)
 
 
 class PenaltyMethod(BatchMethod):
@@ -58,21 +57,25 @@ class PenaltyMethod(BatchMethod):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PenaltySettings(SharedSettings):
+    """Settings of :class:`PenaltyMH`.
+
+    Parameters
+    ----------
+    batch_size : int
+        Size of the smallest batch.
+    """
+
+    batch_size: int = setting(partial(integer, least=2), default=100)
+
+
 class PenaltyMH(MinibatchStep):
     """Minibatch Metropolis–Hastings with a penalty for the noise of the batch.
 
     Guarantee: *approximate*. The statistic ``error_estimate`` estimates the error of each
     acceptance probability, which comes from noise that is not quite normal and from its estimated
     variance. The page "Approximate methods" says which errors remain.
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
-    batch_size : int
-        Size of the smallest batch.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -88,14 +91,10 @@ class PenaltyMH(MinibatchStep):
 
     name = "penalty_minibatch_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        batch_size: int = 100,
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        self._prepare(vars, PenaltyMethod(penalty_test(batch_size=batch_size)), **settings)
+    @takes(PenaltySettings)
+    def __init__(self, settings: PenaltySettings) -> None:
+        test = penalty_test(batch_size=settings.batch_size)
+        self._prepare(settings, PenaltyMethod(test))
 
 
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
@@ -107,6 +106,7 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     other = object.__new__(PenaltyMH)
     # States of the other step have another key.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
+    other._method_key = PenaltySettings().key
     program = step.program
     assert isinstance(program.sampler, Metropolis)
     sampler = replace(program.sampler, method=method)

@@ -29,9 +29,7 @@ step in θ given s. Where R is above the limit on drawn rows, all of them decide
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Unpack
-
-from pytensor.graph.basic import Variable
+from typing import Any, NamedTuple
 
 from pymc_minibatch_mh.bounds.user_bounds import Ranges
 from pymc_minibatch_mh.checks import positive
@@ -39,9 +37,14 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenRanges, Plan, Requirements
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    check_violation,
+    or_auto,
+    setting,
+    takes,
+)
 
 #: The table that holds the M_i; the one behind it has the m_i.
 WIDTHS = 0
@@ -102,23 +105,50 @@ class LevelsMethod(Method):
         return LevelsTest(lam, self.most_drawn(plan), int(self.tolerates_violations))
 
 
-def _lam_of(lam: float | str) -> float | None:
-    """Return λ, or None for "auto"."""
-    if isinstance(lam, str) and lam == "auto":
-        return None
-    return positive("lam", lam, "Give one, or 'auto' to have it chosen.")
+def _check_lam(name: str, value: Any) -> float:
+    return positive(name, value, "Give one, or 'auto' to have it chosen.")
 
 
-def _ranges_of(setting: Any) -> Any:
-    """Return ranges that are derived or given in full; arrays of the user are copied."""
-    if isinstance(setting, Ranges):
-        return deepcopy(setting)
-    if setting is None or callable(setting):
-        return setting
+def _check_ranges(name: str, value: Any) -> Any:
+    """Ranges that are derived or given in full; arrays of the user are copied."""
+    if isinstance(value, Ranges):
+        return deepcopy(value)
+    if value is None or callable(value):
+        return value
     raise SettingError(
-        f"ranges={type(setting).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
+        f"{name}={type(value).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
         "function that returns it for the centre that it is called with."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelsSettings(SharedSettings):
+    """Settings of :class:`PoissonMH`.
+
+    Parameters
+    ----------
+    lam : float or "auto"
+        λ > 0: larger values evaluate more observations and accept more often. "auto" is L², as
+        published, or less if that needs more than a quarter of the data, but at least L.
+    ranges : Ranges or function, optional
+        Custom ranges instead of derived ones, or a function that returns them for the centre
+        (variable's name -> array).
+    on_violation : {"raise", "warn"}
+        Whether an observation outside its range ends sampling, or marks the trace.
+    """
+
+    lam: float | str = setting(or_auto(_check_lam), default="auto")
+    ranges: GivenRanges | None = setting(_check_ranges, default=None, key=None)
+    on_violation: str = setting(check_violation, default="raise")
+
+    def order_for(self, discrete: Sequence[str]) -> int:
+        """No expansion: observations are drawn by their log-likelihoods."""
+        if self.taylor_order in (1, 2):
+            raise SettingError(
+                f"taylor_order={self.taylor_order} leaves remainders, but PoissonMH draws "
+                "observations by their log-likelihoods themselves. Leave it out, or use TunaMH()."
+            )
+        return 0
 
 
 class PoissonMH(MinibatchStep):
@@ -130,21 +160,6 @@ class PoissonMH(MinibatchStep):
     widths, and evaluates those that it keeps twice. The full data decide if λ + L exceeds
     `full_pass_above` (statistic ``full_pass``). :class:`TunaMH` evaluates far fewer observations.
     See the page "Bounds and exactness".
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
-    lam : float or "auto"
-        λ > 0: larger values evaluate more observations and accept more often. "auto" is L², as
-        published, or less if that needs more than a quarter of the data, but at least L.
-    ranges : Ranges or function, optional
-        Custom ranges instead of derived ones, or a function that returns them for the centre
-        (variable's name -> array).
-    on_violation : {"raise", "warn"}
-        Whether an observation outside its range ends sampling, or marks the trace.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -161,21 +176,8 @@ class PoissonMH(MinibatchStep):
 
     name = "poisson_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        lam: float | str = "auto",
-        ranges: GivenRanges | None = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        order = settings.get("taylor_order", "auto")
-        if order != "auto" and check.taylor_order_of(order):
-            raise SettingError(
-                f"taylor_order={order} leaves remainders, but PoissonMH draws observations by "
-                "their log-likelihoods themselves. Leave it out, or use TunaMH()."
-            )
-        settings["taylor_order"] = 0
-        method = LevelsMethod(_lam_of(lam), _ranges_of(ranges), check.violation_rule(on_violation))
-        self._prepare(vars, method, **settings)
+    @takes(LevelsSettings)
+    def __init__(self, settings: LevelsSettings) -> None:
+        lam = None if isinstance(settings.lam, str) else settings.lam
+        tolerates = settings.on_violation == "warn"
+        self._prepare(settings, LevelsMethod(lam, settings.ranges, tolerates))

@@ -1,12 +1,14 @@
-"""Checks of the settings that all step methods share."""
+"""Settings of step methods: records, from which signatures, docstrings, keys and words follow."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
-from inspect import signature
+from functools import partial, wraps
+from inspect import Parameter, Signature, cleandoc, get_annotations, signature
 from os import PathLike
-from typing import Any, TypedDict
+from typing import Any, Concatenate, cast
 
 import numpy as np
 import pymc as pm
@@ -18,19 +20,135 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
-from pymc_minibatch_mh.model.inputs import Weights, value_variables
+from pymc_minibatch_mh.model.inputs import Weights, generator_of, value_variables
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.posterior import Target
 
+#: The name and the value of a setting -> the value that is kept; or a SettingError.
+Check = Callable[[str, Any], Any]
 
-class SharedSettings(TypedDict, total=False):
-    """The settings that every step takes besides its own.
+
+def or_auto(check: Check) -> Check:
+    """Check of a setting that may be "auto" as well."""
+    return lambda name, value: (
+        value if isinstance(value, str) and value == "auto" else check(name, value)
+    )
+
+
+def number(least: float, most: float, problem: str) -> Check:
+    """Check of a number from `least` to `most`; the `problem` says what else is wrong."""
+
+    def check(name: str, value: Any) -> float:
+        if not is_number(value) or not least <= float(value) <= most:
+            raise SettingError(f"{name}={value!r} {problem}")
+        return float(value)
+
+    return check
+
+
+def setting(
+    check: Check | None = None,
+    *,
+    default: Any = MISSING,
+    key: Callable[[Any], str] | None = repr,
+    described: bool = True,
+) -> Any:
+    """Field of a record of settings.
 
     Parameters
     ----------
+    check
+        Refuses values by a SettingError, and converts others.
+    default
+        Default; without, the setting is required.
+    key
+        Words that tell values apart in every process; None for what other parts of a key tell.
+    described
+        Whether words about a step contain values that are not the default.
+    """
+    return field(default=default, metadata={"check": check, "key": key, "described": described})
+
+
+def _is_stage(pair: Any) -> bool:
+    """Whether something is a pair (draw, K) with an integer of 0 or more and a number above 0."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    draw, temperature = pair
+    if not all(map(is_number, pair)):
+        return False
+    return isinstance(draw, int | np.integer) and bool(draw >= 0 and 0.0 < temperature < np.inf)
+
+
+def _check_temperature(name: str, value: Any) -> float | list[tuple[int, float]]:
+    """One temperature, or pairs (draw, K) with draws that ascend from 0 and K > 0."""
+    if not isinstance(value, list | tuple):
+        return positive(name, value)
+    draws = [pair[0] for pair in value if _is_stage(pair)]
+    ascending = draws[:1] == [0] and draws == sorted(set(draws))
+    if not ascending or len(draws) < len(value):
+        raise SettingError(
+            f"{name}={value!r} is not a schedule of temperatures. Give pairs (draw, K) "
+            "with draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
+        )
+    return [(int(draw), float(temperature)) for draw, temperature in value]
+
+
+def _check_order(name: str, value: Any) -> int:
+    if value in (0, 1, 2) and not isinstance(value, bool):
+        return int(value)
+    raise SettingError(f"{name}={value!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+def _check_blocks(name: str, value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise SettingError(f"{name}={value!r} is unknown. Use 'auto', True or False.")
+
+
+def _check_proposal(name: str, value: Any) -> Proposal:
+    if isinstance(value, Proposal):
+        return value
+    raise SettingError(
+        f"{name}={value!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
+    )
+
+
+def _check_slice_moves(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise SettingError(f"{name}={value!r} is not an integer of 0 or more. Give one, or 'auto'.")
+    return int(value)
+
+
+def _check_blocked(name: str, value: Any) -> bool:
+    if not value:
+        raise SettingError(
+            f"{name}=False would give each variable its own step, but one step updates all of "
+            "them here. Leave it out."
+        )
+    return True
+
+
+#: Coordinates that rows choose by an index of the data, from which on each is accepted by itself.
+MANY_ELEMENTS = 200
+#: What is wrong with a number that is no limit of observations.
+_NO_LIMIT = (
+    "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
+)
+#: Types whose values are told as they are.
+PLAIN = str | bool | int | float | list | tuple | Proposal | None
+
+
+@dataclass(frozen=True)
+class SharedSettings:
+    """The settings that every step takes besides those of its method.
+
+    Parameters
+    ----------
+    vars : list of variables, optional
+        Variables to update; by default all continuous ones. Other steps update the rest.
     taylor_order : {"auto", 0, 1, 2}
         Order of the control variates.
     centre : {"auto", "start"}
@@ -89,84 +207,272 @@ class SharedSettings(TypedDict, total=False):
         As in PyMC's step methods. The search for the mode starts at `initial_point`.
     """
 
-    taylor_order: int | str
-    centre: str
-    covariance: ArrayLike | None
-    coordinates: str
-    blocks: bool | str
-    proposal: Proposal | str
-    temperature: float | Sequence[tuple[int, float]]
-    observed: Sequence[str] | None
-    weights: Weights | None
-    observation_dims: Sequence[str]
-    prepared: str | PathLike | BlockedStep | None
-    updates_per_draw: int
-    full_pass_above: float | str
-    moves_without_rows: int | str
-    tune: bool
-    model: pm.Model | None
-    rng: Any
-    initial_point: Mapping[str, np.ndarray] | None
-    compile_kwargs: Mapping[str, Any] | None
-    blocked: bool
+    vars: Sequence[Variable] | None = setting(default=None, described=False)
+    _: KW_ONLY
+    taylor_order: int | str = setting(or_auto(_check_order), default="auto")
+    centre: str = setting(partial(choice, known=("auto", "start")), default="auto")
+    covariance: ArrayLike | None = setting(default=None)
+    coordinates: str = setting(partial(choice, known=("auto", "model")), default="auto")
+    blocks: bool | str = setting(or_auto(_check_blocks), default="auto")
+    proposal: Proposal | str = setting(or_auto(_check_proposal), default="auto")
+    temperature: float | Sequence[tuple[int, float]] = setting(_check_temperature, default=1.0)
+    observed: Sequence[str] | None = setting(default=None)
+    weights: Weights | None = setting(default=None)
+    observation_dims: Sequence[str] = setting(default=())
+    # Of a step on the first of these rows, its plan.
+    prepared: str | PathLike | BlockedStep | None = setting(
+        lambda _, value: getattr(value, "plan", value), default=None, described=False
+    )
+    updates_per_draw: int = setting(integer, default=1)
+    full_pass_above: float | str = setting(or_auto(number(0.0, np.inf, _NO_LIMIT)), default="auto")
+    moves_without_rows: int | str = setting(or_auto(_check_slice_moves), default="auto")
+    tune: bool = setting(flag, default=True)
+    model: pm.Model | None = setting(default=None, described=False)
+    rng: Any = setting(generator_of, default=None, described=False)
+    initial_point: Mapping[str, np.ndarray] | None = setting(default=None, described=False)
+    compile_kwargs: Mapping[str, Any] | None = setting(default=None, described=False)
+    blocked: bool = setting(_check_blocked, default=True, described=False)
 
+    def __post_init__(self) -> None:
+        """Check every setting, and those that depend on each other, before a model is read."""
+        for one in fields(self):
+            if check := one.metadata["check"]:
+                object.__setattr__(self, one.name, check(one.name, getattr(self, one.name)))
+        if self.schedule and not self.tune:
+            raise SettingError(
+                f"temperature={self.temperature!r} is a schedule for warm-up, which tune=False "
+                "leaves out. Use tune=True, or one temperature."
+            )
+        self.order_for(())
 
-#: Defaults of the shared settings.
-DEFAULTS: SharedSettings = {
-    "taylor_order": "auto",
-    "centre": "auto",
-    "covariance": None,
-    "coordinates": "auto",
-    "blocks": "auto",
-    "proposal": "auto",
-    "temperature": 1.0,
-    "observed": None,
-    "weights": None,
-    "observation_dims": (),
-    "prepared": None,
-    "updates_per_draw": 1,
-    "full_pass_above": "auto",
-    "moves_without_rows": "auto",
-    "tune": True,
-    "model": None,
-    "rng": None,
-    "initial_point": None,
-    "compile_kwargs": None,
-    "blocked": True,
-}
+    @property
+    def schedule(self) -> tuple[tuple[int, float], ...]:
+        """Temperatures of a schedule in warm-up; empty for one temperature."""
+        return tuple(self.temperature) if isinstance(self.temperature, list) else ()
 
+    @property
+    def inverse_temperature(self) -> float:
+        """β = 1/K, of the last K of a schedule."""
+        return 1.0 / (self.schedule[-1][1] if self.schedule else cast("float", self.temperature))
 
-def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
-    """Return the schedule that temperature= is, empty where it is one temperature.
+    @property
+    def used_proposal(self) -> Proposal:
+        """The proposal; "auto" mixes Laplace moves and a random walk."""
+        return Mixture() if isinstance(self.proposal, str) else self.proposal
 
-    SettingError if a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and
-    K > 0, or if there is no warm-up for it.
-    """
-    if not isinstance(setting, list | tuple):
-        return ()
-    draws = [pair[0] for pair in setting if _is_stage(pair)]
-    ascending = draws[:1] == [0] and draws == sorted(set(draws))
-    if not ascending or len(draws) < len(setting):
-        raise SettingError(
-            f"temperature={setting!r} is not a schedule of temperatures. Give pairs (draw, K) "
-            "with draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
+    @property
+    def row_limit(self) -> float | None:
+        """Batch size above which the full data decide; None for "auto"."""
+        return None if isinstance(self.full_pass_above, str) else self.full_pass_above
+
+    def order_for(self, discrete: Sequence[str]) -> int:
+        """Order of the control variates; "auto" is 2 where observations can be expanded.
+
+        Nothing can be expanded in `discrete` variables, around a start, or under a schedule of
+        temperatures, each of which would need an expansion of its own.
+        """
+        order = self.taylor_order
+        if isinstance(order, str):
+            return 0 if discrete or self.schedule or self.centre == "start" else 2
+        if order and self.centre == "start":
+            raise SettingError(
+                f"taylor_order={order} needs a centre near the mode, but centre='start'. Use "
+                "taylor_order=0, or leave centre= out."
+            )
+        if order and self.schedule:
+            raise SettingError(
+                f"taylor_order={order} does not go with a schedule of temperatures, because "
+                "control variates depend on the temperature. Use taylor_order=0, or one "
+                "temperature."
+            )
+        if order and discrete:
+            raise SettingError(
+                f"taylor_order={order} needs a Taylor expansion, but observations depend on the "
+                f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
+            )
+        return order
+
+    def covariance_for(self, size: int) -> np.ndarray | None:
+        """Covariance for centre="start", shape (d, d); None if the centre is near the mode."""
+        if self.centre == "start":
+            if self.covariance is None:
+                return np.eye(size)
+            return positive_definite("covariance", self.covariance, size)
+        if self.covariance is not None:
+            raise SettingError(
+                "covariance= is for centre='start' only; around a mode, the posterior covariance "
+                "is used. Leave it out, or set centre='start'."
+            )
+        return None
+
+    def reading_for(self, method: Method) -> ReadingSettings:
+        """Settings by which a model is read.
+
+        Bounds or ranges of a user are in terms of the model's variables.
+        """
+        in_own_terms = method.requirements.given or self.used_proposal.in_own_terms
+        linear = self.coordinates == "auto" and self.centre == "auto" and not in_own_terms
+        return ReadingSettings(
+            self.observed, self.weights, self.observation_dims, self.compile_kwargs, linear
         )
-    if not tune:
-        raise SettingError(
-            f"temperature={setting!r} is a schedule for warm-up, which tune=False leaves out. Use "
-            "tune=True, or one temperature."
+
+    @property
+    def slice_moves(self) -> int | None:
+        """Number of slice moves after an update; None for "auto"."""
+        return None if isinstance(self.moves_without_rows, str) else self.moves_without_rows
+
+    def target_of(self, read: Target) -> Target:
+        """Posterior of a model, with the order, the temperature and the metric of a step."""
+        order = self.order_for(read.factorization.discrete_in_rows)
+        covariance = self.covariance_for(read.factorization.size)
+        return read.with_order_and_temperature(order, self.inverse_temperature, covariance)
+
+    def blocks_for(self, method: Method, target: Target) -> ByElements:
+        """Whether group effects are accepted one at a time."""
+        refused = self._why_not_blocks(method, target)
+        if self.blocks == "auto":
+            many = not refused and target.n_elements >= MANY_ELEMENTS
+            return "where separable" if many else "never"
+        if self.blocks and refused:
+            raise SettingError(
+                f"blocks=True does not go with this step, because {refused}. Leave it out."
+            )
+        return "always" if self.blocks else "never"
+
+    def _why_not_blocks(self, method: Method, target: Target) -> str:
+        reasons = {
+            "proposal= is given": self.proposal != "auto",
+            "data of Rows(...) are fetched ahead": not target.source.in_memory,
+            "control variates are not of order 2 around a mode": target.taylor_order != 2,
+            "temperature= is a schedule": bool(self.schedule),
+            "other steps update variables of the likelihood": target.factorization.first > 0,
+        }
+        return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
+
+    @property
+    def key(self) -> str:
+        """Settings of the method in words that tell them apart in every process."""
+        own = [one for one in fields(self) if one.name not in SHARED and one.metadata["key"]]
+        return ", ".join(f"{x.name}={x.metadata['key'](getattr(self, x.name))}" for x in own)
+
+    def describe(self) -> str:
+        """Settings that are not the defaults, such as "chi=2.0, taylor_order=1"."""
+        known, words = {one.name: one for one in fields(self)}, []
+        for name in names_of(type(self)):
+            value = getattr(self, name)
+            text = repr(value) if isinstance(value, PLAIN) else type(value).__name__
+            if known[name].metadata["described"] and text != repr(known[name].default):
+                words.append(f"{name}={text}")
+        return ", ".join(words)
+
+
+#: Names of the settings that all steps share.
+SHARED = tuple(one.name for one in fields(SharedSettings))
+
+
+def _records_of(method: type[SharedSettings]) -> tuple[type, ...]:
+    """The record of a method and its bases, without the settings that all steps share."""
+    return method.__mro__[: method.__mro__.index(SharedSettings)]
+
+
+def names_of(record: type[SharedSettings]) -> list[str]:
+    """Names of all settings in the order of signatures: those of the method come first."""
+    own = [name for cls in _records_of(record) for name in get_annotations(cls) if name != "_"]
+    return list(dict.fromkeys([*SHARED[: "vars" not in own], *own, *SHARED]))
+
+
+def takes[**P, S: SharedSettings](
+    record: Callable[P, S],
+) -> Callable[[Callable[[Any, S], None]], Callable[Concatenate[Any, P], None]]:
+    """Constructor of a step from its settings: it takes them by name, and checks them."""
+    cls = cast("type[SharedSettings]", record)
+    known = {one.name: one for one in fields(cls)}
+
+    def decorate(prepare: Callable[[Any, S], None]) -> Callable[Concatenate[Any, P], None]:
+        @wraps(prepare)
+        def constructor(self: Any, *args: P.args, **settings: P.kwargs) -> None:
+            require_known(type(self), settings, known)
+            prepare(self, record(*args, **settings))
+
+        own = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        constructor.__signature__ = Signature(  # type: ignore[attr-defined]
+            own + [_parameter_of(known[name]) for name in names_of(cls)]
         )
-    return tuple((int(draw), float(temperature)) for draw, temperature in setting)
+        constructor.record = cls  # type: ignore[attr-defined]
+        return constructor
+
+    return decorate
 
 
-def _is_stage(pair: Any) -> bool:
-    """Whether something is a pair (draw, K) with an integer of 0 or more and a number above 0."""
-    if not isinstance(pair, list | tuple) or len(pair) != 2:
-        return False
-    draw, temperature = pair
-    if not all(map(is_number, pair)):
-        return False
-    return isinstance(draw, int | np.integer) and bool(draw >= 0 and 0.0 < temperature < np.inf)
+def _parameter_of(one: Any) -> Parameter:
+    kind = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+    default = Parameter.empty if one.default is MISSING else one.default
+    return Parameter(one.name, kind, default=default, annotation=one.type)
+
+
+def require_known(step: type, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse a setting that a step does not have; names those that it has."""
+    unknown = [name for name in settings if name not in known]
+    if unknown:
+        names = sorted(signature(step).parameters.keys() - {"vars"})
+        near = "".join(f" Did you mean {x!r}?" for x in get_close_matches(unknown[0], names, n=1))
+        raise SettingError(
+            f"{unknown[0]}= is not a setting of {step.__name__}.{near} Choose from {names}."
+        )
+
+
+def signature_of(constructor: Callable[..., None]) -> Signature:
+    """Signature of a step class: its own settings, then those that ``**settings`` passes on."""
+    _, *own = signature(constructor).parameters.values()
+    named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
+    if named == own:
+        return Signature(own)
+    taken, shared = {one.name for one in named} | {"vars"}, fields(SharedSettings)
+    return Signature([*named, *(_parameter_of(one) for one in shared if one.name not in taken)])
+
+
+#: The shared settings in the docstring of a step class.
+IN_BRIEF = """taylor_order, centre, covariance, coordinates
+    Order, centre and metric of the control variates; reparametrisation of hierarchies.
+blocks, proposal, temperature
+    Group effects one at a time; proposal; K > 0, which divides the log-likelihood.
+observed, weights, observation_dims
+    Observed variables to subsample, weights of their observations, and dims of observations.
+prepared, updates_per_draw
+    Preparation to reuse, and updates between two draws.
+full_pass_above, moves_without_rows, tune
+    Batch size above which the full data decide; slice moves of hyperparameters; adaptation.
+model, rng, initial_point, compile_kwargs, blocked
+    As in PyMC's own step methods."""
+#: Ends the docstring of a step class.
+SEE_ALSO = """
+
+See Also
+--------
+pymc_minibatch_mh.steps.settings.SharedSettings : These settings in full."""
+EXAMPLE = """
+
+Examples
+--------
+>>> with model:
+...     trace = pm.sample(10_000, step={name}())"""
+
+
+def _entries_of(record: type) -> list[str]:
+    """Entries of the parameters in the docstring of a record."""
+    *_, section = cleandoc(record.__doc__ or "").partition("Parameters\n----------\n")
+    return re.split(r"\n(?=\S)", section) if section else []
+
+
+def docstring_of(step: type, record: type[SharedSettings]) -> str:
+    """Docstring of a step class, with its parameters from the docstrings of its settings."""
+    head, *sections = re.split(r"\n\n(?=\w+\n---)", cleandoc(step.__doc__ or ""))
+    own = [entry for cls in _records_of(record) for entry in _entries_of(cls)]
+    common = _entries_of(SharedSettings)[: not any(entry.startswith("vars ") for entry in own)]
+    parameters = "\n".join(["Parameters\n----------", *common, *own, IN_BRIEF])
+    complete = all(p.default is not Parameter.empty for p in signature(step).parameters.values())
+    example = EXAMPLE.format(name=step.__name__) if complete else ""
+    return "\n\n".join([head, parameters, *sections]) + SEE_ALSO + example
 
 
 def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
@@ -180,7 +486,7 @@ def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> Non
 
 
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
-    """Return the value variables of a step: those asked for, or all continuous ones."""
+    """Value variables of a step: those asked for, or all continuous ones."""
     if vars is None:
         vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
     own = value_variables(model, vars)
@@ -189,220 +495,23 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
     return own
 
 
-def shared(step: type, given: SharedSettings) -> SharedSettings:
-    """Return all shared settings of a step: those that were given, and the defaults.
-
-    SettingError if one was given that a step does not have; names those that it has.
-    """
-    unknown = [name for name in given if name not in DEFAULTS]
-    if unknown:
-        known = sorted(signature(step).parameters.keys() - {"vars"})
-        near = "".join(f" Did you mean {x!r}?" for x in get_close_matches(unknown[0], known, n=1))
-        raise SettingError(
-            f"{unknown[0]}= is not a setting of {step.__name__}.{near} Choose from {known}."
-        )
-    every = DEFAULTS | given
-    # Of a step on the first of these rows, its plan.
-    return every | {"prepared": getattr(every["prepared"], "plan", every["prepared"])}
-
-
-#: Settings that say nothing of the law of draws.
-_UNSAID = {"vars", "model", "rng", "initial_point", "compile_kwargs", "prepared", "blocked"}
-
-
-def in_words(step: type, given: Mapping[str, Any]) -> str:
-    """Return settings that are not the defaults, such as "chi=2.0, taylor_order=1"."""
-    known = signature(step).parameters
-    plain = str | bool | int | float | list | tuple | Proposal | None
-    said = {
-        name: repr(value) if isinstance(value, plain) else type(value).__name__
-        for name, value in given.items()
-        if name in known and name not in _UNSAID
-    }
-    return ", ".join(f"{x}={words}" for x, words in said.items() if words != repr(known[x].default))
-
-
-@dataclass(frozen=True)
-class ChainSettings:
-    """Settings that chains run by; the temperature is the last of a schedule."""
-
-    tune: bool
-    temperature: float
-    schedule: tuple[tuple[int, float], ...]
-    updates_per_draw: int
-    proposal: Proposal
-
-
-def chain_settings(shared: SharedSettings) -> ChainSettings:
-    """Check the settings that chains run by, before a model is read."""
-    if not shared["blocked"]:
-        raise SettingError(
-            "blocked=False would give each variable its own step, but one step updates all of "
-            "them here. Leave it out."
-        )
-    # Whether it suits the rows is known once they are read.
-    tune = flag("tune", shared["tune"])
-    schedule = schedule_of(shared["temperature"], tune)
-    taylor_order_of(shared["taylor_order"], centre=shared["centre"], schedule=schedule)
-    return ChainSettings(
-        tune,
-        schedule[-1][1] if schedule else positive("temperature", shared["temperature"]),
-        schedule,
-        integer("updates_per_draw", shared["updates_per_draw"]),
-        proposal_of(shared["proposal"]),
-    )
-
-
-def reading_settings(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
-    """Return how the model is to be read.
-
-    Bounds or ranges of a user's own are in terms of the model's variables.
-    """
-    coordinates = shared["coordinates"]
-    choice("coordinates", coordinates, ("auto", "model"))
-    in_own_terms = given_bounds or proposal_of(shared["proposal"]).in_own_terms
-    return ReadingSettings(
-        shared["observed"],
-        shared["weights"],
-        shared["observation_dims"],
-        shared["compile_kwargs"],
-        coordinates == "auto" and shared["centre"] == "auto" and not in_own_terms,
-    )
-
-
-def moves_without_rows_of(setting: int | str) -> int | None:
-    """Return the number of moves without rows, or None for "auto"."""
-    if isinstance(setting, str) and setting == "auto":
-        return None
-    if isinstance(setting, bool) or not isinstance(setting, int | np.integer) or setting < 0:
-        raise SettingError(
-            f"moves_without_rows={setting!r} is not an integer of 0 or more. Give one, or 'auto'."
-        )
-    return int(setting)
-
-
-def taylor_order_of(
-    setting: int | str,
-    discrete: Sequence[str] = (),
-    centre: str = "auto",
-    schedule: Sequence[tuple[int, float]] = (),
-) -> int:
-    """Return the order of the control variates; "auto" is 2 where rows can be expanded.
-
-    Nothing can be expanded in `discrete` variables, around a start, or under a schedule of
-    temperatures, each of which would need an expansion of its own.
-    """
-    choice("centre", centre, ("auto", "start"))
-    if setting == "auto":
-        return 0 if discrete or schedule or centre == "start" else 2
-    if setting in (0, 1, 2) and not isinstance(setting, bool):
-        if setting and centre == "start":
-            raise SettingError(
-                f"taylor_order={setting} needs a centre near the mode, but centre='start'. Use "
-                "taylor_order=0, or leave centre= out."
-            )
-        if setting and schedule:
-            raise SettingError(
-                f"taylor_order={setting} does not go with a schedule of temperatures, because "
-                "control variates depend on the temperature. Use taylor_order=0, or one "
-                "temperature."
-            )
-        if setting and discrete:
-            raise SettingError(
-                f"taylor_order={setting} needs a Taylor expansion, but observations depend on the "
-                f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
-            )
-        return int(setting)
-    raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
-
-
-#: Coordinates that rows choose by an index of the data, from which on each is accepted by itself.
-MANY_ELEMENTS = 200
-
-
-def _elements_refused(shared: SharedSettings, method: "Method", target: Target) -> str:
-    """Return why the settings of a step do not let elements be accepted by themselves, or ""."""
-    reasons = {
-        "proposal= is given": shared["proposal"] != "auto",
-        "data of Rows(...) are fetched ahead": not target.source.in_memory,
-        "control variates are not of order 2 around a mode": target.taylor_order != 2,
-        "temperature= is a schedule": isinstance(shared["temperature"], list | tuple),
-        "other steps update variables of the likelihood": target.factorization.first > 0,
-    }
-    return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
-
-
-def by_elements(shared: SharedSettings, method: "Method", target: Target) -> ByElements:
-    """Return whether elements are to be accepted by themselves.
-
-    SettingError if that is asked for and settings do not let it be.
-    """
-    setting, refused = shared["blocks"], _elements_refused(shared, method, target)
-    if isinstance(setting, str) and setting == "auto":
-        many = not refused and target.n_elements >= MANY_ELEMENTS
-        return "where separable" if many else "never"
-    if not isinstance(setting, bool | np.bool_):
-        raise SettingError(f"blocks={setting!r} is unknown. Use 'auto', True or False.")
-    if setting and refused:
-        raise SettingError(
-            f"blocks=True does not go with this step, because {refused}. Leave it out."
-        )
-    return "always" if setting else "never"
-
-
-def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
-    """Return the covariance around a centre that is the start; None where it is sought."""
-    given = shared["covariance"]
-    if shared["centre"] != "start":
-        if given is not None:
-            raise SettingError(
-                "covariance= is for centre='start' only; around a mode, the posterior covariance "
-                "is used. Leave it out, or set centre='start'."
-            )
-        return None
-    return np.eye(size) if given is None else positive_definite("covariance", given, size)
-
-
-def proposal_of(setting: Proposal | str) -> Proposal:
-    """Return the proposal; "auto" mixes Laplace moves and a random walk."""
-    if setting == "auto":
-        return Mixture()
-    if isinstance(setting, Proposal):
-        return setting
+def check_bounds(name: str, value: Any) -> Any:
+    """Bounds that are derived or given in full; an array of the user is copied."""
+    if isinstance(value, Bounds):
+        return replace(value, c=deepcopy(value.c))
+    if value is None or callable(value):
+        return value
     raise SettingError(
-        f"proposal={setting!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
-    )
-
-
-def bounds_of(setting: Any) -> Any:
-    """Return bounds that are derived or given in full; an array of the user is copied."""
-    if isinstance(setting, Bounds):
-        return replace(setting, c=deepcopy(setting.c))
-    if setting is None or callable(setting):
-        return setting
-    raise SettingError(
-        f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
+        f"{name}={type(value).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
         "function that returns it for the centre that it is called with."
     )
 
 
-def rows_or_auto(name: str, value: float | str) -> float | None:
-    """Return a number of rows, or None for "auto"."""
-    if isinstance(value, str) and value == "auto":
-        return None
-    if is_number(value) and float(value) >= 0.0:
-        return float(value)
+def check_violation(name: str, value: Any) -> str:
+    """Whether a chain ends or goes on after a violated bound: "raise" or "warn"."""
+    if value in ("raise", "warn"):
+        return str(value)
     raise SettingError(
-        f"{name}={value!r} is not a number of observations. Give one of 0 or more, math.inf for "
-        "no limit, or 'auto'."
+        f"{name}={value!r} is unknown. Use 'raise', or 'warn' to go on and have the "
+        "trace marked as not exact."
     )
-
-
-def violation_rule(setting: str) -> bool:
-    """Return whether a chain goes on after a violated bound."""
-    if setting not in ("raise", "warn"):
-        raise SettingError(
-            f"on_violation={setting!r} is unknown. Use 'raise', or 'warn' to go on and have the "
-            "trace marked as not exact."
-        )
-    return setting == "warn"

@@ -44,21 +44,29 @@ pair, but for another ratio wherever a bound does not hold.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Unpack
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.checks import choice, flag, is_number, positive
+from pymc_minibatch_mh.checks import choice, flag, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts, best_chi
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    check_bounds,
+    check_violation,
+    number,
+    or_auto,
+    setting,
+    takes,
+)
 
 BEST, PAPER, FACTORIZED = range(3)
 FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}
@@ -247,29 +255,70 @@ class PoissonMethod(Method):
         return record if chi is None else record._replace(chi=chi)
 
 
-def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
-    """Check the settings of χ; return it, or None for "auto"."""
-    if spectral_gap_ratio is not None:
-        if chi != "auto":
+_NO_CHI = "is not a number of 0 or more. Give one, or 'auto' to have it chosen."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedSettings(SharedSettings):
+    """Settings of Poisson tests.
+
+    Parameters
+    ----------
+    delayed_acceptance : bool
+        Whether the quadratic approximation is tested first, and observations are evaluated only if
+        it accepts.
+    bounds : Bounds or function, optional
+        Custom bounds, or a function that returns them for the centre of the expansion
+        (variable's name -> array).
+    on_violation : {"raise", "warn"}
+        Whether an observation that exceeds its bound ends sampling, or marks the trace.
+    """
+
+    delayed_acceptance: bool = setting(flag, default=False)
+    bounds: GivenBounds | None = setting(check_bounds, default=None, key=None)
+    on_violation: str = setting(check_violation, default="raise")
+
+    def method(self, form: str, chi: float | None) -> PoissonMethod:
+        """Poisson test with these settings; χ is None to be chosen in warm-up."""
+        tolerates = self.on_violation == "warn"
+        return PoissonMethod(form, chi, self.delayed_acceptance, self.bounds, tolerates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunaSettings(BoundedSettings):
+    """Settings of :class:`TunaMH`.
+
+    Parameters
+    ----------
+    chi : float or "auto"
+        χ >= 0: larger values evaluate more observations and accept more often. "auto" chooses χ
+        in warm-up.
+    form : {"best", "paper"}
+        Poisson intensities: the largest that the bounds allow, or the published ones, which accept
+        less often.
+    spectral_gap_ratio : float in (0, 1), optional
+        Guaranteed share of the spectral gap of Metropolis–Hastings; replaces `chi`.
+    """
+
+    chi: float | str = setting(or_auto(number(0.0, sys.float_info.max, _NO_CHI)), default="auto")
+    form: str = setting(partial(choice, known=("best", "paper")), default="best")
+    spectral_gap_ratio: float | None = setting(default=None)
+
+    @property
+    def used_chi(self) -> float | None:
+        """χ; None to be chosen in warm-up."""
+        if self.spectral_gap_ratio is not None:
+            return chi_for_gap(positive("spectral_gap_ratio", self.spectral_gap_ratio))
+        return None if isinstance(self.chi, str) else self.chi
+
+    def __post_init__(self) -> None:
+        """Refuse two settings of χ."""
+        super().__post_init__()
+        if self.spectral_gap_ratio is not None and self.chi != "auto":
             raise SettingError(
-                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
+                f"chi={self.chi!r} and spectral_gap_ratio={self.spectral_gap_ratio!r} both set χ. "
+                "Give one."
             )
-        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
-    if isinstance(chi, str) and chi == "auto":
-        return None
-    if not is_number(chi) or not 0.0 <= float(chi) < math.inf:
-        raise SettingError(
-            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
-        )
-    return float(chi)
-
-
-def _method_of(
-    form: str, chi: float | None, delayed: bool, bounds: GivenBounds | None, on_violation: str
-) -> PoissonMethod:
-    """Check the settings that all steps of this module have."""
-    delayed, given = flag("delayed_acceptance", delayed), check.bounds_of(bounds)
-    return PoissonMethod(form, chi, delayed, given, check.violation_rule(on_violation))
 
 
 class TunaMH(MinibatchStep):
@@ -279,29 +328,6 @@ class TunaMH(MinibatchStep):
     and every evaluated observation is checked against its bound. The full data decide a proposal
     that leaves the region of the bounds, or needs more than `full_pass_above` observations
     (statistic ``full_pass``). See the page "Bounds and exactness".
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
-    chi : float or "auto"
-        χ >= 0: larger values evaluate more observations and accept more often. "auto" chooses χ
-        in warm-up.
-    form : {"best", "paper"}
-        Poisson intensities: the largest that the bounds allow, or the published ones, which accept
-        less often.
-    spectral_gap_ratio : float in (0, 1), optional
-        Guaranteed share of the spectral gap of Metropolis–Hastings; replaces `chi`.
-    delayed_acceptance : bool
-        Whether the quadratic approximation is tested first, and observations are evaluated only if
-        it accepts.
-    bounds : Bounds or function, optional
-        Custom bounds, or a function that returns them for the centre of the expansion
-        (variable's name -> array).
-    on_violation : {"raise", "warn"}
-        Whether an observation that exceeds its bound ends sampling, or marks the trace.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -318,57 +344,17 @@ class TunaMH(MinibatchStep):
 
     name = "tuna_mh"
 
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        chi: float | str = "auto",
-        form: str = "best",
-        spectral_gap_ratio: float | None = None,
-        delayed_acceptance: bool = False,
-        bounds: GivenBounds | None = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        choice("form", form, ("best", "paper"))
-        own = chi_of(chi, spectral_gap_ratio)
-        method = _method_of(form, own, delayed_acceptance, bounds, on_violation)
-        self._prepare(vars, method, **settings)
+    @takes(TunaSettings)
+    def __init__(self, settings: TunaSettings) -> None:
+        self._prepare(settings, settings.method(settings.form, settings.used_chi))
 
 
-class _WithoutChi(MinibatchStep):
-    """A Poisson test at χ = 0."""
-
-    _form: ClassVar[str]
-
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        delayed_acceptance: bool = False,
-        bounds: GivenBounds | None = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        method = _method_of(self._form, 0.0, delayed_acceptance, bounds, on_violation)
-        self._prepare(vars, method, **settings)
-
-
-class FactorizedMH(_WithoutChi):
+class FactorizedMH(MinibatchStep):
     """Exact Metropolis–Hastings in which every drawn observation can reject.
 
     Guarantee: *exact given valid bounds*. :class:`TunaMH` accepts more often. With control variates
     this is scalable Metropolis–Hastings (SMH) of the reference; with ``taylor_order=0`` it is
     truncated factorised Metropolis–Hastings (TFMH).
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
-    delayed_acceptance, bounds, on_violation
-        As in :class:`TunaMH`.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -384,23 +370,17 @@ class FactorizedMH(_WithoutChi):
     """
 
     name = "factorized_mh"
-    _form = "factorized"
+
+    @takes(BoundedSettings)
+    def __init__(self, settings: BoundedSettings) -> None:
+        self._prepare(settings, settings.method("factorized", chi=0.0))
 
 
-class ScalableSubsamplingMH(_WithoutChi):
+class ScalableSubsamplingMH(MinibatchStep):
     """Exact Metropolis–Hastings with the fewest observations that the bounds allow (MH-SS).
 
     Guarantee: *exact given valid bounds*. This is :class:`TunaMH` with χ = 0: it evaluates the
     fewest observations, and accepts slightly less often than with a larger χ.
-
-    Parameters
-    ----------
-    vars : list of variables, optional
-        Variables to update; by default all continuous ones. Other steps update the rest.
-    delayed_acceptance, bounds, on_violation
-        As in :class:`TunaMH`.
-    **settings
-        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -416,4 +396,7 @@ class ScalableSubsamplingMH(_WithoutChi):
     """
 
     name = "scalable_subsampling_mh"
-    _form = "best"
+
+    @takes(BoundedSettings)
+    def __init__(self, settings: BoundedSettings) -> None:
+        self._prepare(settings, settings.method("best", chi=0.0))

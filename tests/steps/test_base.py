@@ -8,7 +8,8 @@ import pytest
 
 from pymc_minibatch_mh import RandomWalk, TunaMH
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.base import SHARED, docstring_of, model_behind, step_of
+from pymc_minibatch_mh.steps.base import model_behind, step_of
+from pymc_minibatch_mh.steps.settings import SharedSettings, docstring_of
 
 
 def test_only_steps_of_this_package_are_steps(prepared):
@@ -64,15 +65,25 @@ def test_draws_of_the_approximation_are_as_wide_as_asked(prepared):
 
 def test_a_docstring_has_an_example_where_a_step_needs_no_setting():
     class Ready:
+        """A step."""
+
         def __init__(self, *, size=1):
             pass
 
     class Asks:
+        """A step.
+
+        Raises
+        ------
+        SettingError
+            Always.
+        """
+
         def __init__(self, size):
             pass
 
-    written = f"A step.\n\n{SHARED}"
-    assert docstring_of(Ready, "Another step.") == "Another step."
-    assert "step=Ready())" in docstring_of(Ready, written)
-    assert "See Also" in docstring_of(Asks, written)
-    assert "Examples" not in docstring_of(Asks, written)
+    ready, asks = (docstring_of(step, SharedSettings) for step in (Ready, Asks))
+    assert "step=Ready())" in ready
+    assert "See Also" in asks
+    assert "Examples" not in asks
+    assert asks.index("Parameters") < asks.index("Raises") < asks.index("See Also")

@@ -19,8 +19,7 @@ from pymc_minibatch_mh import (
     log_likelihood,
     overdispersed_initvals,
 )
-from pymc_minibatch_mh.steps import settings as check
-from pymc_minibatch_mh.steps.settings import DEFAULTS
+from pymc_minibatch_mh.steps.tuna import TunaSettings
 
 ROWS, GROUPS = 4_000, 6
 
@@ -113,10 +112,9 @@ SETTINGS = {
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_settings_in_the_models_own_terms_keep_them(settings):
-    given = SETTINGS[settings]()
-    reading = check.reading_settings(DEFAULTS | given, given_bounds="bounds" in given)
-    assert not reading.in_linear_coordinates
-    assert check.reading_settings(DEFAULTS).in_linear_coordinates
+    for record, linear in ((TunaSettings(**SETTINGS[settings]()), False), (TunaSettings(), True)):
+        reading = record.reading_for(record.method("best", None))
+        assert reading.in_linear_coordinates == linear
 
 
 def test_explain_names_the_coordinates():

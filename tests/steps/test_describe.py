@@ -16,7 +16,7 @@ from helpers.zoo import METHODS
 from pymc_minibatch_mh import OwnTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings
+from pymc_minibatch_mh.steps.settings import SHARED, SharedSettings
 
 
 def described(docstring):
@@ -34,8 +34,8 @@ MOST_WORDS = 350
 @every("step", [*METHODS.values(), OwnTestMH])
 def test_signature_and_docstring_list_every_setting_in_few_words(step):
     parameters = inspect.signature(step).parameters
-    own = inspect.signature(step.__init__).parameters
-    assert parameters.keys() == own.keys() - {"self", "settings"} | DEFAULTS.keys()
+    assert parameters.keys() >= set(SHARED)
+    assert list(inspect.signature(step.__init__).parameters) == ["self", *parameters]
     assert described(step.__doc__) == list(parameters)
     assert len(step.__doc__.split()) <= MOST_WORDS
 
@@ -47,10 +47,9 @@ def test_help_shows_settings_that_all_steps_share():
     assert "updates between two draws." in text
 
 
-def test_shared_settings_have_a_type_a_default_and_a_description():
-    assert (
-        list(SharedSettings.__annotations__) == list(DEFAULTS) == described(SharedSettings.__doc__)
-    )
+def test_shared_settings_have_a_default_and_a_description():
+    assert list(SHARED) == described(SharedSettings.__doc__)
+    assert SharedSettings() is not None
 
 
 def test_a_prepared_your_own_shows_what_it_takes():
@@ -66,7 +65,7 @@ def test_a_prepared_your_own_shows_what_it_takes():
 
     shown = inspect.signature(Bold).parameters
     assert list(shown)[:2] == ["chi", "temperature"]
-    assert shown.keys() - {"chi"} == DEFAULTS.keys()
+    assert shown.keys() - {"chi"} == set(SHARED) - {"vars"}
     assert shown["temperature"].default == 4.0
     assert str(inspect.signature(Fixed)) == "()"
     assert inspect.getdoc(Fixed) == TunaMH.__doc__

@@ -13,7 +13,7 @@ from helpers.altered import with_method, with_tables
 from helpers.zoo import EXACT, drawn, sample
 from pymc_minibatch_mh import Bounds, Laplace, RandomWalk, TunaMH
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, SettingError
-from pymc_minibatch_mh.steps.settings import bounds_of
+from pymc_minibatch_mh.steps.settings import check_bounds
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -257,7 +257,7 @@ def test_a_default_start_far_off_is_left_in_warm_up_only(model_of, prepared):
 
 def test_bounds_that_are_edited_after_the_step_was_built_are_those_it_was_given():
     c = NORMS.copy()
-    kept = bounds_of(Bounds(c, distance))
+    kept = check_bounds("bounds", Bounds(c, distance))
     c *= 0.5
     np.testing.assert_array_equal(kept.c, NORMS)
     assert kept.metric is distance

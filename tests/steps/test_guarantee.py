@@ -18,6 +18,7 @@ from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
+from pymc_minibatch_mh.steps.settings import SharedSettings, takes
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -39,8 +40,9 @@ class BoundedPenaltyMH(MinibatchStep):
 
     name = "bounded_penalty_mh"
 
-    def __init__(self, vars=None, **settings):
-        self._prepare(vars, BoundedBatches(penalty.penalty_test(batch_size=100)), **settings)
+    @takes(SharedSettings)
+    def __init__(self, settings):
+        self._prepare(settings, BoundedBatches(penalty.penalty_test(batch_size=100)))
 
 
 @pytest.fixture(scope="module")

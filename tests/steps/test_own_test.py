@@ -8,7 +8,7 @@ from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import OwnTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.steps.own_test import OwnTestMethod, own_test
+from pymc_minibatch_mh.steps.own_test import OwnTestSettings
 from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -108,16 +108,16 @@ def test_it_arrives_in_another_process(model_of, step):
 
 def test_tests_are_told_from_each_other():
     usual = {
-        "settings": own_test([150]), "sample_size": sample_size, "decide_batch": decide_batch,
+        "numbers": [150], "sample_size": sample_size, "decide_batch": decide_batch,
         "controls": "noise of a batch",
     }  # fmt: skip
     changes = [
-        {}, {"settings": own_test([151])}, {"decide_batch": undecided}, {"decide_batch": nearly},
+        {}, {"numbers": [151]}, {"decide_batch": undecided}, {"decide_batch": nearly},
         {"sample_size": standing_still}, {"controls": "noise"},
     ]  # fmt: skip
-    keys = {OwnTestMethod(**usual | change).key for change in changes}
+    keys = {OwnTestSettings(**usual | change).key for change in changes}
     assert len(keys) == len(changes)
-    assert OwnTestMethod(**usual).key in keys
+    assert OwnTestSettings(**usual).key in keys
 
 
 @every(

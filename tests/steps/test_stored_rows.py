@@ -234,7 +234,7 @@ class GoneError(OSError):
 
 def with_full_passes_above(sampler, rows):
     """Return a sampler whose test reads all rows above a number of them."""
-    return replace(sampler, method=sampler.method.with_full_passes_above(rows))
+    return replace(sampler, method=replace(sampler.method, full_pass_above=rows))
 
 
 def by_all_rows(cls, model):

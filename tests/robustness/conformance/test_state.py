@@ -23,7 +23,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.draw import END, NEXT
 from pymc_minibatch_mh.plan.file import key_of
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.steps.tuna import PoissonMethod
+from pymc_minibatch_mh.steps.tuna import TunaSettings
 from robustness.conformance.harness import run, same_state
 
 SEED = 21
@@ -201,20 +201,13 @@ def test_a_state_of_another_model_is_refused(own, changed, weights, what):
 
 
 def test_the_settings_of_exact_tests_are_told_from_each_other():
-    usual = {
-        "form": "best",
-        "chi": None,
-        "delayed_acceptance": False,
-        "bounds": None,
-        "tolerates_violations": False,
-    }
     changes = [
         {}, {"form": "paper"}, {"chi": 1.0}, {"delayed_acceptance": True},
-        {"tolerates_violations": True},
+        {"on_violation": "warn"},
     ]  # fmt: skip
-    keys = [PoissonMethod(**usual | change).key for change in changes]
+    keys = [TunaSettings(**change).key for change in changes]
     assert len(set(keys)) == len(changes)
-    assert keys[0] == PoissonMethod(**usual).key
+    assert keys[0] == TunaSettings(chi="auto", temperature=2.0).key
 
 
 def farther(there, here):
