@@ -16,7 +16,7 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 AS_IN_C = {"steps/own_test.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 545, "data": 1_955, "functions": 2_425, "expressions": 3_005, "model": 3_850,
+    "(top)": 545, "data": 1_955, "functions": 2_425, "expressions": 3_015, "model": 3_850,
     "structure": 825, "reparametrize": 1_360, "compiled": 2_180, "native": 1_760,
     "proposals": 1_270, "reference": 4_290, "bounds": 2_705, "plan": 1_995, "samplers": 480,
     "chain": 1_130, "steps": 3_020, "published": 515, "sampling": 2_110, "diagnostics": 3_815,

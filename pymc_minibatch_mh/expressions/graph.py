@@ -13,7 +13,13 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.functions.base import is_close, numpy_of, operation_name, output_type, sum_of
+from pymc_minibatch_mh.functions.base import (
+    are_close,
+    numpy_of,
+    operation_name,
+    output_type,
+    sum_of,
+)
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -173,7 +179,7 @@ class ExprGraph:
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
         #: Expressions, each with the numbers in it, by what it is but for these.
-        self._alike: dict[tuple, list[tuple[Sequence[float], Any]]] = {}
+        self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
         #: Cholesky factors of matrices that are known to be products of them.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
@@ -246,7 +252,8 @@ class ExprGraph:
         """
         summands = self._summands(affine.offset)
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
-        common, number = reduce(intersection, monomials), affine.terms[0].factor
+        common = reduce(intersection, monomials) if all(monomials) else ()
+        number = affine.terms[0].factor
         # Coordinates that stand for their logarithms are multiplied by nothing.
         if any(k in self.logs for t in affine.terms for k in places_of(t.place)):
             common, number = (), 1.0
@@ -271,11 +278,14 @@ class ExprGraph:
 
     def first_like[E: Expr](self, expr: E, shape: tuple, numbers: Sequence[float]) -> E:
         """Return the first expression of a shape whose numbers are the same but for rounding."""
-        known = self._alike.setdefault(shape, [])
-        for others, other in known:
-            if all(map(is_close, numbers, others)):
-                return other
-        known.append((numbers, expr))
+        values, known = self._alike.setdefault(shape, ([], []))
+        array = np.array(numbers, dtype=np.float64)
+        if known:
+            close = are_close(np.array(values), array).all(axis=-1)
+            if close.any():
+                return known[int(np.argmax(close))]
+        values.append(array)
+        known.append(expr)
         return expr
 
     def _summands(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:

@@ -191,9 +191,10 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
 _CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
 
 
-def is_close(one: float, other: float) -> bool:
-    """Whether two numbers are equal but for rounding errors."""
-    return sum_of((one, -other)) == 0.0
+def are_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether numbers are equal but for rounding errors, as :func:`sum_of` has it."""
+    with np.errstate(all="ignore"):
+        return np.abs(one - other) <= _CANCELLED * (np.abs(one) + np.abs(other))
 
 
 def sum_of(numbers: Sequence[float]) -> float:
