@@ -45,7 +45,7 @@ ARROWS = {
     },
     "proposals": {"_jit", "checks", "data", "errors", "native", "threads"},
     "reference": {
-        "compiled", "data", "errors", "expressions", "model", "native", "progress",
+        "compiled", "data", "errors", "expressions", "functions", "model", "native", "progress",
         "structure", "threads",
     },
     "bounds": {

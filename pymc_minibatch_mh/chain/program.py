@@ -64,7 +64,7 @@ def possible_slices(plan: Plan) -> Slices:
     if plan.elements is not None:
         directions, lengths = plan.elements.unread_steps()
     else:
-        directions = plan.target.compiled.unread
+        directions = plan.target.compiled.null_space
         lengths = np.linalg.norm(directions @ plan.reference.whitener.T, axis=1)
     if not len(directions):
         return NO_SLICES

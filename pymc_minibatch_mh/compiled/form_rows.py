@@ -29,9 +29,9 @@ from pymc_minibatch_mh.native.forms import (
     place_forms,
 )
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
+from pymc_minibatch_mh.structure.predictors import LinearForm
 from pymc_minibatch_mh.structure.row_function import (
     MOST_ARGUMENTS,
-    LinearForm,
     RowData,
     RowFunction,
     with_rows,

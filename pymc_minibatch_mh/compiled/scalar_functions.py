@@ -34,7 +34,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Expr, Lookup
-from pymc_minibatch_mh.expressions.patterns import in_order
+from pymc_minibatch_mh.expressions.patterns import in_order, preorder
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.threads import HeldBack
 
@@ -82,19 +82,7 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
 
 def leaves_of(outputs: Sequence[Expr]) -> list[Expr]:
     """Return the data of a row that expressions take, each once."""
-    found: dict[Expr, None] = {}
-    done: set[Expr] = set()
-    waiting = list(reversed(outputs))
-    while waiting:
-        expr = waiting.pop()
-        if expr in done:
-            continue
-        done.add(expr)
-        if _is_leaf(expr):
-            found[expr] = None
-        else:
-            waiting += reversed(expr.inputs)
-    return list(found)
+    return [expr for expr in preorder(outputs, _is_leaf) if _is_leaf(expr)]
 
 
 def _is_leaf(expr: Expr) -> bool:

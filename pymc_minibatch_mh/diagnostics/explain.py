@@ -62,7 +62,8 @@ from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_w
 from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
-from pymc_minibatch_mh.structure.row_function import LinearForm, RowFunction, row_functions
+from pymc_minibatch_mh.structure.predictors import LinearForm
+from pymc_minibatch_mh.structure.row_function import RowFunction, row_functions
 
 KINDS = {
     DIRECTIONAL: "summed over directions",

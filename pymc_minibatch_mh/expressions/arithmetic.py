@@ -24,13 +24,13 @@ from pymc_minibatch_mh.expressions.graph import (
 )
 from pymc_minibatch_mh.expressions.patterns import (
     Between,
+    affines_in,
     factors_of,
     is_a,
     is_finite,
     is_nonnegative,
     is_positive,
     number,
-    reachable,
     remembered,
     scaled_core,
     should_merge_exponentials,
@@ -91,8 +91,7 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
 
 def _is_finite_number(exprs: ExprGraph, x: Expr) -> bool:
     """Whether an expression is finite at every position, and holds no data, which might not be."""
-    terms = (t for part in reachable(x) if isinstance(part, Affine) for t in part.terms)
-    return is_finite(x) and not any(t.monomial for t in terms)
+    return is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms)
 
 
 def _cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:

@@ -38,9 +38,9 @@ from pymc_minibatch_mh.expressions.graph import (
 )
 from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, filled, lowered
 from pymc_minibatch_mh.expressions.patterns import (
+    affines_in,
     coefficients_of,
     factors_of,
-    reachable,
     remembered,
 )
 from pymc_minibatch_mh.expressions.rules import apply, log_of_sum
@@ -253,7 +253,7 @@ def _kind(expr: Expr) -> tuple:
 
 def _n_linear(expr: Expr) -> int:
     """Return of how many linear forms an expression is a function; of very many only roughly."""
-    forms = list(dict.fromkeys(x.terms for x in reachable(expr) if isinstance(x, Affine)))
+    forms = list(dict.fromkeys(x.terms for x in affines_in(expr)))
     few = forms and len(forms) <= MANY_FORMS
     return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
 

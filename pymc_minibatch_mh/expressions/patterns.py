@@ -1,7 +1,7 @@
 """Patterns in expressions: parts of sums and products, and known signs."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
@@ -19,6 +19,7 @@ from pymc_minibatch_mh.expressions.graph import (
     places_of,
     without,
 )
+from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
@@ -95,6 +96,23 @@ def reachable(expr: Expr) -> Iterator[Expr]:
         waiting += new
 
 
+def affines_in(expr: Expr) -> list[Affine]:
+    """Affine expressions that an expression consists of."""
+    return [x for x in reachable(expr) if isinstance(x, Affine)]
+
+
+def preorder(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterator[Expr]:
+    """Yield expressions, each once, before those that they are computed from, down to leaves."""
+    done: set[Expr] = set()
+    waiting = list(reversed(outputs))
+    while waiting:
+        expr = waiting.pop()
+        if expr not in done:
+            done.add(expr)
+            yield expr
+            waiting += () if is_leaf(expr) else reversed(expr.inputs)
+
+
 def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
     """Yield expressions, each once, after those that they are computed from, down to known ones."""
     done = set(known)
@@ -109,6 +127,30 @@ def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[
         if expr not in done:
             done.add(expr)
             yield expr
+
+
+def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr]) -> Expr:
+    """An expression with others in the place of its affine parts, not simplified again."""
+    known: dict[Expr, Expr] = {}
+    for expr in in_order([root]):
+        if isinstance(expr, Affine):
+            known[expr] = replaced(expr)
+        elif isinstance(expr, Apply) and not expr.is_data:
+            known[expr] = exprs.node(expr.op, [known[x] for x in expr.inputs])
+            if expr in exprs.checks:
+                exprs.checks.add(known[expr])
+        else:
+            known[expr] = expr
+    return known[root]
+
+
+def evaluate(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
+    """Add the values of expressions, in an order in which operands come first."""
+    for expr in order:
+        if isinstance(expr, Constant):
+            known[expr] = np.asarray(expr.value)
+        elif isinstance(expr, Apply):
+            known[expr] = numpy_of(expr.op)(*(known[x] for x in expr.inputs))
 
 
 def n_exprs(expr: Expr) -> int:
@@ -185,8 +227,7 @@ def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
 
 
 def _coordinates(expr: Expr) -> set[int]:
-    affines = [x for x in reachable(expr) if isinstance(x, Affine)]
-    return {k for affine in affines for term in affine.terms for k in places_of(term.place)}
+    return {k for x in affines_in(expr) for term in x.terms for k in places_of(term.place)}
 
 
 def is_positive(expr: Expr) -> bool:

@@ -66,7 +66,7 @@ def whitened_directions(
 
     There are none where there would be more than `most`.
     """
-    directions = target.compiled.unread
+    directions = target.compiled.null_space
     if not 0 < len(directions) <= most:
         return NO_DIRECTIONS
     basis, _ = np.linalg.qr((directions @ reference.whitener.T).T)

@@ -19,8 +19,9 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.expressions.graph import Gather, Monomial
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.reference.full_data import on_all_cores
+from pymc_minibatch_mh.structure.predictors import LinearForm
 from pymc_minibatch_mh.structure.random_effects import Elements, Factor
-from pymc_minibatch_mh.structure.row_function import LinearForm, RowData, RowFunction
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Rows that are read at a time, and numbers of some of them that are in memory at once: 64 MB.
 CHUNK, MOST_NUMBERS = 65_536, 2**23
@@ -123,7 +124,7 @@ class ElementRows:
         columns = {place: k for k, place in enumerate(self._border[:n].tolist())}
         for a, form in enumerate(function.arguments):
             for part in _fixed(form):
-                border[a, :, columns[part.place]] += _weight(part, data)
+                border[a, :, columns[part.place]] += data.weight(part)
         elements, weights = _chosen(self.factors, term, data, m)
         chosen, chosen_weights = _chosen(self._choices, term, data, m)
         there = np.append(self._columns, -1)[chosen]
@@ -323,10 +324,9 @@ def _chosen(
         for a, part in factor.readings[term]:
             place = part.place
             assert isinstance(place, Gather)
-            index = np.broadcast_to(data.value(place.index), size).astype(np.int64)
-            own = factor.of_index(np.where(index < 0, index + place.size, index))
+            own = factor.of_index(data.index(place))
             elements[f] = np.where(own >= 0, starts[f] + own, -1)
-            weights[f, a] += np.where(own >= 0, _weight(part, data), 0.0)
+            weights[f, a] += np.where(own >= 0, data.weight(part), 0.0)
         # As of a reference level, which has no effect.
         elements[f, ~weights[f].any(axis=0)] = -1
     return elements, weights
@@ -338,13 +338,6 @@ def _key(one: np.ndarray, other: np.ndarray, size: int) -> np.ndarray:
 
 def _fixed(form: LinearForm) -> Iterator[Monomial]:
     return (term for term in form.terms if not isinstance(term.place, Gather))
-
-
-def _weight(part: Monomial, data: RowData) -> np.ndarray:
-    found = np.full(data.rows.size, part.factor)
-    for expr in part.monomial:
-        found *= data.value(expr)
-    return found
 
 
 def _contracted(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:

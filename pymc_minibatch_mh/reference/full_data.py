@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pymc_minibatch_mh.compiled.compiled_model import MOST_ENTRIES, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
+from pymc_minibatch_mh.compiled.model import PlacedRows
+from pymc_minibatch_mh.compiled.prior import MOST_ENTRIES, Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.source import BLOCK_ROWS, StoredRows, consecutive
 from pymc_minibatch_mh.native import row_sums as kernels

@@ -3,20 +3,9 @@
 Passes over the rows and maximisations that read none alternate: the scales φ by V of
 :mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
 quadratic of the rows means something near the best x only, so that φ stays until x is near it.
-
-In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
-Hence the rule for scales, by *slopes between two points*, which see priors with kinks as well:
-
-1. A coordinate that no row reads is a scale where the prior's slope between two points, which
-   differ in the coordinates that rows do read, changes with it.
-2. Of the others that no row reads, those in which the prior is quadratic are locations, and are
-   counted with the coordinates that rows read. A coordinate that changes a slope among all of
-   these is a scale, as that of the groups of groups.
-3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
-   the prior couples it to scales alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -24,7 +13,6 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
@@ -33,119 +21,6 @@ from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
-from pymc_minibatch_mh.structure.row_function import RowFunction, terms_of
-
-#: Change of a slope, relative to the slopes, that is more than rounding.
-CHANGED = 1e-7
-#: How far apart the two points are, in unconstrained coordinates, and how often that is halved
-#: until the prior part has a density there.
-APART, MOST_HALVINGS = 1.0, 10
-#: How many times as far apart they are, so that a kink that is not near lies between them.
-LENGTHS = (1.0, 30.0)
-#: Of the points, which are random so that no chance symmetry of a model hides a change.
-SEED = 20_260_917
-
-Prior = Callable[..., Derivatives]
-
-
-def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
-    """Return which coordinates appear in the linear forms of rows, bool, shape (d,)."""
-    read = np.zeros(size, dtype=bool)
-    read[[k for term in terms_of(functions) for k in places_of(term.place)]] = True
-    return read
-
-
-def read_by_full_data(full_data: FullData, start: np.ndarray) -> np.ndarray:
-    """Return which coordinates the slopes of rows are not exactly zero in, bool, shape (d,)."""
-    near = start + 0.1 * np.random.default_rng(SEED).standard_normal(start.size)
-    slopes = [full_data.likelihood(place, hessian=False).gradient for place in (start, near)]
-    return np.any([slope != 0.0 for slope in slopes], axis=0)
-
-
-def scales_of(prior: Prior, read: np.ndarray, start: np.ndarray) -> tuple[int, ...]:
-    """Return the scales by the rule of this module, near `start`, where rows read some coordinates.
-
-    Those are `read`, bool, shape (d,).
-    """
-    unread = [int(k) for k in np.flatnonzero(~read)]
-    probe = _Probe.near(prior, start) if unread else None
-    if probe is None:
-        return ()
-    scales = {k for k in unread if probe.changes_slopes(k, read)}
-    rest = [k for k in unread if k not in scales]
-    locations = {k for k in rest if probe.is_quadratic_in(k)}
-    others = read.copy()
-    others[list(locations)] = True
-    rest = [k for k in rest if k not in locations]
-    scales |= {k for k in rest if probe.changes_slopes(k, others)}
-    rest = [k for k in rest if k not in scales and not probe.is_coupled(k, others)]
-    known = np.zeros_like(read)
-    while True:
-        known[list(scales)] = True
-        added = {k for k in rest if k not in scales and probe.is_coupled(k, known)}
-        if not added:
-            return tuple(sorted(scales))
-        scales |= added
-
-
-@dataclass(frozen=True, eq=False)
-class _Probe:
-    """Slopes of the prior part around the middle of two points."""
-
-    prior: Prior
-    middle: np.ndarray
-    #: From there to either point.
-    way: np.ndarray
-
-    @classmethod
-    def near(cls, prior: Prior, start: np.ndarray) -> "_Probe | None":
-        """Return one where all slopes that it asks for are finite; None where there is none."""
-        rng = np.random.default_rng(SEED)
-        away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
-        for halvings in range(MOST_HALVINGS):
-            length = APART * 0.5**halvings
-            middle, side = start + length * away, length * way
-            ends = (middle + side, middle - side, middle)
-            if all(np.isfinite(prior(end, hessian=False).gradient).all() for end in ends):
-                return cls(prior, middle, side)
-        return None
-
-    def _moved(self, k: int, times: float, way: np.ndarray | float = 0.0) -> np.ndarray:
-        place = self.middle + way
-        place[k] += times * float(np.abs(self.way).max())
-        return self.prior(place, hessian=False).gradient
-
-    def changes_slopes(self, k: int, others: np.ndarray) -> bool:
-        """Return whether slopes between two points, apart in others and in them, change with k."""
-        chosen = others.copy()
-        chosen[k] = False
-        for length in LENGTHS:
-            way = np.where(chosen, length * self.way, 0.0)
-            ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
-            if _differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
-                return True
-        return False
-
-    def is_quadratic_in(self, k: int) -> bool:
-        """Return whether the slope along k is linear in k."""
-        ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
-        own = np.arange(self.middle.size) == k
-        return not _differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
-
-    def is_coupled(self, k: int, others: np.ndarray) -> bool:
-        """Return whether slopes along others change with k."""
-        ends = [self._moved(k, t) for t in (0.0, 1.0)]
-        chosen = others.copy()
-        chosen[k] = False
-        return _differ(ends[0] - ends[1], ends, chosen)
-
-
-def _differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
-    size = np.sum(np.abs(ends), axis=0)
-    # Values that are not finite beyond the two points say nothing.
-    with np.errstate(invalid="ignore"):
-        return bool((np.abs(changes) > CHANGED * size)[chosen].any())
-
 
 MAX_PASSES = 60
 #: Distance in standard deviations, per root of the coordinates, at which x is near its best for

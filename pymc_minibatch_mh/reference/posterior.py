@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, PlacedRows, Prior
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
+from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
+from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.expressions.graph import Gather, places_of
 from pymc_minibatch_mh.model.check import ModelDensity, check_split
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.forms import RowSpace
@@ -27,12 +27,7 @@ from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.arrow_sums import ElementRows
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.hierarchy import (
-    find_marginal_mode,
-    read_by_forms,
-    read_by_full_data,
-    scales_of,
-)
+from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import (
     LOOSE_TOLERANCE,
@@ -44,8 +39,10 @@ from pymc_minibatch_mh.reference.mode import (
     reference_at,
 )
 from pymc_minibatch_mh.reference.newton import newton_search
+from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.random_effects import Elements
-from pymc_minibatch_mh.structure.row_function import RowFunction, terms_of
+from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
+from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
 #: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
 #: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
@@ -218,8 +215,7 @@ class Target:
         """Number of coordinates that data choose, such as those of groups."""
         if isinstance(self.row_functions, BoundsError):
             return 0
-        chosen = (term.place for term in terms_of(self.row_functions))
-        return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
+        return len(indexed_coordinates(forms_of(self.row_functions)))
 
     @cached_property
     def element_rows(self) -> ElementRows:
@@ -320,10 +316,10 @@ class Target:
         """Return the coordinates that no joint mode is sought in, asked for near `start`."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
-            read = read_by_full_data(self.full_data, start)
+            read = read_by_slopes(self.full_data.likelihood, start)
         else:
-            read = read_by_forms(functions, self.factorization.size)
-        return scales_of(self.full_data.prior, read, start)
+            read = read_coordinates(forms_of(functions))
+        return find_scales(self.full_data.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Find the mode of a subsample whose rows stand for several each, if there is one."""
@@ -391,7 +387,7 @@ class Target:
                 "support. Pass other initvals= or initial_point=."
             )
         for one in self.factorization.maps:
-            if not one.log_jacobian(position) < MOST_SHRUNK * len(one.places):
+            if not one.log_jacobian(position) < MOST_SHRUNK * len(one.indices):
                 return MinibatchError(
                     f"{one.name!r} is sampled through {one.label}, but a factor is almost zero at "
                     "the starting point, for example for the last basis functions of an HSGP "

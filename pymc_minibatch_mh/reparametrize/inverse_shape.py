@@ -12,7 +12,14 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph, places_of
-from pymc_minibatch_mh.expressions.patterns import is_a, number, reachable, scaled_core, summands
+from pymc_minibatch_mh.expressions.patterns import (
+    affines_in,
+    is_a,
+    number,
+    reachable,
+    scaled_core,
+    summands,
+)
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
@@ -146,5 +153,5 @@ def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
         if any((number(part) or 0.0) > 0.0 for part in parts):
             # One more than a power of a reciprocal, which is positive.
             return False
-    affines = [x for x in reachable(expr) if isinstance(x, Affine)]
+    affines = affines_in(expr)
     return bool(affines) and all(row.exprs.logs.intersection(_coordinates(x)) for x in affines)

@@ -21,7 +21,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Gather, places_of
+from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrized
@@ -33,7 +33,8 @@ from pymc_minibatch_mh.reparametrize.occurrences import (
     Occurrence,
     occurrences,
 )
-from pymc_minibatch_mh.structure.row_function import LinearForm, lowered_rows
+from pymc_minibatch_mh.structure.predictors import LinearForm, indexed_coordinates, read_coordinates
+from pymc_minibatch_mh.structure.row_function import linear_forms, lowered_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ def _mapped_together(
             continue
         maps = [one for search in searches for one in found[search]]
         mapped = reparametrized(factorization, maps) if maps else factorization
-        left = _places_in(_forms(mapped)) if maps else set()
+        left = read_coordinates(linear_forms(mapped)) if maps else set()
         again = [search.keeps_out(found[search], left) for search in searches]
         if not any(again):
             return mapped, maps, refused
@@ -217,7 +218,7 @@ class _Search:
                 f"reparametrisation would change with {names}"
             )
         beside = set().union(*(way.beside for way in ways))
-        chosen = beside & _chosen_in(_forms(self._factorization))
+        chosen = beside & indexed_coordinates(linear_forms(self._factorization))
         if chosen:
             raise _RefusedError(
                 f"is multiplied by entries of {self._names(chosen)} that data choose; this is "
@@ -324,7 +325,7 @@ def _located(
     factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
 ) -> Factorization:
     """Return a model, mapped so far, with the locations that come with every α of one map alone."""
-    forms = _forms(mapped)
+    forms = linear_forms(mapped)
     moved = set[int]().union(*(one.moved for one in maps))
     columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
     found = [-1] * len(columns)
@@ -339,7 +340,7 @@ def _located(
     places = iter(found)
     located = [_at(one, tuple(next(places) for _ in one.locations), factorization) for one in maps]
     tried = reparametrized(factorization, located)
-    left = _places_in(_forms(tried))
+    left = read_coordinates(linear_forms(tried))
     kept = [
         other if left.isdisjoint(other.locations) else one
         for one, other in zip(maps, located, strict=True)
@@ -350,22 +351,6 @@ def _located(
 def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
     shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
     return replace(one, locations=locations, label=" + ".join([*shifts, one.label]))
-
-
-def _forms(factorization: Factorization) -> list[LinearForm]:
-    """Return the linear forms of the rows."""
-    return [form for row in lowered_rows(factorization) for form in row.arguments.forms]
-
-
-def _places_in(forms: Sequence[LinearForm]) -> set[int]:
-    """Return the coordinates that forms depend on."""
-    return {k for form in forms for term in form.terms for k in places_of(term.place)}
-
-
-def _chosen_in(forms: Sequence[LinearForm]) -> set[int]:
-    """Return the coordinates that data choose among, such as those of groups."""
-    places = [term.place for form in forms for term in form.terms]
-    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:

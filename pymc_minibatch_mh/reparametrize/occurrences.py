@@ -22,7 +22,7 @@ from pymc_minibatch_mh.expressions.graph import (
     places_of,
     without,
 )
-from pymc_minibatch_mh.expressions.patterns import is_a, is_positive, reachable
+from pymc_minibatch_mh.expressions.patterns import affines_in, is_a, is_positive
 from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.structure.row_function import LoweredRow
 
@@ -214,13 +214,9 @@ def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
     return after
 
 
-def _affines(expr: Expr) -> list[Affine]:
-    return [x for x in reachable(expr) if isinstance(x, Affine)]
-
-
 def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
     """Return the factors of a function of one coordinate; none for other functions."""
-    forms = _affines(expr)
+    forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
     return frozenset[int]().union(*(x.places for x in factors if not x.divides))
@@ -236,13 +232,13 @@ def _indices(expr: Expr) -> set[tuple[Expr, int]]:
 
 def _index_of(expr: Expr) -> tuple[Expr, int] | None:
     """Return by which data all is chosen that a function of entries depends on."""
-    found = [_indices(x) for x in _affines(expr)]
+    found = [_indices(x) for x in affines_in(expr)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
     return next(iter(found[0])) if alike and factor(expr, 0) is not None else None
 
 
 def _read_in(chosen: Sequence[Expr]) -> frozenset[int]:
-    terms = [term for expr in chosen for x in _affines(expr) for term in x.terms]
+    terms = [term for expr in chosen for x in affines_in(expr) for term in x.terms]
     return frozenset(places_of(term.place)[0] for term in terms)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Gather, places_of
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Block, Factorization
 from pymc_minibatch_mh.reparametrize.base import reparametrized
-from pymc_minibatch_mh.structure.row_function import lowered_rows
+from pymc_minibatch_mh.structure.predictors import indexed_coordinates
+from pymc_minibatch_mh.structure.row_function import linear_forms
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def in_differences(factorization: Factorization) -> Factorization:
     found = reparametrized(factorization, maps)
     moved = set[int]().union(*(one.moved for one in maps))
     try:
-        return found if moved & _chosen(found) else factorization
+        return found if moved & indexed_coordinates(linear_forms(found)) else factorization
     except BoundsError:
         return factorization
 
@@ -67,10 +67,3 @@ def in_differences(factorization: Factorization) -> Factorization:
 def _from_last(block: Block, name: str) -> FromLast:
     places = np.arange(block.start, block.stop).reshape(-1, block.shape[-1]).T
     return FromLast(name, places, f"{name} - {name}[..., -1]")
-
-
-def _chosen(factorization: Factorization) -> set[int]:
-    """Return the coordinates that data choose among."""
-    forms = (form for row in lowered_rows(factorization) for form in row.arguments.forms)
-    places = (term.place for form in forms for term in form.terms)
-    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}

@@ -19,9 +19,7 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import read_entries
 from pymc_minibatch_mh.data.source import consecutive, read_columns
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.arithmetic import add, multiply
 from pymc_minibatch_mh.expressions.graph import (
-    Affine,
     Apply,
     Constant,
     Data,
@@ -31,35 +29,19 @@ from pymc_minibatch_mh.expressions.graph import (
     Lookup,
     LoweringError,
     Monomial,
-    intersection,
-    without,
 )
 from pymc_minibatch_mh.expressions.log_sums import arguments_at_once
 from pymc_minibatch_mh.expressions.lower import Tensor, constants, filled, lower
-from pymc_minibatch_mh.expressions.patterns import coefficients_of
 from pymc_minibatch_mh.functions.base import numpy_of, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
+from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 10
 #: Arguments of a row beyond which its second derivatives are too many to be compiled.
 MOST_IN_ALL = 24
-#: Rounding errors of a combination of forms, relative to the forms.
-ROUNDED = 1e-14
 WAY_ON = "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
-
-
-@dataclass(frozen=True)
-class LinearForm:
-    """One argument u_a: a linear form of the position whose coefficients are data."""
-
-    terms: tuple[Monomial, ...]
-
-    @property
-    def is_global(self) -> bool:
-        """Whether the form is the same for all rows."""
-        return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +73,9 @@ class LoweredRow:
     root: Expr
 
     @cached_property
-    def arguments(self) -> "_Arguments":
+    def arguments(self) -> Predictors:
         """The linear forms that it depends on."""
-        return _Arguments(self.exprs, self.root)
+        return Predictors(self.exprs, self.root)
 
 
 #: Lowered rows of a factorization, once for all.
@@ -128,6 +110,11 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
         root = kind.rewritten(exprs, root)
     return LoweredRow(term, exprs, root)
+
+
+def linear_forms(factorization: Factorization) -> list[LinearForm]:
+    """Linear forms of the observations of all terms."""
+    return [form for row in lowered_rows(factorization) for form in row.arguments.forms]
 
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:
@@ -173,100 +160,9 @@ def _leaves(
     return leaves
 
 
-class _Arguments:
-    """The linear forms that an expression consumes, expressed by as few of them as possible."""
-
-    def __init__(self, exprs: ExprGraph, root: Expr) -> None:
-        self._exprs = exprs
-        self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
-        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
-        self._known: dict[Expr, Expr] = {}
-
-    def rebuilt(self, expr: Expr) -> Expr:
-        """Return `expr` as a function of arguments and data."""
-        if expr.is_data:
-            return expr
-        if expr not in self._known:
-            if isinstance(expr, Affine):
-                self._known[expr] = self._argument(expr)
-            else:
-                # Not simplified again: an argument hides that it is affine.
-                operands = [self.rebuilt(operand) for operand in expr.inputs]
-                self._known[expr] = self._exprs.node(expr.op, operands)  # type: ignore[attr-defined]
-                if expr in self._exprs.checks:
-                    self._exprs.checks.add(self._known[expr])
-        return self._known[expr]
-
-    def _argument(self, affine: Affine) -> Expr:
-        form, factor, common = self._scaled[affine]
-        scale: Expr = self._exprs.constant(factor)
-        for expr in common:
-            scale = self._exprs.times(scale, expr)
-        parts = [
-            multiply(self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k))
-            for k, weight in enumerate(self._weights[form])
-            if weight != 0.0
-        ]
-        return add(self._exprs, *parts, affine.offset)
-
-
-def _consumed(root: Expr) -> list[Affine]:
-    found: dict[Expr, None] = {}
-    waiting = [root]
-    while waiting:
-        expr = waiting.pop()
-        if expr not in found and not expr.is_data:
-            found[expr] = None
-            waiting += reversed(expr.inputs)
-    return [expr for expr in found if isinstance(expr, Affine)]
-
-
-def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
-    """Return the linear form of an affine expression, and the number and data that multiply it."""
-    common = reduce(intersection, (t.monomial for t in affine.terms))
-    factor = affine.terms[0].factor
-    rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
-    pairs = zip(affine.terms, rests, strict=True)
-    terms = tuple(Monomial(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
-    return LinearForm(terms), factor, common
-
-
-def _basis(
-    forms: Sequence[LinearForm],
-) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
-    """Choose independent forms, short ones first, and express all forms by them."""
-    rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
-    chosen: list[LinearForm] = []
-    weights: dict[LinearForm, dict[LinearForm, float]] = {}
-    for form in sorted(rows, key=lambda form: len(form.terms)):
-        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
-        if found is None:
-            chosen.append(form)
-            weights[form] = {form: 1.0}
-        else:
-            weights[form] = dict(zip(chosen, found, strict=False))
-    basis = tuple(form for form in rows if form in chosen)
-    return basis, {
-        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
-    }
-
-
-def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
-    """Return the weights that make up `row`, or None if it is independent of the basis."""
-    weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
-    # Sums and differences of forms have simple weights; rounding must not make up others.
-    simple = np.round(weights * 720720.0) / 720720.0
-    if np.array_equal(simple @ basis, row):
-        return simple
-    weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
-    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
-    error = np.abs(weights @ basis - row)
-    return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
-
-
-def terms_of(functions: Sequence[RowFunction]) -> list[Monomial]:
-    """Return the terms of all linear forms that rows depend on."""
-    return [term for f in functions for form in f.arguments for term in form.terms]
+def forms_of(functions: Sequence[RowFunction]) -> list[LinearForm]:
+    """Linear forms of all terms."""
+    return [form for function in functions for form in function.arguments]
 
 
 def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
@@ -322,17 +218,21 @@ class RowData:
         count = 1 if form.is_global else self.rows.size
         matrix = np.zeros((count, size))
         for term in form.terms:
-            factor = np.asarray(term.factor)
-            for expr in term.monomial:
-                factor = factor * self.value(expr)
             if isinstance(term.place, Gather):
-                index = np.asarray(self.value(term.place.index), dtype=np.int64)
-                wrapped = np.where(index < 0, index + term.place.size, index)
-                places = np.broadcast_to(term.place.first + term.place.step * wrapped, count)
-                matrix[np.arange(count), places] += factor
+                places = term.place.first + term.place.step * self.index(term.place)
+                matrix[np.arange(count), np.broadcast_to(places, count)] += self.weight(term)
             else:
-                matrix[:, term.place] += factor
+                matrix[:, term.place] += self.weight(term)
         return matrix
+
+    def weight(self, term: Monomial) -> np.ndarray:
+        """Numbers that multiply a coordinate, shape (rows,) or ()."""
+        return reduce(np.multiply, map(self.value, term.monomial), np.asarray(term.factor))
+
+    def index(self, place: Gather) -> np.ndarray:
+        """Numbers of the coordinates that data choose, counted from the start, int64."""
+        index = np.asarray(self.value(place.index), dtype=np.int64)
+        return np.where(index < 0, index + place.size, index)
 
     def _value(self, expr: Expr) -> np.ndarray:
         if isinstance(expr, Constant):

@@ -125,7 +125,7 @@ def test_programs_that_are_made_of_a_program_move_the_same(teams):
 
 def shifted(step, position, times):
     """Return a position far along all directions that change no row."""
-    directions = step.target.compiled.unread
+    directions = step.target.compiled.null_space
     return position + times * np.array([1.0, -0.7, 2.0, -1.5])[: len(directions)] @ directions
 
 
@@ -154,7 +154,7 @@ def test_bounds_do_not_see_what_changes_no_row(teams):
 def test_directions_are_whitened_and_orthonormal(teams):
     basis = whitened_directions(teams.target, teams.reference)
     np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-13)
-    rest = teams.target.compiled.unread @ teams.reference.whitener.T
+    rest = teams.target.compiled.null_space @ teams.reference.whitener.T
     np.testing.assert_allclose(rest - rest @ basis.T @ basis, 0.0, atol=1e-11)
 
 

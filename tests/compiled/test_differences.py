@@ -17,8 +17,11 @@ from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from helpers.families import FAMILIES
+from structure.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.expressions.graph import ExprGraph
 from pymc_minibatch_mh.model.factorization import factorize

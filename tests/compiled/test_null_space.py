@@ -8,9 +8,12 @@ from every import every
 from helpers import zoo
 from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, unread_directions
+from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.form_rows import placed
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.null_space import likelihood_null_space
 
 ROWS = 1_200
 
@@ -102,7 +105,7 @@ def test_directions_are_those_that_change_no_row(name):
     build, expected = FOUND[name]
     parts = compiled(build())
     names = parts.factorization.coordinate_names
-    found = parts.unread
+    found = parts.null_space
     assert found.shape == (len(expected), len(names))
     moved = [{names[k] for k in np.flatnonzero(direction)} for direction in found]
     assert sorted(map(sorted, moved)) == sorted(map(sorted, expected))
@@ -124,7 +127,7 @@ def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
     target = Target(factorize(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)
     rng = np.random.default_rng(1)
-    for direction in target.compiled.unread:
+    for direction in target.compiled.null_space:
         position = rng.normal(0.0, 0.3, target.factorization.size)
         here, there = (target.full_data.values(position + t * direction) for t in (0.0, 3.0))
         np.testing.assert_allclose(there, here, rtol=1e-12, atol=1e-12)
@@ -137,10 +140,10 @@ def test_what_other_steps_move_stays():
     own = [v for v in model.value_vars if v.name not in others]
     parts = CompiledModel(factorize(model, own, min_rows=ROWS), None)
     names = parts.factorization.coordinate_names
-    moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.unread]
+    moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.null_space]
     expected = [{"tau_log__"}, {*(f"a[{k}]" for k in range(5)), *(f"b[{k}]" for k in range(3))}]
     assert moved == expected
-    assert not parts.unread[:, : parts.factorization.first].any()
+    assert not parts.null_space[:, : parts.factorization.first].any()
     assert parts.factorization.first > 0
 
 
@@ -160,7 +163,7 @@ def test_of_graphs_pieces_of_the_position_tell(read):
     parts = compiled(graph(read))
     assert parts.why_graph
     names = parts.factorization.coordinate_names
-    moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.unread]
+    moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.null_space]
     assert moved == ([{"tau_log__"}] if read else [{"mu"}, {"tau_log__"}])
 
 
@@ -171,4 +174,4 @@ def test_a_graph_that_takes_the_whole_position_reads_all_of_it():
     for whole in (parts.position.sum(), parts.position[parts.position.argmax()]):
         term.logp = term.logp + 0.0 * whole
         functions = CompiledModel(parts, None).row_functions
-        assert not len(unread_directions(parts, functions))
+        assert not len(likelihood_null_space(parts, functions))

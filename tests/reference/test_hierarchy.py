@@ -12,12 +12,11 @@ from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
 from pymc_minibatch_mh.reference import posterior as target_module
 from pymc_minibatch_mh.reference.full_data import FullData
-from pymc_minibatch_mh.reference.hierarchy import (
-    find_marginal_mode,
-    read_by_forms,
-    read_by_full_data,
-)
+from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
+from pymc_minibatch_mh.structure.predictors import read_coordinates
+from pymc_minibatch_mh.structure.row_function import forms_of
+from pymc_minibatch_mh.structure.scales import read_by_slopes
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
 
@@ -275,8 +274,8 @@ def test_scales_are_told_from_locations(define):
 @every("define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__)
 def test_what_rows_read_is_seen_by_their_slopes_too(define):
     target, start = models.target_of(define)
-    by_forms = read_by_forms(target.row_functions, start.size)
-    np.testing.assert_array_equal(read_by_full_data(target.full_data, start), by_forms)
+    by_forms = read_coordinates(forms_of(target.row_functions))
+    assert read_by_slopes(target.full_data.likelihood, start) == by_forms
 
 
 def test_rows_as_a_graph_have_scales_too():

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from every import every
-from pymc_minibatch_mh.compiled import compiled_model
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
+from pymc_minibatch_mh.compiled import model as compiled_model
+from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module

@@ -26,7 +26,7 @@ from pymc_minibatch_mh import (
     sample,
 )
 from pymc_minibatch_mh.chain import chain as chains
-from pymc_minibatch_mh.compiled import compiled_model
+from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.compiled.scalar_functions import as_written
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.plan import violations

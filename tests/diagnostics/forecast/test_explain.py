@@ -12,7 +12,7 @@ from helpers.zoo import logistic, sample
 from law.compound.models import switched
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
 from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.compiled import compiled_model
+from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.diagnostics import explain as entry
 from pymc_minibatch_mh.diagnostics import pilot
 from pymc_minibatch_mh.diagnostics import recommend as nuts_module

@@ -1,0 +1,304 @@
+"""The prior part as a compiled density with derivatives.
+
+A prior part of a few dozen parameters is a few dozen operations on numbers. As one function of
+floats it is compiled and called in a fraction of the time that a graph of vectors takes, and its
+derivatives are expressions as well.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba import carray, njit
+from pymc.logprob.utils import ParameterValueError
+from pytensor.compile.mode import Mode, optdb
+from pytensor.gradient import grad, pushforward
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import ScalarOp
+from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.type import TensorType
+
+from pymc_minibatch_mh.compiled.differences import Slopes
+from pymc_minibatch_mh.compiled.graphs import (
+    PRIOR_ADDRESSES,
+    compiled_on_position,
+    differentiable,
+)
+from pymc_minibatch_mh.compiled.scalar_functions import (
+    LOG_PRIOR,
+    called_by_library,
+    compiled_log_density,
+    composite_of,
+)
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Apply,
+    Argument,
+    Constant,
+    Expr,
+    ExprGraph,
+    Gather,
+    LoweringError,
+    Place,
+)
+from pymc_minibatch_mh.expressions.lower import lower
+from pymc_minibatch_mh.expressions.patterns import evaluate, in_order, with_affines
+from pymc_minibatch_mh.functions.base import Function
+from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.native.library import FunctionAt
+
+#: Numbers in an array, and scalar operations in all, up to which a prior part is small.
+MOST_ENTRIES, MOST_OPERATIONS = 200, 600
+_REWRITES = RewriteDatabaseQuery(
+    include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
+    exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
+)
+#: Step of the differences of gradients, which are compiled where a graph of all products is slow.
+STEP = 1e-5
+#: Run operation by operation, with the rewrites that keep numbers finite.
+_STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
+_AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
+
+
+def compiled_slopes(
+    factorization: Factorization, compile_kwargs: Mapping[str, Any] | None
+) -> Callable:
+    """Compile value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
+    prior, theta = factorization.prior, factorization.position
+    with differentiable(factorization):
+        gradient = grad(prior, theta, disconnected_inputs="ignore")
+    both = pt.concatenate([prior[None], gradient])
+    graph = compiled_on_position(factorization, both, compile_kwargs)
+
+    @njit(nogil=True)
+    def slopes(theta, context):
+        (found,) = graph(theta, context)
+        return found
+
+    return slopes
+
+
+class GraphPrior:
+    """The prior part of a split model, as a graph."""
+
+    def __init__(
+        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._split = factorization
+        self._compile_kwargs = compile_kwargs
+
+    def compiled(self) -> FunctionAt:
+        """Compile the log-density (``mh_log_prior``)."""
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> FunctionAt:
+        size, prior = self._split.size, self._split.prior
+        graph = compiled_on_position(self._split, prior, self._compile_kwargs)
+
+        def logp(theta, context):
+            (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
+            return value.item()
+
+        return called_by_library(logp, LOG_PRIOR, "mh_log_prior")
+
+    def derivatives(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        if self._is_sparse or position.size > MOST_ENTRIES:
+            return self._by_differences(position, others, hessian=hessian)
+        # PyTensor's loops in Python take no empty arrays.
+        directions = np.eye(position.size)[: position.size if hessian else 1]
+        found = self._as_written(position, others, directions)
+        if not all(np.isfinite(x).all() for x in found):
+            found = self._stable(position, others, directions)
+        value, gradient, products = found
+        if not hessian:
+            return float(value), gradient, np.empty((0, 0))
+        # Without curvature of its own, as of Laplace priors alone, there is one product for all.
+        return float(value), gradient, np.broadcast_to(products, directions.shape)
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        """Whether it has sparse matrices, whose operations PyTensor has for one direction only."""
+        return any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior]))
+
+    def _by_differences(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the same from a compiled gradient, with its differences as the Hessian."""
+        context = Column("other variables", others[None], 0).address
+        value, *gradient = self.slopes(position, context)
+        if not hessian:
+            return float(value), np.array(gradient), np.empty((0, 0))
+        lines = [
+            self.slopes(position + step, context)[1:] - self.slopes(position - step, context)[1:]
+            for step in STEP * np.eye(position.size)
+        ]
+        products = np.array(lines) / (2.0 * STEP)
+        return float(value), np.array(gradient), 0.5 * (products + products.T)
+
+    @cached_property
+    def slopes(self) -> Callable:
+        """Value and gradient, compiled."""
+        return compiled_slopes(self._split, self._compile_kwargs)
+
+    @cached_property
+    def _as_written(self) -> Callable:
+        # Nothing is compiled or rewritten for graphs that are evaluated a few dozen times.
+        return self._in_python(_AS_WRITTEN)
+
+    @cached_property
+    def _stable(self) -> Callable:
+        return self._in_python(_STABLE)
+
+    @cached_property
+    def gradient(self) -> Variable:
+        """Graph of the gradient; UnsupportedModelError if an operation has no derivative."""
+        with differentiable(self._split):
+            return grad(self._split.prior, self._split.position, disconnected_inputs="ignore")
+
+    def _in_python(self, mode: Mode) -> Callable:
+        factorization, gradient = self._split, self.gradient
+        theta, others = factorization.position, factorization.other_values
+        direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
+        with differentiable(factorization):
+            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
+        directions = pt.matrix("directions", dtype="float64", shape=(None, factorization.size))
+        outputs = [factorization.prior, gradient, vectorize_graph(product, {direction: directions})]
+        function = pytensor.function(
+            [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
+        )
+
+        def quiet(*inputs: np.ndarray) -> list[np.ndarray]:
+            try:
+                with np.errstate(all="ignore"):
+                    return list(function(*inputs))
+            except ParameterValueError:
+                # A scale that has underflowed to zero: samplers read it as a density of zero.
+                nothing = np.full(inputs[0].shape, np.nan)
+                return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
+
+        return quiet
+
+
+class ScalarPrior:
+    """The prior part of a split model, as a function of its coordinates.
+
+    Raises a LoweringError if it is not small, goes through an operation that cannot be taken apart
+    or differentiated twice, or depends on variables outside of the position.
+    """
+
+    def __init__(self, factorization: Factorization) -> None:
+        self._size = factorization.size
+        self._exprs = ExprGraph()
+        self._root = _expression(self._exprs, factorization)
+        if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
+            raise LoweringError(factorization.prior.owner.op, "is one of very many operations")
+        slopes = Slopes(self._exprs)
+        gradient = [slopes.of(self._root, k) for k in range(factorization.size)]
+        second = {
+            pair: expr
+            for pair in combinations_with_replacement(range(factorization.size), 2)
+            if (expr := slopes.of(gradient[pair[0]], pair[1])) is not self._exprs.zero
+        }
+        self._pairs = list(second)
+        self._first_order = _Numbers([self._root, *gradient])
+        self._second_order = _Numbers([self._root, *gradient, *second.values()])
+
+    def compiled(self) -> FunctionAt:
+        """Compile the log-density (``mh_log_prior``)."""
+        return compiled_log_density(composite_of([self._root], self._size, []))
+
+    def derivatives(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        if not hessian:
+            found = self._first_order(position)
+            return float(found[0]), found[1:], np.empty((0, 0))
+        value, gradient, second = np.split(self._second_order(position), [1, 1 + self._size])
+        products = np.zeros((self._size, self._size))
+        for (i, j), number in zip(self._pairs, second, strict=True):
+            products[i, j] = products[j, i] = number
+        return float(value[0]), gradient, products
+
+
+def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
+    """Return the prior part in arguments, one for each coordinate."""
+    graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
+    AS_SAMPLED.rewrite(graph)
+    (prior,) = graph.outputs
+    above = list(ancestors([prior]))
+    if factorization.other_values in above or not all(map(_is_small, above)):
+        raise LoweringError(
+            factorization.prior.owner and factorization.prior.owner.op, "is not small"
+        )
+    position = np.empty(factorization.size, dtype=object)
+    for k in range(factorization.size):
+        position[k] = exprs.coordinate(k)
+    (root,) = np.ravel(lower(exprs, prior, {factorization.position: position}))
+    return with_affines(exprs, root, partial(_as_argument, exprs))
+
+
+def _is_small(variable: Variable) -> bool:
+    if not isinstance(variable.type, TensorType):
+        return True
+    shape = variable.type.shape
+    return None not in shape and int(np.prod(shape)) <= MOST_ENTRIES
+
+
+def _as_argument(exprs: ExprGraph, affine: Affine) -> Expr:
+    """Sum of arguments in the place of a linear form."""
+    parts = (
+        multiply(exprs, exprs.constant(t.factor), *t.monomial, _coordinate(exprs, t.place))
+        for t in affine.terms
+    )
+    return add(exprs, *parts, affine.offset)
+
+
+def _coordinate(exprs: ExprGraph, place: Place) -> Expr:
+    if isinstance(place, Gather):
+        raise LoweringError("an index", "is not a constant")
+    return exprs.argument(place)
+
+
+class _Numbers:
+    """Expressions of arguments, evaluated operation by operation."""
+
+    def __init__(self, outputs: Sequence[Expr]) -> None:
+        self._outputs = outputs
+        self._order = list(in_order(outputs))
+        for expr in self._order:
+            computed = isinstance(expr, Apply) and _has_numbers(expr.op)
+            if not (computed or isinstance(expr, Argument | Constant)):
+                raise LoweringError(getattr(expr, "op", expr), "is no number")
+
+    def __call__(self, arguments: np.ndarray) -> np.ndarray:
+        known: dict[Expr, Any] = {
+            expr: arguments[expr.number] for expr in self._order if isinstance(expr, Argument)
+        }
+        with np.errstate(all="ignore"):
+            evaluate(self._order, known)
+        return np.array([float(known[expr]) for expr in self._outputs])
+
+
+def _has_numbers(op: ScalarOp) -> bool:
+    # Functions of this package are left to compiled graphs, where Python cannot compute them.
+    known = type(op).impl not in (ScalarOp.impl, Function.impl)
+    return known or getattr(op, "nfunc_spec", None) is not None
+
+
+Prior = ScalarPrior | GraphPrior

@@ -1,0 +1,140 @@
+"""Null space of the likelihood: directions along which no observation changes."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.subtensor import Subtensor, get_constant_idx
+from scipy.linalg import qr, solve_triangular
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.expressions.graph import (
+    Monomial,
+    places_of,
+)
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
+
+#: Unknowns of a system of equations that is solved, at most.
+MOST_UNKNOWNS = 200
+#: Rounding errors of a sum, relative to the sum of its terms without signs.
+ROUNDED = 64 * 2.220446049250313e-16
+
+#: Equation of a direction v: class of coordinates that v is the same in -> coefficient.
+Equation = dict[int, float]
+
+
+def likelihood_null_space(
+    factorization: Factorization, functions: Sequence[RowFunction] | BoundsError
+) -> np.ndarray:
+    """Return a basis of the directions along which no row changes and a step moves, shape (n, d).
+
+    A row reads linear forms of the position, whose coefficients are data. A direction that all
+    forms take to zero, whatever the data are, changes no row: that of a coordinate that is in no
+    form, or one that raises a location and lowers all effects that it is added to. Of rows that are
+    graphs only coordinates are known, where the position enters them through pieces of it, cut at
+    constants.
+
+    First are those of single coordinates, in their order. Directions that cannot be told are left
+    out. `functions` are the rows as functions of a few linear forms, or why they are none.
+    """
+    if isinstance(functions, BoundsError):
+        return np.eye(factorization.size)[_not_in(_pieces(factorization), factorization)]
+    parts = [part for form in forms_of(functions) for part in form.by_data.values()]
+    labels = _classes(parts, factorization.size)
+    equations = [_equation(part, labels) for part in parts]
+    # Variables of other steps stay where they are.
+    equations += [{int(own): 1.0} for own in labels[: factorization.first]]
+    solutions = list(_solutions(equations, set(labels.tolist())))
+    found = np.zeros((len(solutions), factorization.size))
+    for line, solution in zip(found, solutions, strict=True):
+        for own, weight in solution.items():
+            line[labels == own] = weight
+    order = sorted(range(len(found)), key=lambda j: (np.count_nonzero(found[j]) > 1, j))
+    return found[order]
+
+
+def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
+    """Return the class of every coordinate, the same for those that data choose from."""
+    places = [places_of(term.place) for part in parts for term in part]
+    pairs = [pair for chosen in places for pair in pairwise(chosen)]
+    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs)), tuple(ends)), shape=(size, size))
+    _, labels = connected_components(links, directed=False)
+    return np.asarray(labels)
+
+
+def _equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
+    """Return the sum of terms with the same data as an equation, without cancelled ones."""
+    total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
+    for term in part:
+        own = int(labels[places_of(term.place)[0]])
+        total[own] += term.factor
+        sizes[own] += abs(term.factor)
+    return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
+
+
+def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
+    """Yield a basis of the solutions of all equations, first the unknowns in none of them."""
+    zero: set[int] = set()
+    while True:
+        left = [{k: x for k, x in e.items() if k not in zero} for e in equations]
+        pinned = {k for e in left if len(e) == 1 for k in e}
+        if not pinned:
+            break
+        zero |= pinned
+    bound = sorted({k for e in left for k in e})
+    for k in sorted(unknowns - zero - set(bound)):
+        yield {k: 1.0}
+    if not 0 < len(bound) <= MOST_UNKNOWNS:
+        return
+    matrix = np.array([[e.get(k, 0.0) for k in bound] for e in left if e])
+    for solution in _null_space(matrix):
+        # Equation by equation: one with small coefficients counts as much as the others.
+        if (np.abs(matrix @ solution) <= ROUNDED * (np.abs(matrix) @ np.abs(solution))).all():
+            yield dict(zip(bound, solution, strict=True))
+
+
+def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield solutions of a system of equations, each with one of the free unknowns alone."""
+    triangle, pivots = qr(
+        matrix / np.abs(matrix).max(axis=1, keepdims=True), mode="r", pivoting=True
+    )
+    diagonal = np.abs(np.diag(triangle))
+    rank = int((diagonal > ROUNDED * len(pivots) * diagonal[0]).sum())
+    solved = solve_triangular(triangle[:rank, :rank], -triangle[:rank, rank:])
+    for j, unknown in enumerate(pivots[rank:]):
+        solution = np.zeros(len(pivots))
+        solution[pivots[:rank]] = solved[:, j]
+        solution[unknown] = 1.0
+        # Sums and differences have simple weights; rounding must not make up others.
+        simple = np.round(solution * 720720.0) / 720720.0
+        yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
+
+
+def _not_in(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray:
+    unread = np.ones(factorization.size, dtype=bool)
+    unread[: factorization.first] = False
+    for piece in pieces:
+        unread[piece] = False
+    return np.flatnonzero(unread)
+
+
+def _pieces(factorization: Factorization) -> Iterator[slice]:
+    """Yield the pieces of the position that rows which are graphs depend on."""
+    for variable in ancestors([term.logp for term in factorization.terms]):
+        node = variable.owner
+        if node is None or factorization.position not in node.inputs:
+            continue
+        piece = slice(None)
+        if isinstance(node.op, Subtensor) and node.inputs.count(factorization.position) == 1:
+            try:
+                (piece,) = get_constant_idx(node.op.idx_list, node.inputs)
+            except NotScalarConstantError:
+                piece = slice(None)
+        yield piece

@@ -1,0 +1,95 @@
+"""Groups of observations whose linear predictors depend on the same directions."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.expressions.graph import Expr, Gather, Monomial
+from pymc_minibatch_mh.functions.interval import Array
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Directions of all groups together, at most: each of them takes time at every update.
+MOST_DIRECTIONS = 512
+#: Share of rows up to which those that a column is not zero in count as a group.
+SPARSE = 0.5
+#: Rows that tell this share, and rows that are read at a time.
+SAMPLE, CHUNK = 2_000, 65_536
+
+
+class _Part(NamedTuple):
+    """Terms of a form that are multiplied by the same data."""
+
+    terms: Sequence[Monomial]
+    monomial: tuple[Expr, ...]
+
+    @property
+    def indices(self) -> list[Expr]:
+        """The data that choose coordinates."""
+        return [term.place.index for term in self.terms if isinstance(term.place, Gather)]
+
+    def weight(self, data: RowData) -> Array:
+        """Product of the data that multiply the terms, shape (rows,)."""
+        return reduce(np.multiply, map(data.value, self.monomial), np.ones(data.rows.size))
+
+    def direction(self, chosen: dict[Expr, int], size: int) -> Array:
+        """Return the direction that the terms read, given the choices of data."""
+        result = np.zeros(size)
+        for term in self.terms:
+            place = term.place
+            if isinstance(place, Gather):
+                index = chosen[place.index]
+                place = place.first + place.step * (index + place.size * (index < 0))
+            result[place] += term.factor
+        return result
+
+
+def group_directions(
+    function: RowFunction, size: int
+) -> tuple[list[Array], dict[frozenset[bytes], Array]]:
+    """Return the directions that all rows of a term read, and those of each of its groups."""
+    pairs = (pair for form in function.arguments for pair in form.by_data.items())
+    parts = [_Part(terms, monomial) for monomial, terms in pairs]
+    sparse = [part for part in parts if _is_sparse(function, part)]
+    patterns = _patterns(function, parts, sparse)
+    if len(patterns) > MOST_DIRECTIONS:
+        sparse = []
+        patterns = _patterns(function, parts, sparse)
+    fixed = [part for part in parts if not part.indices and part not in sparse]
+    indices = _indices(parts)
+    own = {}
+    for pattern in patterns[: MOST_DIRECTIONS + 1]:
+        chosen = dict(zip(indices, pattern.tolist(), strict=False))
+        missing = [p for p, read in zip(sparse, pattern[len(indices) :], strict=True) if not read]
+        read = [part for part in parts if part not in fixed and part not in missing]
+        lines = [part.direction(chosen, size) for part in read]
+        own[frozenset(line.tobytes() for line in lines)] = np.reshape(lines, (-1, size))
+    return [part.direction({}, size) for part in fixed], own
+
+
+def _indices(parts: Sequence[_Part]) -> list[Expr]:
+    return list(dict.fromkeys(index for part in parts for index in part.indices))
+
+
+def _is_sparse(function: RowFunction, part: _Part) -> bool:
+    if not part.monomial:
+        return False
+    rows = np.unique(np.linspace(0, function.n_rows - 1, SAMPLE).astype(np.int64))
+    return float(np.mean(part.weight(RowData(function, rows)) != 0.0)) <= SPARSE
+
+
+def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_Part]) -> np.ndarray:
+    """Return the choices of data and the sparse parts that are read, where rows differ."""
+    found = np.empty((0, len(_indices(parts)) + len(sparse)), np.int64)
+    for first in range(0, function.n_rows, CHUNK):
+        data = RowData(function, slice(first, min(first + CHUNK, function.n_rows)))
+        columns = [data.value(index).astype(np.int64) for index in _indices(parts)]
+        columns += [(part.weight(data) != 0.0).astype(np.int64) for part in sparse]
+        if not columns:
+            return found[:0]
+        columns = [np.broadcast_to(column, data.rows.size) for column in columns]
+        found = np.unique(np.concatenate([found, np.stack(columns, axis=1)]), axis=0)
+        if len(found) > MOST_DIRECTIONS:
+            break
+    return found

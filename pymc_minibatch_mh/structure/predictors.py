@@ -1,0 +1,123 @@
+"""Linear predictors: the forms that observations depend on, their coordinates, and their data."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.graph import (
+    Affine,
+    Expr,
+    ExprGraph,
+    Gather,
+    Monomial,
+    intersection,
+    places_of,
+    without,
+)
+from pymc_minibatch_mh.expressions.patterns import coefficients_of, preorder, with_affines
+
+#: Rounding errors of a combination of forms, relative to the forms.
+ROUNDED = 1e-14
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """One argument u_a: a linear form of the position whose coefficients are data."""
+
+    terms: tuple[Monomial, ...]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the form is the same for all rows."""
+        return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
+
+    @property
+    def by_data(self) -> dict[tuple[Expr, ...], list[Monomial]]:
+        """The terms by the data that multiply them."""
+        terms = defaultdict[tuple[Expr, ...], list[Monomial]](list)
+        for term in self.terms:
+            terms[term.monomial].append(term)
+        return terms
+
+
+def read_coordinates(forms: Iterable[LinearForm]) -> set[int]:
+    """Coordinates that linear forms depend on."""
+    return {k for form in forms for term in form.terms for k in places_of(term.place)}
+
+
+def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
+    """Coordinates that data choose among, such as those of groups."""
+    places = [term.place for form in forms for term in form.terms]
+    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
+
+
+class Predictors:
+    """The linear forms that an expression consumes, expressed by as few of them as possible."""
+
+    def __init__(self, exprs: ExprGraph, root: Expr) -> None:
+        self._exprs = exprs
+        inner = preorder([root], lambda expr: expr.is_data)
+        consumed = [expr for expr in inner if isinstance(expr, Affine)]
+        self._scaled = {affine: _form_of(affine) for affine in consumed}
+        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
+
+    def rebuilt(self, expr: Expr) -> Expr:
+        """Return `expr` as a function of arguments and data."""
+        return with_affines(self._exprs, expr, self._argument)
+
+    def _argument(self, affine: Affine) -> Expr:
+        form, factor, common = self._scaled[affine]
+        scale = self._exprs.product(factor, common)
+        parts = [
+            multiply(self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k))
+            for k, weight in enumerate(self._weights[form])
+            if weight != 0.0
+        ]
+        return add(self._exprs, *parts, affine.offset)
+
+
+def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
+    """Return the linear form of an affine expression, and the number and data that multiply it."""
+    common = reduce(intersection, (t.monomial for t in affine.terms))
+    factor = affine.terms[0].factor
+    rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
+    pairs = zip(affine.terms, rests, strict=True)
+    terms = tuple(Monomial(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
+    return LinearForm(terms), factor, common
+
+
+def _basis(
+    forms: Sequence[LinearForm],
+) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
+    """Choose independent forms, short ones first, and express all forms by them."""
+    rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
+    chosen: list[LinearForm] = []
+    weights: dict[LinearForm, dict[LinearForm, float]] = {}
+    for form in sorted(rows, key=lambda form: len(form.terms)):
+        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
+        if found is None:
+            chosen.append(form)
+            weights[form] = {form: 1.0}
+        else:
+            weights[form] = dict(zip(chosen, found, strict=False))
+    basis = tuple(form for form in rows if form in chosen)
+    return basis, {
+        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
+    }
+
+
+def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+    """Return the weights that make up `row`, or None if it is independent of the basis."""
+    weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
+    # Sums and differences of forms have simple weights; rounding must not make up others.
+    simple = np.round(weights * 720720.0) / 720720.0
+    if np.array_equal(simple @ basis, row):
+        return simple
+    weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
+    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
+    error = np.abs(weights @ basis - row)
+    return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None

@@ -1,0 +1,122 @@
+"""Scales of a hierarchy: coordinates that change the curvature of the prior in others.
+
+In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
+Hence the rule for scales, by *slopes between two points*, which see priors with kinks as well:
+
+1. A coordinate that no row reads is a scale where the prior's slope between two points, which
+   differ in the coordinates that rows do read, changes with it.
+2. Of the others that no row reads, those in which the prior is quadratic are locations, and are
+   counted with the coordinates that rows read. A coordinate that changes a slope among all of
+   these is a scale, as that of the groups of groups.
+3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
+   the prior couples it to scales alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Change of a slope, relative to the slopes, that is more than rounding.
+CHANGED = 1e-7
+#: How far apart the two points are, in unconstrained coordinates, and how often that is halved
+#: until the prior part has a density there.
+APART, MOST_HALVINGS = 1.0, 10
+#: How many times as far apart they are, so that a kink that is not near lies between them.
+LENGTHS = (1.0, 30.0)
+#: Of the points, which are random so that no chance symmetry of a model hides a change.
+SEED = 20_260_917
+
+#: Derivatives of a log-density: (position, hessian=False) -> a record with `gradient`.
+Derivatives = Callable[..., Any]
+
+
+def read_by_slopes(likelihood: Derivatives, start: np.ndarray) -> set[int]:
+    """Coordinates in which the slopes of a likelihood are not exactly zero, at two points."""
+    near = start + 0.1 * np.random.default_rng(SEED).standard_normal(start.size)
+    slopes = [likelihood(point, hessian=False).gradient for point in (start, near)]
+    return set(np.flatnonzero(np.any([slope != 0.0 for slope in slopes], axis=0)).tolist())
+
+
+def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[int, ...]:
+    """Scales of a prior near `start`, by the rule above; observations depend on `read`."""
+    unread = [k for k in range(start.size) if k not in read]
+    probe = _Probe.near(prior, start) if unread else None
+    if probe is None:
+        return ()
+    others = np.zeros(start.size, dtype=bool)
+    others[list(read)] = True
+    scales = {k for k in unread if probe.changes_slopes(k, others)}
+    rest = [k for k in unread if k not in scales]
+    locations = {k for k in rest if probe.is_quadratic_in(k)}
+    others[list(locations)] = True
+    rest = [k for k in rest if k not in locations]
+    scales |= {k for k in rest if probe.changes_slopes(k, others)}
+    rest = [k for k in rest if k not in scales and not probe.is_coupled(k, others)]
+    known = np.zeros_like(others)
+    while True:
+        known[list(scales)] = True
+        added = {k for k in rest if k not in scales and probe.is_coupled(k, known)}
+        if not added:
+            return tuple(sorted(scales))
+        scales |= added
+
+
+@dataclass(frozen=True, eq=False)
+class _Probe:
+    """Slopes of the prior part around the middle of two points."""
+
+    prior: Derivatives
+    middle: np.ndarray
+    #: From there to either point.
+    way: np.ndarray
+
+    @classmethod
+    def near(cls, prior: Derivatives, start: np.ndarray) -> "_Probe | None":
+        """Return one where all slopes that it asks for are finite; None where there is none."""
+        rng = np.random.default_rng(SEED)
+        away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
+        for halvings in range(MOST_HALVINGS):
+            length = APART * 0.5**halvings
+            middle, side = start + length * away, length * way
+            ends = (middle + side, middle - side, middle)
+            if all(np.isfinite(prior(end, hessian=False).gradient).all() for end in ends):
+                return cls(prior, middle, side)
+        return None
+
+    def _moved(self, k: int, times: float, way: np.ndarray | float = 0.0) -> np.ndarray:
+        place = self.middle + way
+        place[k] += times * float(np.abs(self.way).max())
+        return self.prior(place, hessian=False).gradient
+
+    def changes_slopes(self, k: int, others: np.ndarray) -> bool:
+        """Return whether slopes between two points, apart in others and in them, change with k."""
+        chosen = others.copy()
+        chosen[k] = False
+        for length in LENGTHS:
+            way = np.where(chosen, length * self.way, 0.0)
+            ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
+            if _differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
+                return True
+        return False
+
+    def is_quadratic_in(self, k: int) -> bool:
+        """Return whether the slope along k is linear in k."""
+        ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
+        own = np.arange(self.middle.size) == k
+        return not _differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
+
+    def is_coupled(self, k: int, others: np.ndarray) -> bool:
+        """Return whether slopes along others change with k."""
+        ends = [self._moved(k, t) for t in (0.0, 1.0)]
+        chosen = others.copy()
+        chosen[k] = False
+        return _differ(ends[0] - ends[1], ends, chosen)
+
+
+def _differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
+    size = np.sum(np.abs(ends), axis=0)
+    # Values that are not finite beyond the two points say nothing.
+    with np.errstate(invalid="ignore"):
+        return bool((np.abs(changes) > CHANGED * size)[chosen].any())
