@@ -48,9 +48,10 @@ from pymc_minibatch_mh.expressions.graph import (
     Monomial,
 )
 from pymc_minibatch_mh.model.bambi import is_bambi_model
-from pymc_minibatch_mh.model.factorization import Block, Factorization, factorize
+from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.inputs import generator_of, likelihoods_of, model_of
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, GIVEN, JOINT, SHARP

@@ -14,15 +14,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.distributions.simulator import SimulatorRV
-from pymc.distributions.transforms import ZeroSumTransform, _default_transform
-from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
-from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor import as_tensor
 from pytensor.tensor.math import variadic_add
 from pytensor.xtensor.type import XTensorType
 
@@ -31,13 +27,15 @@ from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.constant_data import as_read, in_double, plain
 from pymc_minibatch_mh.model.independence import Likelihood, data_values
 from pymc_minibatch_mh.model.index_range import require_indices_in_range
-from pymc_minibatch_mh.model.inputs import (
-    ModelArrays,
-    Weights,
-    joined,
-    model_of,
-    value_variables,
-    weigh,
+from pymc_minibatch_mh.model.inputs import ModelArrays, joined, model_of, value_variables
+from pymc_minibatch_mh.model.layout import (
+    Block,
+    lay_out,
+    natural,
+    ravel_blocks,
+    split_vector,
+    support_of_block,
+    total_size,
 )
 from pymc_minibatch_mh.model.terms import (
     MIN_ROWS,
@@ -46,6 +44,7 @@ from pymc_minibatch_mh.model.terms import (
     require_alone,
     term_of,
 )
+from pymc_minibatch_mh.model.weights import Weights, weigh
 
 #: Numbers that are changed at a time, which a cache holds.
 _CACHED = 2**16
@@ -65,69 +64,6 @@ def _changed(
             for places, values in change(some.T.copy()):
                 some[:, places] = values.T
     return found
-
-
-def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
-    """Return the free variables of value variables by name, in terms of all value variables.
-
-    Parameters of a distribution can be part of its transform, as the ends of
-    ``pm.Uniform("u", a, a + 2)`` are, so that other value variables may be among these terms.
-    """
-    free = {}
-    for value in values:
-        rv = model.values_to_rvs[value]
-        transform = model.rvs_to_transforms[rv]
-        known = value if transform is None else transform.backward(value, *rv.owner.inputs)
-        free[str(rv.name)] = known
-    by_values = model.replace_rvs_by_values(list(free.values()))
-    return dict(zip(free, map(plain, by_values), strict=True))
-
-
-def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the support of a value variable, infinite where none is known.
-
-    A transformed variable has the whole line for its value variable. One that is not, such as
-    ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
-    """
-    lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
-    rv = model.values_to_rvs[variable]
-    if model.rvs_to_transforms[rv] is not None:
-        return lower, upper
-    transform = _default_transform(rv.owner.op, rv)
-    if isinstance(transform, LogTransform):
-        return np.asarray(0.0), upper
-    if isinstance(transform, LogOddsTransform):
-        return np.asarray(0.0), np.asarray(1.0)
-    if not isinstance(transform, IntervalTransform):
-        return lower, upper
-    low, high = transform.args_fn(*rv.owner.inputs)
-    return _number(low, lower), _number(high, upper)
-
-
-def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
-    # An end that is random itself, or that can be set anew, bounds nothing.
-    if end is None or any(
-        v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
-    ):
-        return unknown
-    (value,) = constant_fold([as_tensor(end)])
-    return np.asarray(value, dtype=np.float64)
-
-
-NOTHING = np.empty(0)
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Where one value variable lies in the position."""
-
-    variable: Variable
-    name: str
-    start: int
-    stop: int
-    shape: tuple[int, ...]
-    #: Whether its variable has one number more along the last axis, along which it adds up to 0.
-    adds_up_to_0: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,11 +164,11 @@ class Factorization:
 
     def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the value variables of the position at a point, shape (d,)."""
-        return _ravelled(self.blocks, point)
+        return ravel_blocks(self.blocks, point)
 
     def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the values at a point of the variables that are not in the position."""
-        return _ravelled(self.others, point)
+        return ravel_blocks(self.others, point)
 
     def unravel(
         self, position: np.ndarray, point: Mapping[str, np.ndarray]
@@ -257,13 +193,6 @@ class Factorization:
         if self.other_values not in rows:
             return []
         return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
-
-
-def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
-    if not blocks:
-        return NOTHING
-    parts = [np.ravel(point[block.name]) for block in blocks]
-    return np.concatenate([NOTHING, *parts])
 
 
 def factorize(
@@ -329,10 +258,10 @@ def factorize(
     prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
     require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
-    blocks, others = (_blocks(model, some, shapes) for some in ([*expanded, *vars], kept))
+    blocks, others = (lay_out(model, some, shapes) for some in ([*expanded, *vars], kept))
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
-    other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
-    pieces = _pieces(position, blocks) | _pieces(other_values, others)
+    other_values = pt.vector("others", shape=(total_size(others),), dtype="float64")
+    pieces = split_vector(position, blocks) | split_vector(other_values, others)
     free = natural(model, [block.variable for block in blocks])
     for v in rest:
         arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
@@ -344,8 +273,8 @@ def factorize(
         require_indices_in_range(term, [position, other_values])
     free = dict(zip(free, graphs[len(terms) :], strict=True))
     prior = prior.astype("float64")
-    lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
-    first = _size(blocks[: len(expanded)])
+    lower, upper = np.concatenate([support_of_block(model, block) for block in blocks], axis=1)
+    first = total_size(blocks[: len(expanded)])
     layout = position, blocks, first, other_values, others
     return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
@@ -365,23 +294,6 @@ def _of_other_steps(
     return expanded, [v for v in foreign if v not in expanded]
 
 
-def _size(blocks: Sequence[Block]) -> int:
-    return blocks[-1].stop if blocks else 0
-
-
-def _pieces(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
-    return {
-        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-        for b in blocks
-    }
-
-
-def _ends(model: pm.Model, block: Block) -> np.ndarray:
-    return np.stack(
-        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
-    )
-
-
 def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
     frozen = {
         v: pt.constant(data_values(v))
@@ -390,20 +302,6 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     }
     read = as_read(outputs, {**pieces, **frozen})
     return list(clone_replace(outputs, read, rebuild_strict=False))
-
-
-def _blocks(
-    model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
-) -> tuple[Block, ...]:
-    blocks, start = [], 0
-    for variable in vars:
-        shape = shapes[variable.name]
-        stop = start + int(np.prod(shape, dtype=int))
-        transform = model.rvs_to_transforms[model.values_to_rvs[variable]]
-        adds_up = isinstance(transform, ZeroSumTransform) and transform.zerosum_axes == (-1,)
-        blocks.append(Block(variable, str(variable.name), start, stop, shape, adds_up))
-        start = stop
-    return tuple(blocks)
 
 
 def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:

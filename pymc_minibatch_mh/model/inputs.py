@@ -1,28 +1,22 @@
-"""Checks of the arguments of users: the model itself, variables, points, seeds, weights."""
+"""Checks of the arguments of users: the model itself, variables, points, seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace
 
-from pymc_minibatch_mh.data import Column, dtype_once_read
-from pymc_minibatch_mh.data.source import Storage, StoredArray, StoredRows
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.source import Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import is_bambi_model, name_data, pymc_model_of
-from pymc_minibatch_mh.model.independence import Likelihood, data_values, is_readable
-from pymc_minibatch_mh.model.rows import blocks_of, stored_array
-from pymc_minibatch_mh.progress import counting
-
-#: Name of an observed variable -> one number per row, or the numbers where there is one variable.
-#: The placeholder of an array of Rows(...) in its data.
-type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
+from pymc_minibatch_mh.model.independence import Likelihood, data_values
+from pymc_minibatch_mh.model.rows import stored_array
 
 
 def model_of(model: Any) -> pm.Model:
@@ -229,97 +223,3 @@ def _arrays_of(variable: Variable) -> Sequence[np.ndarray | Storage]:
         return [data_values(variable)]
     parts = (getattr(held, name, None) for name in ("data", "indices", "indptr"))
     return [part for part in parts if isinstance(part, np.ndarray)]
-
-
-def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
-    """Multiply the log-likelihood of every row by its weight, in place.
-
-    Weights become one more data array of a term: its rows, their differences and their bounds
-    scale with them.
-    """
-    if weights is None:
-        return
-    by_name = {term.name: term for term in terms}
-    if not isinstance(weights, Mapping):
-        if len(terms) > 1:
-            raise SettingError(
-                f"weights= is one array for {len(terms)} observed variables. Pass a dictionary "
-                f"with keys from {sorted(by_name)}."
-            )
-        weights = dict.fromkeys(by_name, weights)
-    for name, values in weights.items():
-        if name not in by_name:
-            raise SettingError(
-                f"weights= are given for {name!r}, which is not subsampled. Choose from "
-                f"{sorted(by_name)}."
-            )
-        _weigh(by_name[name], _checked_weights(by_name[name], values))
-
-
-def weights_of(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
-    """Return the weights of terms that have some in memory, with names for messages."""
-    return {
-        _name_of_weights(term): w for term in terms if isinstance(w := term.weights, np.ndarray)
-    }
-
-
-def _name_of_weights(term: Likelihood) -> str:
-    return f"weights of {term.name}"
-
-
-def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
-    given = stored_array(values) if isinstance(values, Variable) else None
-    storage = storage_of(term)
-    if storage is not None and (given is None or given.storage is not storage):
-        raise SettingError(
-            f"weights= are given for {term.name!r}, whose data are in Rows(...), but the weights "
-            'are not in the same Rows. Put them there as well, and give weights=rows.data("...").'
-        )
-    if storage is None and given is not None:
-        raise SettingError(
-            f"weights= of {term.name!r} are {given.name!r} of Rows(...), but its data are not. "
-            "Give an array, or put all into one Rows(...)."
-        )
-    subject = f"weights= of {term.name!r} have"
-    array = array_of(subject, values) if given is None else given
-    if array.shape != (term.n_rows,) or array.dtype.kind not in "fiub":
-        raise SettingError(
-            f"weights= of {term.name!r} are an array of type {array.dtype} and shape "
-            f"{array.shape}. Give one number for each of the {term.n_rows:,} rows."
-        )
-    column = Column(_name_of_weights(term), array, 0)
-    if not _has_positive(term, column):
-        raise SettingError(f"weights= of {term.name!r} are all 0. Leave it out of observed=.")
-    if isinstance(array, StoredArray) or is_readable(array.dtype):
-        return array
-    return array.astype(np.float64)
-
-
-def _has_positive(term: Likelihood, column: Column) -> bool:
-    """Refuse weights that are negative or no numbers; return whether one is not 0."""
-    positive, blocks = False, list(blocks_of(term.n_rows, [column]))
-    with counting("Checking the weights", len(blocks)) as advance:
-        for block in blocks:
-            values = column.read(block)
-            wrong = ~np.isfinite(values) | (values < 0)
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                number = block.start + row
-                stored = isinstance(column.values, StoredArray)
-                place = StoredRows((column,)).place(number) if stored else ""
-                raise SettingError(
-                    f"weights= of {term.name!r} are {values[row]} in row {number}{place}. Give "
-                    "finite numbers of 0 or more."
-                )
-            positive = positive or bool(values.any())
-            advance()
-    return positive
-
-
-def _weigh(term: Likelihood, values: np.ndarray | StoredArray) -> None:
-    column = Column(_name_of_weights(term), values, 0)
-    dtype = dtype_once_read(values.dtype)
-    batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")
-    term.batches.append((column, batch))
-    term.logp = term.logp * batch.astype("float64")
-    term.weights = values

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.errors import (
     SettingError,
 )
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.model.inputs import Weights, weights_of
+from pymc_minibatch_mh.model.weights import Weights, weights_of
 from pymc_minibatch_mh.plan.append import extend_plan
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization

@@ -22,7 +22,8 @@ from pymc_minibatch_mh.expressions.patterns import (
 )
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
-from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows

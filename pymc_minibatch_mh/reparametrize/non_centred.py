@@ -23,7 +23,8 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
-from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.occurrences import (
     MOST_ENTRIES,

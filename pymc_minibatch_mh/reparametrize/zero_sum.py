@@ -7,7 +7,8 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.bijection import Bijection, Placed
-from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates
 from pymc_minibatch_mh.structure.row_function import linear_forms

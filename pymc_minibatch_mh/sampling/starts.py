@@ -12,8 +12,9 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.checks import integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON, has_dims
-from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.inputs import array_of, fits, generator_of
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
 
 

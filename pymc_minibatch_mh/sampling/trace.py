@@ -44,7 +44,8 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.constant_data import as_read, inlined, plain
-from pymc_minibatch_mh.model.factorization import Block, Factorization
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
 _log = logging.getLogger("pymc")

@@ -20,7 +20,8 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
-from pymc_minibatch_mh.model.inputs import Weights, generator_of, value_variables
+from pymc_minibatch_mh.model.inputs import generator_of, value_variables
+from pymc_minibatch_mh.model.weights import Weights
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite

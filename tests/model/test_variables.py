@@ -11,7 +11,8 @@ from pymc.initial_point import make_initial_point_fn
 from every import every
 from model.evaluation import split_of
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON
-from pymc_minibatch_mh.model.factorization import factorize, support
+from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.model.layout import support
 
 INFINITE = (-np.inf, np.inf)
 

@@ -13,7 +13,7 @@ from pymc_minibatch_mh import PenaltyMH
 from pymc_minibatch_mh.data import digests as contents
 from pymc_minibatch_mh.diagnostics.bias import frozen_as_sampled
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.model.inputs import weights_of
+from pymc_minibatch_mh.model.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel
 from robustness.conformance.harness import run
 from steps.editable import EDITS, HARMLESS, Editable, edited

@@ -1,0 +1,115 @@
+"""Layout of value variables in the position, and their supports."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+from pymc.distributions.transforms import ZeroSumTransform, _default_transform
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor import as_tensor
+
+from pymc_minibatch_mh.model.constant_data import plain
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Where one value variable lies in the position."""
+
+    variable: Variable
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    #: Whether its variable has one number more along the last axis, along which it adds up to 0.
+    adds_up_to_0: bool
+
+
+def lay_out(
+    model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
+) -> tuple[Block, ...]:
+    """Blocks of value variables, one after the other, by their shapes."""
+    blocks, start = [], 0
+    for variable in vars:
+        shape = shapes[variable.name]
+        stop = start + int(np.prod(shape, dtype=int))
+        transform = model.rvs_to_transforms[model.values_to_rvs[variable]]
+        adds_up = isinstance(transform, ZeroSumTransform) and transform.zerosum_axes == (-1,)
+        blocks.append(Block(variable, str(variable.name), start, stop, shape, adds_up))
+        start = stop
+    return tuple(blocks)
+
+
+def ravel_blocks(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Values of blocks at a point, one after the other."""
+    return np.concatenate([np.empty(0), *(np.ravel(point[block.name]) for block in blocks)])
+
+
+def total_size(blocks: Sequence[Block]) -> int:
+    """Number of values in blocks that begin at 0."""
+    return blocks[-1].stop if blocks else 0
+
+
+def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
+    """Value variables as pieces of a vector, in their own types and shapes."""
+    return {
+        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
+
+
+def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
+    """Both ends of the support of each value, shape (2, n)."""
+    return np.stack(
+        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+    )
+
+
+def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
+    """Return the free variables of value variables by name, in terms of all value variables.
+
+    Parameters of a distribution can be part of its transform, as the ends of
+    ``pm.Uniform("u", a, a + 2)`` are, so that other value variables may be among these terms.
+    """
+    free = {}
+    for value in values:
+        rv = model.values_to_rvs[value]
+        transform = model.rvs_to_transforms[rv]
+        known = value if transform is None else transform.backward(value, *rv.owner.inputs)
+        free[str(rv.name)] = known
+    by_values = model.replace_rvs_by_values(list(free.values()))
+    return dict(zip(free, map(plain, by_values), strict=True))
+
+
+def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the support of a value variable, infinite where none is known.
+
+    A transformed variable has the whole line for its value variable. One that is not, such as
+    ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
+    """
+    lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
+    rv = model.values_to_rvs[variable]
+    if model.rvs_to_transforms[rv] is not None:
+        return lower, upper
+    transform = _default_transform(rv.owner.op, rv)
+    if isinstance(transform, LogTransform):
+        return np.asarray(0.0), upper
+    if isinstance(transform, LogOddsTransform):
+        return np.asarray(0.0), np.asarray(1.0)
+    if not isinstance(transform, IntervalTransform):
+        return lower, upper
+    low, high = transform.args_fn(*rv.owner.inputs)
+    return _number(low, lower), _number(high, upper)
+
+
+def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
+    # An end that is random itself, or that can be set anew, bounds nothing.
+    if end is None or any(
+        v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
+    ):
+        return unknown
+    (value,) = constant_fold([as_tensor(end)])
+    return np.asarray(value, dtype=np.float64)
