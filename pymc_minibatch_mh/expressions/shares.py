@@ -15,15 +15,15 @@ from pymc_minibatch_mh.expressions.arithmetic import add, multiply
 from pymc_minibatch_mh.expressions.graph import Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import is_a, number
 from pymc_minibatch_mh.functions.polynomials import (
-    MAX_TERMS,
     Polynomial,
     Simplex,
     Unknown,
     constant,
     in_basis,
     plus,
+    product_of_parts,
     rounding_of,
-    times,
+    sum_of_parts,
 )
 
 #: Coefficients in Bernstein's basis up to which a probability is written as a sum of products.
@@ -103,22 +103,12 @@ class _Reader:
         if known is not None:
             return self._linear(known)
         if is_a(x, scalar.Sqr):
-            return self._product([x.inputs[0]] * 2)
+            return product_of_parts([self.polynomial(x.inputs[0])] * 2)
         if is_a(x, scalar.Mul):
-            return self._product(list(x.inputs))
+            return product_of_parts(map(self.polynomial, x.inputs))
         if not is_a(x, scalar.Add):
             return None
-        parts = [part for y in x.inputs if (part := self.polynomial(y)) is not None]
-        return plus(*parts) if len(parts) == len(x.inputs) else None
-
-    def _product(self, factors: list[Expr]) -> Polynomial | None:
-        product: Polynomial = constant(1.0)
-        for factor in factors:
-            part = self.polynomial(factor)
-            if part is None or len(product) * len(part) > MAX_TERMS:
-                return None
-            product = times(product, part)
-        return product
+        return sum_of_parts([self.polynomial(y) for y in x.inputs])
 
     def _linear(self, x: Probability) -> Polynomial:
         if len(x.others) == 1 and x.others[0] in self._unknowns:

@@ -7,7 +7,7 @@ corners. R. T. Farouki (2012), Computer Aided Geometric Design 29, doi:10.1016/j
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import factorial, inf, perm, prod
@@ -103,6 +103,22 @@ def times(left: Polynomial, right: Polynomial) -> Polynomial:
         for b, y in right.items()
     ]
     return plus(*products)
+
+
+def sum_of_parts(parts: Sequence[Polynomial | None]) -> Polynomial | None:
+    """Return a sum, None if a part is unknown."""
+    known = [part for part in parts if part is not None]
+    return plus(*known) if len(known) == len(parts) else None
+
+
+def product_of_parts(parts: Iterable[Polynomial | None]) -> Polynomial | None:
+    """Return a product, None if a part is unknown or terms are too many."""
+    product = constant(1.0)
+    for part in parts:
+        if part is None or len(product) * len(part) > MAX_TERMS:
+            return None
+        product = times(product, part)
+    return product
 
 
 def range_of(polynomial: Polynomial) -> Range:

@@ -42,7 +42,9 @@ from pymc_minibatch_mh.functions.polynomials import (
     constant,
     linear,
     plus,
+    product_of_parts,
     range_of,
+    sum_of_parts,
     times,
 )
 
@@ -81,7 +83,7 @@ class Ranges:
         axes = range(max(left.type.ndim, right.type.ndim))
         views = (_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
         parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
-        return self._range(_sum_or_none([parts[0], _scaled(parts[1], -1.0)]))
+        return self._range(sum_of_parts([parts[0], _scaled(parts[1], -1.0)]))
 
     @staticmethod
     def _range(polynomial: Polynomial | None) -> Range:
@@ -208,9 +210,9 @@ class Ranges:
             along = tuple(k for k in range(inner.type.ndim) if places.get(k) in axes)
             return self._sum_along(inner, known, along)
         if isinstance(op, MakeVector) and axes:
-            return _sum_or_none([self._polynomial(part, ()) for part in x.owner.inputs])
+            return sum_of_parts([self._polynomial(part, ()) for part in x.owner.inputs])
         if isinstance(op, Join) and axes == (op.axis,):
-            return _sum_or_none([self._sum_along(y, labels, axes) for y in x.owner.inputs])
+            return sum_of_parts([self._sum_along(y, labels, axes) for y in x.owner.inputs])
         view = _view(x, labels)
         return self._added_up(self._polynomial(x, view), x, view, axes)
 
@@ -219,9 +221,8 @@ class Ranges:
         label = (self._number(left), 1)
         one = self._polynomial(left, _view(left, (view[0], label)))
         other = self._polynomial(right, _view(right, (label, view[1])))
-        if one is None or other is None or len(one) * len(other) > MAX_TERMS:
-            return None
-        return self._added_up(times(one, other), left, _view(left, (view[0], label)), (1,))
+        product = product_of_parts([one, other])
+        return self._added_up(product, left, _view(left, (view[0], label)), (1,))
 
     def _added_up(
         self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
@@ -286,14 +287,7 @@ class Ranges:
     def _arithmetic(op: scalar.ScalarOp, parts: list[Polynomial | None]) -> Polynomial | None:
         if isinstance(op, scalar.Sub | scalar.Neg):
             parts[-1] = _scaled(parts[-1], -1.0)
-        if not isinstance(op, scalar.Mul):
-            return _sum_or_none(parts)
-        product: Polynomial = constant(1.0)
-        for part in parts:
-            if part is None or len(product) * len(part) > MAX_TERMS:
-                return None
-            product = times(product, part)
-        return product
+        return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
 
     def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
         """Return a square, a whole power or a quotient by a number."""
@@ -406,11 +400,6 @@ def _factors(variable: Variable) -> list[Variable]:
 
 def _scaled(polynomial: Polynomial | None, by: float) -> Polynomial | None:
     return None if polynomial is None else times(polynomial, constant(by))
-
-
-def _sum_or_none(parts: Sequence[Polynomial | None]) -> Polynomial | None:
-    known = [part for part in parts if part is not None]
-    return plus(*known) if len(known) == len(parts) else None
 
 
 def _decided(condition: Variable) -> bool | None:
