@@ -63,7 +63,6 @@ def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> 
 
 def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     left, right = inputs
-    require(left.ndim == right.ndim == 2, op)
     out = _product(left, right, exprs)
     if np.array_equal(left, right.T) and _is_factor(left):
         exprs.factors[tuple(out.flat)] = left

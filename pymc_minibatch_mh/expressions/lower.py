@@ -1,7 +1,8 @@
 """Taking the log-likelihood graph of a batch apart into the expressions of one row.
 
-A tensor becomes an array of expressions, that of a batch of one row: rows are proved to be apart
-before, in `axis`.
+A tensor becomes an array of expressions, that of a minibatch of one observation. Observations are
+proved independent before. That proof passes over parameters that all observations share, and over
+the prior part: operations of these are checked here alone.
 """
 
 from collections.abc import Callable, Sequence
