@@ -26,7 +26,8 @@ from pymc_minibatch_mh.model.bijection import Bijection, Placed
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrized
-from pymc_minibatch_mh.reparametrize.occurrences import (
+from pymc_minibatch_mh.structure.predictors import LinearForm, indexed_coordinates, read_coordinates
+from pymc_minibatch_mh.structure.products import (
     MOST_ENTRIES,
     Column,
     Factor,
@@ -34,7 +35,6 @@ from pymc_minibatch_mh.reparametrize.occurrences import (
     Occurrence,
     occurrences,
 )
-from pymc_minibatch_mh.structure.predictors import LinearForm, indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.row_function import linear_forms, lowered_rows
 
 

@@ -28,7 +28,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
-from pymc_minibatch_mh.reparametrize.occurrences import Factor
+from pymc_minibatch_mh.structure.products import Factor
 from pymc_minibatch_mh.structure.row_function import row_functions
 from reparametrize.mapped import check_the_map
 
