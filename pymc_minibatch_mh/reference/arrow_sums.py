@@ -20,7 +20,7 @@ from pymc_minibatch_mh.expressions.graph import Gather, Monomial
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.predictors import LinearForm
-from pymc_minibatch_mh.structure.random_effects import Elements, Factor
+from pymc_minibatch_mh.structure.random_effects import Elements, GroupingFactor
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Rows that are read at a time, and numbers of some of them that are in memory at once: 64 MB.
@@ -309,13 +309,13 @@ def _n_slopes(read: Read) -> int:
     return 1 + m + m * (m + 1) // 2
 
 
-def starts_of(factors: Sequence[Factor]) -> np.ndarray:
+def starts_of(factors: Sequence[GroupingFactor]) -> np.ndarray:
     """Return where the elements of each factor begin, numbered through all, shape (F + 1,)."""
     return np.cumsum([0, *(factor.places.size for factor in factors)], dtype=np.int64)
 
 
 def _chosen(
-    factors: Sequence[Factor], term: int, data: RowData, m: int
+    factors: Sequence[GroupingFactor], term: int, data: RowData, m: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return what rows read of each factor, shape (factors, rows), and the coefficients."""
     size, starts = data.rows.size, starts_of(factors)

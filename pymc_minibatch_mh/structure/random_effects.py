@@ -1,4 +1,4 @@
-"""Elements of a model: coordinates that data choose, of which the prior is a sum.
+"""Random effects that are conditionally independent given all other parameters.
 
 Given all other coordinates the elements of one factor are independent if every row reads one of
 them at most, and the prior is a sum of functions of one of them each. The first is seen in the
@@ -50,7 +50,7 @@ from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, IN_PYTHON
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
-#: Operations that move numbers of their first input, by indices or shapes that the others are.
+#: Operations that only permute, copy or reshape their first input.
 _MOVES = (
     DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
     CheckAndRaise, ScalarFromTensor, TensorFromScalar,
@@ -73,7 +73,7 @@ class NotSeparableError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class GroupingFactor:
     """Elements of which a row reads one at most: `places`, int64, shape (G,), as the index is.
 
     `readings` has, for each term, the numbers of arguments that read it, with what they read. Of
@@ -91,7 +91,7 @@ class Factor:
         number, beside = np.divmod(index - self.first, self.every)
         return np.where(beside == 0, number, -1)
 
-    def parted(self, every: int) -> list["Factor"]:
+    def parted(self, every: int) -> list["GroupingFactor"]:
         """Return one factor for each remainder of the index."""
         firsts = range(min(every, self.places.size))
         return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
@@ -108,10 +108,10 @@ class Elements:
     all factors, that one part of the prior depends on. A second one has one first one of a factor.
     """
 
-    factors: tuple[Factor, ...]
+    factors: tuple[GroupingFactor, ...]
     border: np.ndarray
     others: np.ndarray
-    chosen: tuple[Factor, ...] = ()
+    chosen: tuple[GroupingFactor, ...] = ()
     coupled: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     @property
@@ -135,7 +135,7 @@ class Elements:
         return ", ".join(dict.fromkeys(one.name for one in (*self.factors, *self.chosen)))
 
 
-def _joined(factors: Sequence[Factor]) -> np.ndarray:
+def _joined(factors: Sequence[GroupingFactor]) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *(factor.places for factor in factors)])
 
 
@@ -162,8 +162,8 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
             "two indices at once"
         )
     taken: dict[int, str] = {}
-    factors: list[Factor] = []
-    chosen: list[Factor] = []
+    factors: list[GroupingFactor] = []
+    chosen: list[GroupingFactor] = []
     for own in sorted(found, key=lambda own: -own[2]):
         places = own[0] + own[1] * np.arange(own[2])
         name = factorization.name_at(int(places[0]))
@@ -174,7 +174,7 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
                     "indices or in a sum over all"
                 )
             taken[place] = name
-        apart = [Factor(name, places, readings) for readings in _by_index(found[own])]
+        apart = [GroupingFactor(name, places, readings) for readings in _by_index(found[own])]
         (factors if len(apart) == 1 else chosen).extend(apart)
     others = sorted(set(range(factorization.size)) - set(taken) - border)
     together = np.unique(_joined(chosen))
@@ -198,7 +198,7 @@ def _by_index(
     return list(zip_longest(*lists, fillvalue=()))
 
 
-def _require_few(chosen: Sequence[Factor], size: int) -> None:
+def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
     """Raise NotSeparableError where a border of so many coordinates takes too long to move."""
     if size > MOST_CHOSEN:
         raise NotSeparableError(
@@ -238,7 +238,7 @@ def prior_of_elements(factorization: Factorization, elements: Elements) -> Eleme
 class _Piece(NamedTuple):
     """A factor, and which of its elements every number depends on that the prior is the sum of."""
 
-    factor: Factor
+    factor: GroupingFactor
     labels: list[np.ndarray]
 
 
@@ -252,7 +252,7 @@ class _Prior:
         self._parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
         self._known = _Labels(factorization, [part for part, _ in self._parts])
 
-    def apart(self, factor: Factor) -> list[_Piece]:
+    def apart(self, factor: GroupingFactor) -> list[_Piece]:
         """Return the pieces of a factor that the prior couples no two elements of."""
         refused: list[NotSeparableError] = []
         for every in _PARTED:
@@ -265,7 +265,7 @@ class _Prior:
                 return pieces
         raise refused[0]
 
-    def _piece(self, factor: Factor) -> _Piece:
+    def _piece(self, factor: GroupingFactor) -> _Piece:
         labels = np.full(self._size, -1)
         labels[factor.places] = np.arange(factor.places.size)
         self._known.assign(labels)
