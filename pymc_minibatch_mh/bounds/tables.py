@@ -18,13 +18,7 @@ from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.bound_tables import (
-    KIND,
-    NO_ROWS,
-    TOTAL,
-    BoundTables,
-    no_tables,
-)
+from pymc_minibatch_mh.native.bound_tables import KIND, NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.native.moves import CONSTANT

@@ -17,15 +17,9 @@ from pymc_minibatch_mh.compiled.graphs import (
     row_source,
 )
 from pymc_minibatch_mh.compiled.prior import GraphPrior, Prior, ScalarPrior, compiled_slopes
-from pymc_minibatch_mh.compiled.scalar_functions import (
-    INTEGERS,
-    NUMBERS,
-    called_by_library,
-)
+from pymc_minibatch_mh.compiled.scalar_functions import INTEGERS, NUMBERS, called_by_library
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
-from pymc_minibatch_mh.expressions.graph import (
-    LoweringError,
-)
+from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.structure.null_space import likelihood_null_space

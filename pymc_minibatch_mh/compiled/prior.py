@@ -27,11 +27,7 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.compiled.differences import Slopes
-from pymc_minibatch_mh.compiled.graphs import (
-    PRIOR_ADDRESSES,
-    compiled_on_position,
-    differentiable,
-)
+from pymc_minibatch_mh.compiled.graphs import PRIOR_ADDRESSES, compiled_on_position, differentiable
 from pymc_minibatch_mh.compiled.scalar_functions import (
     LOG_PRIOR,
     called_by_library,

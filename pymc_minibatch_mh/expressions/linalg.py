@@ -26,13 +26,7 @@ from pymc_minibatch_mh.expressions.graph import (
     require,
 )
 from pymc_minibatch_mh.expressions.indexing import of_shared
-from pymc_minibatch_mh.expressions.lower import (
-    Tensor,
-    Tensors,
-    constants,
-    filled,
-    lowered,
-)
+from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, filled, lowered
 from pymc_minibatch_mh.expressions.patterns import is_positive, number, summands
 from pymc_minibatch_mh.expressions.rules import root
 

@@ -30,13 +30,7 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_minibatch_mh.expressions.graph import (
-    Constant,
-    Expr,
-    ExprGraph,
-    LoweringError,
-    require,
-)
+from pymc_minibatch_mh.expressions.graph import Constant, Expr, ExprGraph, LoweringError, require
 from pymc_minibatch_mh.expressions.rules import apply
 
 #: An array of expressions.

@@ -38,13 +38,7 @@ from pymc_minibatch_mh.expressions.graph import (
     places_of,
     without,
 )
-from pymc_minibatch_mh.expressions.patterns import (
-    factors_of,
-    is_a,
-    number,
-    scaled_core,
-    summands,
-)
+from pymc_minibatch_mh.expressions.patterns import factors_of, is_a, number, scaled_core, summands
 from pymc_minibatch_mh.functions.base import sum_of
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise

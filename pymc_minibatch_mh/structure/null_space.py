@@ -13,10 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import (
-    Monomial,
-    places_of,
-)
+from pymc_minibatch_mh.expressions.graph import Monomial, places_of
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
 
