@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_minibatch_mh.compiled.form_rows import placed
-from pymc_minibatch_mh.expressions.graph import places_of
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.structure.predictor_groups import MOST_DIRECTIONS, group_directions
-from pymc_minibatch_mh.structure.predictors import LinearForm
+from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
@@ -178,19 +177,12 @@ def within_support(
     """
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):
-        places = _coordinate(form)
+        places = list(single_coordinate(form.terms))
         low, high = (lower[places].min(), upper[places].max()) if places else (-np.inf, np.inf)
         if np.isfinite(low) or np.isfinite(high):
             box = Interval(np.clip(box.lo, low, high), np.clip(box.hi, low, high))
         result.append(box)
     return result
-
-
-def _coordinate(form: LinearForm) -> list[int]:
-    """Return the coordinates that an argument is one of; none if it is a sum or a multiple."""
-    if len(form.terms) > 1 or form.terms[0].monomial or form.terms[0].factor != 1.0:
-        return []
-    return list(places_of(form.terms[0].place))
 
 
 def box_of_support(

@@ -11,7 +11,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph, places_of
+from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
     is_a,
@@ -26,6 +26,7 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrized
 from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
+from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
 #: Spelling of the reciprocal and of its root; and of a shape in an interval.
@@ -131,12 +132,9 @@ def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
 
 def _coordinates(expr: Expr) -> range:
     """Return the coordinates that an expression is one of, plus a number."""
-    if not isinstance(expr, Affine) or len(expr.terms) > 1 or number(expr.offset) is None:
+    if not isinstance(expr, Affine) or number(expr.offset) is None:
         return range(0)
-    (term,) = expr.terms
-    if term.monomial or term.factor != 1.0:
-        return range(0)
-    return places_of(term.place)
+    return single_coordinate(expr.terms)
 
 
 def _is_smooth(row: LoweredRow) -> bool:

@@ -55,6 +55,13 @@ def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
     return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
 
 
+def single_coordinate(terms: Sequence[Monomial]) -> range:
+    """Coordinates that a linear form is one of; none if it is a sum or a multiple."""
+    if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
+        return range(0)
+    return places_of(terms[0].place)
+
+
 class Predictors:
     """The linear forms that an expression consumes, expressed by as few of them as possible."""
 
