@@ -67,8 +67,8 @@ ARROWS = {
         "plan", "proposals", "reference", "samplers", "steps", "structure",
     },
     "sampling": {
-        "chain", "checks", "diagnostics", "errors", "functions", "model", "native", "progress",
-        "steps", "threads",
+        "chain", "checks", "data", "diagnostics", "errors", "functions", "model", "native",
+        "progress", "steps", "threads",
     },
     "diagnostics": {
         "checks", "chain", "compiled", "data", "errors", "expressions", "functions", "model",

@@ -6,20 +6,15 @@ SettingError; one of another model, other data or another version a StaleDataErr
 """
 
 import errno
-import glob
 import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from secrets import token_hex
 from types import FunctionType
-from typing import IO, Any
+from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -32,6 +27,7 @@ from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
+from pymc_minibatch_mh.data.archive import write_archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.inputs import ModelArrays
@@ -43,9 +39,6 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.posterior import Target
-
-#: Locks of files. Windows has none of the kind, and keeps what killed processes leave behind.
-_LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 
 _log = logging.getLogger("pymc")
 
@@ -272,7 +265,7 @@ def write(path: str | PathLike, plan: Plan) -> None:
         "model": key_of(plan.target),
         "arrays": {name: digest(array) for name, array in arrays.items()},
     }
-    _write_whole(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
+    write_archive(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
 
 
 def _arrays_of(plan: Plan) -> dict[str, np.ndarray]:
@@ -300,65 +293,6 @@ def _arrays_of(plan: Plan) -> dict[str, np.ndarray]:
         fields = {} if record is None else record._asdict()
         arrays |= {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
     return arrays
-
-
-def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write a file as a whole or not at all; an OSError names the file."""
-    # A link stays one, and a pipe or another path that is no file is written to.
-    place = path.resolve()
-    try:
-        if place.exists() and not place.is_file():
-            with open(place, "wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-        else:
-            _remove_left_behind(place)
-            _write_beside(place, arrays)
-    except OSError as error:
-        error.filename = str(path)
-        raise
-
-
-def _write_beside(place: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write a file beside its place, locked so that no other process removes it, and move it."""
-    while True:
-        part = place.with_name(f"{place.name}.{token_hex(4)}.part")
-        with open(part, "xb") as file:
-            try:
-                if not _is_locked(file) or not part.exists():
-                    # Another process has taken it for left behind before it was locked.
-                    continue
-                np.savez(file, allow_pickle=False, **arrays)
-                file.flush()
-                if _LOCKS is None:
-                    file.close()
-                part.replace(place)
-                return
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-
-
-def _is_locked(file: IO[bytes]) -> bool:
-    """Return whether a file that this process has opened is its own until it is closed."""
-    if _LOCKS is None:
-        return True
-    try:
-        _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # A disk that knows no locks: no other process removes the file either.
-        return True
-    return True
-
-
-def _remove_left_behind(place: Path) -> None:
-    """Remove what killed processes have begun to write beside a file: nobody has it locked."""
-    pattern = f"{glob.escape(place.name)}.{'[0-9a-f]' * 8}.part"
-    for part in place.parent.glob(pattern) if _LOCKS else ():
-        with suppress(OSError), open(part, "rb+") as file:
-            _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
-            part.unlink()
 
 
 def read(path: str | PathLike, target: Target) -> Plan:

@@ -16,15 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from importlib import import_module
 from importlib.metadata import version
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
-from zipfile import ZipFile
 
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.data.archive import read_archive, sync_folder, write_archive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling.workers import Record, Workers
 from pymc_minibatch_mh.steps.base import MinibatchStep, difference_of
@@ -48,71 +47,21 @@ RUN = "run.npz"
 End = tuple[Any, np.ndarray, np.random.Generator]
 
 
-def write_archive(path: Path, arrays: Mapping[str, np.ndarray], text: Any) -> str:
-    """Write arrays and text as a whole or not at all, through to the disk; return their digest."""
+def write_with_text(path: Path, arrays: Mapping[str, np.ndarray], text: Any) -> str:
+    """Write arrays and text as a whole or not at all; return their digest."""
     encoded = np.frombuffer(json.dumps(text, default=np.ndarray.tolist).encode(), np.uint8)
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with open(part, "wb") as file:
-            # As np.savez does, which copies every array twice.
-            with ZipFile(file, "w") as archive:
-                for name, array in {**arrays, TEXT: encoded}.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        _write_array(member, array)
-                archive.comment = _digest(archive).encode()
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(path)
-        raise
-    return archive.comment.decode()
+    return write_archive(path, {**arrays, TEXT: encoded})
 
 
-def _write_array(member: Any, array: np.ndarray) -> None:
-    if not array.flags.c_contiguous:
-        np.lib.format.write_array(member, array, allow_pickle=False)
-        return
-    np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
-    member.write(array.reshape(-1).view(np.uint8).data)
+def read_with_text(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any, str]:
+    """Arrays, text and digest of a file; SettingError if it is not as it was written.
 
-
-def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder reach the disk, where the system has that."""
-    if os.name == "posix":
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
-def _digest(archive: ZipFile) -> str:
-    """Return the digest of the names of the members, their sizes and cyclic redundancy checks."""
-    members = [(one.filename, one.file_size, one.CRC) for one in archive.infolist()]
-    return blake2b(repr(members).encode(), digest_size=16).hexdigest()
-
-
-def read_archive(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any, str]:
-    """Return arrays, text and digest of a file; SettingError if it is not as it was written.
-
-    Every byte is checked before it is read as an array. A `digest` is that of this very file.
+    A `digest` is that of this very file.
     """
     try:
-        with ZipFile(path) as archive:
-            found = _digest(archive)
-            if archive.comment.decode() != found:
-                raise ValueError("its arrays are not those that were written")
-            members = {one.removesuffix(".npy"): archive.read(one) for one in archive.namelist()}
+        arrays, found = read_archive(path)
         if digest not in ("", found):
             raise ValueError("its chain wrote another file of that name")
-        arrays = {
-            name: np.lib.format.read_array(BytesIO(data), allow_pickle=False)
-            for name, data in members.items()
-        }
         return arrays, json.loads(arrays.pop(TEXT).tobytes()), found
     # A damaged archive fails in many ways.
     except Exception as error:
@@ -237,13 +186,13 @@ class Checkpoint:
         }
         found = cls(folder, run)
         folder.mkdir(parents=True, exist_ok=True)
-        _sync_folder(folder.absolute().parent)
+        sync_folder(folder.absolute().parent)
         found.lock()
         try:
             for number in range(settings.chains):
                 found._write(number, workers, *found._snapshot(workers, number))
             # Last: where it is, all chains are.
-            write_archive(folder / RUN, {}, run)
+            write_with_text(folder / RUN, {}, run)
         except BaseException:
             found.close()
             raise
@@ -258,7 +207,7 @@ class Checkpoint:
                 f"resume={str(path)!r} has no run: the folder does not exist, or its run ended "
                 "before it began. Begin one with checkpoint=."
             )
-        _, run, _ = read_archive(folder / RUN)
+        _, run, _ = read_with_text(folder / RUN)
         if run["format"] != FORMAT:
             raise SettingError(
                 f"resume={str(path)!r} was written by another version of this package, in another "
@@ -305,7 +254,7 @@ class Checkpoint:
         found = []
         for number in range(len(self._blocks)):
             path = self._file_of(number)
-            arrays, text, self._states[number] = read_archive(path)
+            arrays, text, self._states[number] = read_with_text(path)
             if text["run"] != [self._digest, number]:
                 raise SettingError(
                     f"resume={str(self.folder)!r}: {path.name} is a chain of another run. Restore "
@@ -333,7 +282,7 @@ class Checkpoint:
         for number, blocks in enumerate(self._blocks):
             progress = workers.progress[number]
             for name, digest in blocks:
-                arrays, where, _ = read_archive(self.folder / name, digest)
+                arrays, where, _ = read_with_text(self.folder / name, digest)
                 for phase, (first, last) in where.items():
                     _fill(_records(workers)[phase], (number, slice(first, last)), phase, arrays)
             progress.tuned, progress.drawn = self._written[number]
@@ -372,7 +321,7 @@ class Checkpoint:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             paths = [self._file_of(number) for number in range(len(self._states))]
             same = all(
-                not digest or read_archive(path)[2] == digest
+                not digest or read_with_text(path)[2] == digest
                 for path, digest in zip(paths, self._states, strict=True)
             )
         except BlockingIOError:
@@ -449,10 +398,10 @@ class Checkpoint:
                 draws |= _stored_columns(record, (number, slice(first, last)), phase)
         if where:
             path = self._file_of(number, len(self._blocks[number]))
-            self._blocks[number].append([path.name, write_archive(path, draws, where)])
+            self._blocks[number].append([path.name, write_with_text(path, draws, where)])
         self._written[number] = now
         text |= {"blocks": self._blocks[number]}
-        self._states[number] = write_archive(self._file_of(number), arrays, text)
+        self._states[number] = write_with_text(self._file_of(number), arrays, text)
 
     def _file_of(self, number: int, block: int | None = None) -> Path:
         return self.folder / f"chain-{number}{'' if block is None else f'-{block}'}.npz"

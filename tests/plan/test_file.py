@@ -16,6 +16,7 @@ from every import every
 from helpers.grouped import slopes
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.data import archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.plan import file
 from test_architecture import ARROWS
@@ -319,18 +320,18 @@ def test_what_killed_processes_leave_behind_is_removed(prepared, tmp_path):
 
 def test_two_that_save_at_once_leave_each_other_alone(prepared, tmp_path, monkeypatch):
     step, path = prepared("poisson", "PenaltyMH"), tmp_path / "step.npz"
-    half, go_on, save = threading.Event(), threading.Event(), np.savez
+    half, go_on, save = threading.Event(), threading.Event(), archive._write_members
 
-    def slowly(part, **arrays):
+    def slowly(part, arrays):
         if threading.current_thread() is not threading.main_thread():
             part.write(b"half")
             part.flush()
             half.set()
             go_on.wait()
             part.seek(0)
-        save(part, **arrays)
+        return save(part, arrays)
 
-    monkeypatch.setattr(np, "savez", slowly)
+    monkeypatch.setattr(archive, "_write_members", slowly)
     first = threading.Thread(target=step.save, args=(path,))
     first.start()
     half.wait()
@@ -345,16 +346,16 @@ def test_two_that_save_at_once_leave_each_other_alone(prepared, tmp_path, monkey
 
 def test_a_part_that_was_taken_for_left_behind_is_begun_again(prepared, tmp_path, monkeypatch):
     step, path, locks = prepared("poisson", "PenaltyMH"), tmp_path / "step.npz", []
-    locked = file._is_locked
+    locked = archive._is_locked
 
     def late(part):
         locks.append(part.name)
         if len(locks) == 1:
             # As another process does between the opening and the lock.
-            file._remove_left_behind(path)
+            archive._remove_left_behind(path)
         return locked(part)
 
-    monkeypatch.setattr(file, "_is_locked", late)
+    monkeypatch.setattr(archive, "_is_locked", late)
     step.save(path)
     assert len(locks) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]

@@ -62,7 +62,7 @@ def often(monkeypatch):
 
 def moments_of(monkeypatch, tmp_path):
     """Copy the folder after every file that is written, as a kill leaves it."""
-    found, write = [], checkpoint.write_archive
+    found, write = [], checkpoint.write_with_text
 
     def written(path, *arrays):
         digest = write(path, *arrays)
@@ -73,7 +73,7 @@ def moments_of(monkeypatch, tmp_path):
             (found[-1] / "chain-0.npz.part").write_bytes(b"PK half")
         return digest
 
-    monkeypatch.setattr(checkpoint, "write_archive", written)
+    monkeypatch.setattr(checkpoint, "write_with_text", written)
     return found
 
 
@@ -347,7 +347,7 @@ def test_a_full_disk_is_said_and_takes_no_draws(prepared, monkeypatch, tmp_path)
 def test_a_state_that_was_not_written_is_written_again(prepared, monkeypatch, tmp_path):
     often(monkeypatch)
     step = prepared("two_likelihoods", "TunaMH")
-    write, failed = checkpoint.write_archive, []
+    write, failed = checkpoint.write_with_text, []
 
     def full(path, arrays, text):
         if path.name == "chain-1.npz" and text["drawn"] == 20 and not failed:
@@ -355,7 +355,7 @@ def test_a_state_that_was_not_written_is_written_again(prepared, monkeypatch, tm
             raise OSError(28, "No space left on device", str(path))
         return write(path, arrays, text)
 
-    monkeypatch.setattr(checkpoint, "write_archive", full)
+    monkeypatch.setattr(checkpoint, "write_with_text", full)
     whole = sample(step, DRAWS, **RUN, **QUIET)
     sample(step, 20, checkpoint=tmp_path / "run", **RUN, **QUIET)
     assert failed
@@ -366,11 +366,11 @@ def test_a_state_that_was_not_written_is_written_again(prepared, monkeypatch, tm
 
 def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "chain-0.npz"
-    digest = checkpoint.write_archive(path, {"x": np.ones(3)}, {"n": 1})
+    digest = checkpoint.write_with_text(path, {"x": np.ones(3)}, {"n": 1})
     with files_of_at_most(2_000), pytest.raises(OSError, match="too large"):
-        checkpoint.write_archive(path, {"x": np.zeros(5_000)}, {"n": 2})
+        checkpoint.write_with_text(path, {"x": np.zeros(5_000)}, {"n": 2})
     assert [one.name for one in tmp_path.iterdir()] == ["chain-0.npz"]
-    arrays, text, _ = checkpoint.read_archive(path, digest)
+    arrays, text, _ = checkpoint.read_with_text(path, digest)
     np.testing.assert_array_equal(arrays["x"], np.ones(3))
     assert text == {"n": 1}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.plan import file
+from pymc_minibatch_mh.data.archive import write_archive
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def test_what_cannot_be_written_leaves_what_was_there():
         path = Path(folder) / "step.npz"
         path.write_bytes(b"an older step")
         with files_of_at_most(500), pytest.raises(OSError, match="too large"):
-            file._write_whole(path, {"c": np.zeros(5_000)})
+            write_archive(path, {"c": np.zeros(5_000)})
         assert path.read_bytes() == b"an older step"
         assert [one.name for one in Path(folder).iterdir()] == ["step.npz"]
 

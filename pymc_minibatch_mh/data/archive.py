@@ -1,0 +1,129 @@
+"""NumPy archives without pickle, which are written as a whole or not at all.
+
+An archive is written beside its path and renamed once it is on the disk. Its comment is a digest of
+its members, so that every byte is checked before it is read as an array.
+"""
+
+import glob
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from importlib import import_module
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from secrets import token_hex
+from typing import IO, Any
+from zipfile import ZipFile
+
+import numpy as np
+
+#: Locks of files. Windows has none of the kind, and keeps what killed processes leave behind.
+_LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
+
+
+def write_archive(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays through to the disk, and return their digest; an OSError names the file."""
+    # A link stays one, and a pipe or another path that is no file is written to.
+    place = path.resolve()
+    try:
+        if place.exists() and not place.is_file():
+            with open(place, "wb") as file:
+                return _write_members(file, arrays)
+        _remove_left_behind(place)
+        digest = _write_beside(place, arrays)
+        sync_folder(place.parent)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    return digest
+
+
+def _write_beside(place: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write a file beside its place, locked so that no other process removes it, and move it."""
+    while True:
+        part = place.with_name(f"{place.name}.{token_hex(4)}.part")
+        with open(part, "xb") as file:
+            try:
+                if not _is_locked(file) or not part.exists():
+                    # Another process has taken it for left behind before it was locked.
+                    continue
+                digest = _write_members(file, arrays)
+                file.flush()
+                os.fsync(file.fileno())
+                if _LOCKS is None:
+                    file.close()
+                part.replace(place)
+                return digest
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+
+
+def _write_members(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> str:
+    """Write arrays as np.savez does, which copies every array twice; return their digest."""
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write_array(member, array)
+        archive.comment = _digest(archive).encode()
+    return archive.comment.decode()
+
+
+def _write_array(member: Any, array: np.ndarray) -> None:
+    if not array.flags.c_contiguous:
+        np.lib.format.write_array(member, array, allow_pickle=False)
+        return
+    np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+    member.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Whether a file that this process has opened is its own until it is closed."""
+    if _LOCKS is None:
+        return True
+    try:
+        _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A disk that knows no locks: no other process removes the file either.
+        return True
+    return True
+
+
+def _remove_left_behind(place: Path) -> None:
+    """Remove what killed processes have begun to write beside a file: nobody has it locked."""
+    pattern = f"{glob.escape(place.name)}.{'[0-9a-f]' * 8}.part"
+    for part in place.parent.glob(pattern) if _LOCKS else ():
+        with suppress(OSError), open(part, "rb+") as file:
+            _LOCKS.flock(file, _LOCKS.LOCK_EX | _LOCKS.LOCK_NB)
+            part.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder reach the disk, where the system has that."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _digest(archive: ZipFile) -> str:
+    """Digest of the names of the members, their sizes and cyclic redundancy checks."""
+    members = [(one.filename, one.file_size, one.CRC) for one in archive.infolist()]
+    return blake2b(repr(members).encode(), digest_size=16).hexdigest()
+
+
+def read_archive(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """Arrays and digest of a file; any error if it is not as it was written."""
+    with ZipFile(path) as archive:
+        digest = _digest(archive)
+        if archive.comment.decode() != digest:
+            raise ValueError("its arrays are not those that were written")
+        members = {one.removesuffix(".npy"): archive.read(one) for one in archive.namelist()}
+    read = np.lib.format.read_array
+    return {n: read(BytesIO(data), allow_pickle=False) for n, data in members.items()}, digest
