@@ -95,8 +95,11 @@ one_thread_of_blas = _OneThreadOfBLAS()
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
     """Yield the results of `work` on parts, in their order, from a thread for each usable core.
 
-    Parts that have not begun are dropped where nobody asks for them.
+    Parts that have not begun are dropped where nobody asks for them; a single one takes no thread.
     """
+    if len(parts) == 1:
+        yield work(parts[0])
+        return
     pool = ThreadPoolExecutor(usable_cores())
     try:
         with HeldBack():

@@ -101,7 +101,7 @@ def test_an_interrupt_at_any_instruction_leaves_llvm_to_others():
 @pytest.mark.parametrize("place", ["locks", "ours"])
 def test_parts_that_are_interrupted_end(place):
     def work(_):
-        assert list(in_threads(str, [3])) == ["3"]
+        assert list(in_threads(str, [3, 4])) == ["3", "4"]
 
     before = set(threading.enumerate())
     for _ in interrupted_at_each(place, "work", lambda: None, work):

@@ -30,8 +30,10 @@ BLOCK = 4096
 MOST_FETCHED = 262_144
 
 
-# Questions on the bounds of some rows are partials of the functions whose last arguments are
-# the bounds and the rows: they are sent to where rows are.
+def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
+    """Result of a function of bounds and of rows, where these were read."""
+    function = with_rows(bounds.function, block)
+    return asked(bounds.of_functions([function]), RowData(function, numbers))
 
 
 def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
@@ -345,6 +347,10 @@ class BlockBounds(BoundsPass):
         region, number, _ = self.regions.served[table]
         return self.over_some(slice(region, region + 1), data)[0, number]
 
+    def of_block(self, table: int, block: ArrayRows) -> np.ndarray:
+        """Return c_i of rows that were read in a table."""
+        return _on_block(partial(_c_of, table), self, block, np.arange(block.n_rows))
+
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
         """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
         return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
@@ -357,25 +363,14 @@ class BlockBounds(BoundsPass):
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
-    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Answer a question on rows by their numbers, which are read here."""
-        return self._asked(RowData(self.function, rows), asked)
-
-    def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Answer a question on rows that were read, in whatever process."""
-        function = with_rows(self.function, read)
-        return self._asked(RowData(function, slice(0, read.n_rows)), asked)
-
-    def _asked(self, data: RowData, asked: Any) -> Any:
-        return asked(self.of_functions([data.function]), data)
-
     def found(self, asked: Any, rows: np.ndarray) -> Any:
-        """Answer a question on the bounds of some rows, where these are."""
+        """Result of a function of bounds and of some rows, computed where these are."""
         (found,) = self._over([(rows, asked)])
         return found
 
     def _over(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
-        return over_rows(self, StoredRows(self.function.columns), asked, BOUNDING)
+        blocks = [(rows, partial(_on_block, call)) for rows, call in asked]
+        return over_rows(self, StoredRows(self.function.columns), blocks, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
         """Return the first row without a bound over the smallest region, given its blocks."""

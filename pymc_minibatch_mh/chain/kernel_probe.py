@@ -16,7 +16,6 @@ from pymc_minibatch_mh.reference.full_data import (
     SpreadIn,
     chunks_of,
     on_all_cores,
-    over_rows,
 )
 
 #: Rows that are read at a time.
@@ -136,7 +135,7 @@ class Probe:
     def _found(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
         plan, posterior = self._chain.plan, self._posterior
         if not plan.target.source.in_memory:
-            return over_rows(plan.held, plan.target.source, asked)
+            return plan.bound_check.spreads(plan.target.source, plan.tables, asked)
 
         def part(one: tuple[slice, SpreadIn]) -> Spread:
             chunk, table = one[0], one[1].move.table

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -351,6 +351,10 @@ class PlacedFormRows(_Rows):
             ]
             self._terms[asked] = LaidOut("mh_term", terms)
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
+
+    def on(self, block: ArrayRows) -> Self:
+        """The rows themselves: their blocks are in memory."""
+        return self
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
         """Put rows into some places, and compute their derived data anew."""

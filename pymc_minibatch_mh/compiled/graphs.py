@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytensor
@@ -249,6 +249,10 @@ class GraphRows:
         placed = copy(self)
         placed._source, placed.context = source, source.context
         return placed
+
+    def on(self, block: ArrayRows) -> Self:
+        """The rows themselves: their blocks are in memory."""
+        return self
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False

@@ -1,6 +1,6 @@
 """Rows in memory: arrays that keep their type, their layout and their place."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from pymc_minibatch_mh.data.digests import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.threads import in_threads
 
 
 def native_type(what: str, dtype: np.dtype) -> np.dtype:
@@ -124,6 +125,22 @@ class ArrayRows:
         """Size of the data in bytes."""
         return sum(column.values.nbytes for column in self.columns)
 
+    @property
+    def cuts(self) -> Sequence[int]:
+        """First rows of blocks that lie in different places: none."""
+        return ()
+
+    def map_blocks(self, work: Any, blocks: Sequence["RowBlock"]) -> Generator[Any]:
+        """Results of calls on blocks of rows, in their order, from threads."""
+
+        def result(block: RowBlock) -> Any:
+            rows, call = block
+            if isinstance(rows, slice):
+                rows = np.arange(rows.start, rows.stop, dtype=np.int64)
+            return call(work, self, rows)
+
+        return in_threads(result, blocks)
+
     def place(self, row: int) -> str:
         """Return the file that a stored row lies in, in brackets; empty for rows in memory."""
         return ""
@@ -133,6 +150,9 @@ class ArrayRows:
         """Identity of stored rows; empty if the trace holds the observed data."""
         return ""
 
+
+#: Some rows, and a function of shared work, of rows in memory, and of their numbers among these.
+RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
 #: Types that numbers may be stored in; compiled code knows them by their places here (forms.c).
 STORED = tuple(map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")))

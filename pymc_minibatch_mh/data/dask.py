@@ -1,15 +1,18 @@
-"""Rows of Dask arrays: computed block by block, so that only the wanted rows travel."""
+"""Rows of Dask arrays: computed block by block, so that only the wanted rows travel.
+
+Where a client of ``distributed`` is in use, its workers also map functions over blocks of rows.
+"""
 
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from itertools import pairwise
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -19,7 +22,7 @@ import numpy as np
 
 from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
 from pymc_minibatch_mh.data.files import require_rows
-from pymc_minibatch_mh.data.source import Field, Part
+from pymc_minibatch_mh.data.source import Block, Field
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
 #: Seconds for which a cluster may be without workers, or out of reach.
@@ -31,8 +34,8 @@ _AT_IMPORT = os.getpid()
 _lock = Lock()
 #: Process and address -> the client that this process has opened itself.
 _opened: dict[tuple[int, str], Any] = {}
-#: Value -> client -> its placeholder there.
-_shared: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+#: Work -> client -> its placeholder there.
+_sent: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 class LostClusterError(RuntimeError):
@@ -40,13 +43,13 @@ class LostClusterError(RuntimeError):
 
 
 def address_in_use() -> str | None:
-    """Return the address of the cluster that Dask uses in this process, None without one."""
+    """Address of the cluster that Dask uses in this process, None without one."""
     client = _default_client()
     return None if client is None else str(client.scheduler.address)
 
 
 def client_in_use(address: str | None) -> Any:
-    """Return the client of the cluster in use, None without one.
+    """Client of the cluster in use, None without one.
 
     A process that has no client of its own opens one at `address`; LostClusterError without answer.
     """
@@ -70,34 +73,11 @@ def client_in_use(address: str | None) -> Any:
         return _opened[key]
 
 
-def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Yield the results of a cluster, in order; the rest is dropped where nobody asks for it."""
+def compute_on(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
+    """Results of a cluster, in order; the rest is dropped where nobody asks for it."""
     futures = client.compute(list(wanted))
     while futures:
         yield _result(client, futures.pop(0))
-
-
-def shared_with(client: Any, value: Any) -> Any:
-    """Return the placeholder of a pickled value, which a cluster keeps as long as it lives."""
-    known = _shared.setdefault(value, {})
-    # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
-    if client.id not in known:
-        sent = client.submit(_accepted, pickle.dumps(value), pure=False)
-        # A worker's own complaint, such as a package that it lacks, is passed on.
-        _result(client, sent)
-        known[client.id] = sent
-    return known[client.id]
-
-
-@lru_cache(maxsize=32)
-def loaded(pickled: bytes) -> Any:
-    """Return a pickled value, kept on a worker, which would compile its functions anew."""
-    return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
-
-
-def _accepted(pickled: bytes) -> bytes:
-    loaded(pickled)
-    return pickled
 
 
 def _default_client() -> Any:
@@ -160,78 +140,76 @@ class DaskStorage:
         wanted = [self._arrays[name][rows] for name in names]
         try:
             client = client_in_use(self._address)
-            found = dask.compute(*wanted) if client is None else computed_by(client, wanted)
+            found = dask.compute(*wanted) if client is None else compute_on(client, wanted)
             arrays = [np.asarray(array) for array in found]
         except Exception as error:
-            raise self._failed(names, rows, error) from error
+            raise self._failure(names, rows, error) from error
         return {
-            name: _checked(name, array, x.dtype, x.shape)[... if places is None else places]
+            name: _as_expected(name, array, x.dtype, x.shape)[... if places is None else places]
             for name, x, array in zip(names, wanted, arrays, strict=True)
         }
 
     @property
-    def has_workers(self) -> bool:
-        """Whether a cluster computes."""
-        return (address_in_use() or self._address) is not None
+    def workers(self) -> Self | None:
+        """The storage itself where a cluster computes on its rows."""
+        return None if (address_in_use() or self._address) is None else self
 
     @property
     def cuts(self) -> Sequence[int]:
         """First rows of the chunks of the array with the longest rows."""
         largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
-        return _ends(self._arrays[largest])[1:-1]
+        return _chunk_edges(self._arrays[largest])[1:-1]
 
-    def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
-        """Yield the results on parts of the rows, by the workers; SourceError if Dask fails."""
+    def map_blocks(
+        self, names: Iterable[str], work: Any, blocks: Sequence[Block]
+    ) -> Generator[Any]:
+        """Results of calls on blocks of rows, in their order; SourceError if Dask fails."""
         names = list(names)
-        results = self._results(names, parts, shared)
-        for part in parts:
+        results = self._results(names, work, blocks)
+        for rows, _ in blocks:
             try:
                 found = next(results)
             except MinibatchError:
                 raise
             except Exception as error:
-                raise self._failed(names, part.rows, error) from error
+                raise self._failure(names, rows, error) from error
             yield found
 
-    def _results(self, names: Sequence[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
+    def _results(self, names: Sequence[str], work: Any, blocks: Sequence[Block]) -> Iterator[Any]:
         client = client_in_use(self._address)
-        sent = shared_with(client, shared)
+        sent = _send_work(client, work)
         # Dask hands tasks out in the order of their names, which should be that of the chunks:
         # neighbours tend to lie at different workers.
         run = uuid4().hex
-        tasks = [
-            self._task(names, part, sent, f"rows-{place:08d}-{run}")
-            for place, part in enumerate(parts)
-        ]
-        yield from computed_by(client, tasks)
+        tasks = []
+        for number, (rows, call) in enumerate(blocks):
+            chosen = {name: self._chosen(name, rows) for name in names}
+            expected = {name: (dtype, shape) for name, (dtype, shape, _) in chosen.items()}
+            task = dask.delayed(partial(_call_on_worker, call, expected), traverse=False)
+            arrays = {name: array for name, (*_, array) in chosen.items()}
+            tasks.append(task(sent, arrays, dask_key_name=f"rows-{number:08d}-{run}"))
+        yield from compute_on(client, tasks)
 
-    def _task(self, names: Sequence[str], part: Part, shared: Any, key: str) -> Any:
-        chosen = {name: self._block(name, part.rows) for name in names}
-        expected = {name: (dtype, shape) for name, (dtype, shape, _) in chosen.items()}
-        blocks = {name: block for name, (*_, block) in chosen.items()}
-        called = partial(_on_worker, part.compute, expected)
-        return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
-
-    def _block(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
-        """Return the dtype and the shape of some rows of an array, and the rows as one block."""
+    def _chosen(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
+        """Dtype and shape of some rows of an array, and the rows as one delayed array."""
         array = self._arrays[name]
         if isinstance(rows, slice):
-            block = self._blocks.get(name, {}).get((rows.start, rows.stop))
-            if block is not None:
-                return array.dtype, (rows.stop - rows.start, *array.shape[1:]), block
+            chunk = self._chunks.get(name, {}).get((rows.start, rows.stop))
+            if chunk is not None:
+                return array.dtype, (rows.stop - rows.start, *array.shape[1:]), chunk
         chosen = array[rows]
         return chosen.dtype, chosen.shape, chosen.rechunk(-1).to_delayed().item()
 
     @cached_property
-    def _blocks(self) -> dict[str, dict[tuple[int, int], Any]]:
+    def _chunks(self) -> dict[str, dict[tuple[int, int], Any]]:
         """Name -> first row and end -> the chunk that is all of these rows."""
         return {
-            name: dict(zip(pairwise(_ends(array)), array.to_delayed().ravel(), strict=True))
-            for name, array in self._arrays.items()
-            if all(len(sizes) == 1 for sizes in array.chunks[1:])
+            name: dict(zip(pairwise(_chunk_edges(x)), x.to_delayed().ravel(), strict=True))
+            for name, x in self._arrays.items()
+            if all(len(sizes) == 1 for sizes in x.chunks[1:])
         }
 
-    def _failed(
+    def _failure(
         self, names: Sequence[str], rows: slice | np.ndarray, error: Exception
     ) -> SourceError:
         advice = "Compute the arrays without this package to see where it fails."
@@ -259,12 +237,53 @@ class DaskStorage:
         return f"row {row:,}, {' and '.join(chunks)}"
 
     def __getstate__(self) -> dict:
-        state = {name: value for name, value in self.__dict__.items() if name != "_blocks"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_chunks"}
         return state | {"_address": address_in_use() or self._address}
 
 
-def _checked(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
-    """Return computed rows; SourceError if they are not what Dask expects."""
+def _send_work(client: Any, work: Any) -> Any:
+    """Placeholder of pickled work, which a cluster keeps as long as the work lives."""
+    known = _sent.setdefault(work, {})
+    # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
+    if client.id not in known:
+        sent = client.submit(_accept_work, pickle.dumps(work), pure=False)
+        # A worker's own complaint, such as a package that it lacks, is passed on.
+        _result(client, sent)
+        known[client.id] = sent
+    return known[client.id]
+
+
+@lru_cache(maxsize=32)
+def _load_work(pickled: bytes) -> Any:
+    """Work as a worker keeps it, which would compile its functions anew."""
+    return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
+
+
+def _accept_work(pickled: bytes) -> bytes:
+    _load_work(pickled)
+    return pickled
+
+
+def _call_on_worker(
+    call: Any,
+    expected: Mapping[str, tuple[np.dtype, Sequence[int]]],
+    pickled: bytes,
+    blocks: Mapping[str, Any],
+) -> Any:
+    """Result of a call on rows that Dask has computed."""
+    arrays = {
+        name: _as_expected(name, np.asarray(x), *expected[name]) for name, x in blocks.items()
+    }
+    return call(_load_work(pickled), arrays)
+
+
+def _chunk_edges(array: da.Array) -> list[int]:
+    """First row of each chunk, and the number of rows."""
+    return np.cumsum((0, *array.chunks[0])).tolist()
+
+
+def _as_expected(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    """Computed rows in this machine's byte order; SourceError if Dask expects others."""
     native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
     if found.shape != shape or found.dtype.newbyteorder("=") != native:
         raise SourceError(
@@ -275,24 +294,8 @@ def _checked(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]
     return np.require(found, native, ["ALIGNED"])
 
 
-def _on_worker(
-    compute: Callable[[Any, Mapping[str, np.ndarray]], Any],
-    expected: Mapping[str, tuple[np.dtype, Sequence[int]]],
-    pickled: bytes,
-    blocks: Mapping[str, Any],
-) -> Any:
-    """Return the result on rows that Dask has computed."""
-    arrays = {name: _checked(name, np.asarray(x), *expected[name]) for name, x in blocks.items()}
-    return compute(loaded(pickled), arrays)
-
-
-def _ends(array: da.Array) -> list[int]:
-    """Return the first row of each chunk, and the number of rows."""
-    return np.cumsum((0, *array.chunks[0])).tolist()
-
-
 def _chunk(array: da.Array, row: int) -> int:
-    return int(np.searchsorted(_ends(array)[1:], row, side="right"))
+    return int(np.searchsorted(_chunk_edges(array)[1:], row, side="right"))
 
 
 def _require_known(name: str, array: Any) -> None:

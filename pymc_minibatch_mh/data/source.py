@@ -1,14 +1,15 @@
 """Where rows are stored: the contract of storages of any kind."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from pymc_minibatch_mh.data.arrays import (
     ArrayRows,
     Column,
+    RowBlock,
     common_length,
     native_type,
     require_names,
@@ -16,6 +17,7 @@ from pymc_minibatch_mh.data.arrays import (
 from pymc_minibatch_mh.data.digests import digest
 from pymc_minibatch_mh.data.files import FileMap, FileReader, mapped_file
 from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -53,42 +55,39 @@ class Storage(Protocol):
         """Return where a row lies, for messages."""
 
 
-@runtime_checkable
-class ComputingStorage(Storage, Protocol):
-    """A storage that computes with its rows where they are, as on the workers of a cluster."""
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether anybody but this process computes."""
+class Workers(Protocol):
+    """The processes in which an optional attribute ``workers`` of a storage computes."""
 
     @property
     def cuts(self) -> Sequence[int]:
         """First rows of blocks that lie in different places: passes are cut there."""
 
-    def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
-        """Yield ``part.compute(shared, arrays)`` of each picklable part, in their order.
+    def map_blocks(
+        self, names: Iterable[str], work: Any, blocks: Sequence["Block"]
+    ) -> Generator[Any]:
+        """Yield ``call(work, arrays)`` of picklable calls on blocks of rows, in their order.
 
-        `shared` is pickled to each process once. SourceError where rows cannot be had.
+        `work` is pickled to each process once. SourceError where rows cannot be had.
         """
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some rows, in ascending order, and a function of a shared value and of their arrays."""
-
-    rows: slice | np.ndarray
-    compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
+#: Some rows, in ascending order, and a function of shared work and of the arrays of these rows.
+Block = tuple[slice | np.ndarray, Callable[[Any, Mapping[str, np.ndarray]], Any]]
 
 
-def computed(
-    storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
-) -> Iterator[Any]:
-    """Yield the results on parts of the rows, computed where the rows are or else here."""
-    if isinstance(storage, ComputingStorage) and storage.has_workers:
-        yield from storage.computed(names, parts, shared)
-    else:
-        for part in parts:
-            yield part.compute(shared, storage.read(names, part.rows))
+def workers_of(storage: Storage) -> Workers | None:
+    """Processes that compute on the rows of a storage, None if this process does."""
+    return getattr(storage, "workers", None)
+
+
+def map_blocks(
+    storage: Storage, names: Iterable[str], work: Any, blocks: Sequence[Block]
+) -> Generator[Any]:
+    """Results of calls on blocks of rows, in their order: by a storage's workers, or in threads."""
+    names, workers = list(names), workers_of(storage)
+    if workers is not None:
+        return workers.map_blocks(names, work, blocks)
+    return in_threads(lambda block: block[1](work, storage.read(names, block[0])), blocks)
 
 
 #: Rows that are read at a time in passes over all of them.
@@ -223,22 +222,18 @@ class StoredRows(ArrayRows):
 
     def place(self, row: int) -> str:
         """Return the location of a row in brackets; empty where that is its number alone."""
-        where = self._storage.where(row)
+        where = self.stored_by.where(row)
         return "" if where == f"row {row:,}" else f" ({where})"
 
     @property
     def stamp(self) -> str:
         """Identity of the rows."""
-        return str(self._storage.stamp)
+        return str(self.stored_by.stamp)
 
     @property
-    def _storage(self) -> Storage:
+    def stored_by(self) -> Storage:
+        """The storage of all columns."""
         return self.columns[0].values.storage
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether others than this process compute passes."""
-        return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
 
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
         """Return some rows, in memory and numbered from 0 on, with the same other values."""
@@ -248,34 +243,39 @@ class StoredRows(ArrayRows):
     @property
     def reads_few_quickly(self) -> bool:
         """Whether a few rows can be read without many others, which a storage has to declare."""
-        return getattr(self._storage, "reads_few_quickly", False)
+        return getattr(self.stored_by, "reads_few_quickly", False)
 
     @property
     def cuts(self) -> Sequence[int]:
         """First rows of the blocks that workers hold; none where this process reads."""
-        return self._storage.cuts if self.has_workers else ()  # type: ignore[attr-defined]
+        workers = workers_of(self.stored_by)
+        return () if workers is None else workers.cuts
 
-    def computed(
-        self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
-    ) -> Iterator[Any]:
-        """Yield ``work.of_read(read, asked)`` of parts of the rows, by the workers."""
-        assert isinstance(self._storage, ComputingStorage)
+    def map_blocks(self, work: Any, blocks: Sequence[RowBlock]) -> Generator[Any]:
+        """Results of calls on blocks of rows, which are read where the calls are made."""
         names = tuple((column.name, column.values.name) for column in self.columns)
-        each = zip(parts, asked, strict=True)
-        called = [Part(rows, _OfColumns(names, what)) for rows, what in each]
-        yield from self._storage.computed(dict.fromkeys(name for _, name in names), called, work)
+        placed: list[Block] = [
+            (_as_slice(rows), _CallOnRows(names, self.others, call)) for rows, call in blocks
+        ]
+        return map_blocks(self.stored_by, dict.fromkeys(name for _, name in names), work, placed)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfColumns:
-    """Answers a question on the rows of a part."""
+class _CallOnRows:
+    """A call on rows that were read, which are numbered from 0 on."""
 
     names: tuple[tuple[str, str], ...]
-    asked: Any
+    others: np.ndarray
+    call: Callable[[Any, ArrayRows, np.ndarray], Any]
 
     def __call__(self, work: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         columns = [Column(name, arrays[stored], 0) for name, stored in self.names]
-        return work.of_read(ArrayRows(columns, [len(columns[0].values)]), self.asked)
+        rows = ArrayRows(columns, [len(columns[0].values)], others=self.others)
+        return self.call(work, rows, np.arange(rows.n_rows))
+
+
+def _as_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
+    return rows if isinstance(rows, slice) else consecutive(rows)
 
 
 def consecutive(rows: np.ndarray) -> slice | np.ndarray:

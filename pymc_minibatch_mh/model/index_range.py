@@ -20,7 +20,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.source import Part, StoredArray, StoredRows, computed
+from pymc_minibatch_mh.data.source import Block, StoredArray, StoredRows, map_blocks
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.rows import blocks_of, said_of
@@ -90,10 +90,10 @@ class Indices:
                 yield self.first_wrong(rows, block.stop - block.start)
             return
         names = [array.name for array in stored]
-        parts = [
-            Part(block, partial(_first_wrong, names, block.stop - block.start)) for block in blocks
+        calls: list[Block] = [
+            (rows, partial(_first_wrong, names, rows.stop - rows.start)) for rows in blocks
         ]
-        yield from computed(stored[0].storage, dict.fromkeys(names), parts, self)
+        yield from map_blocks(stored[0].storage, dict.fromkeys(names), self, calls)
 
     def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
         """Return the first index of rows that were read which is out of range."""

@@ -27,10 +27,10 @@ from pymc_minibatch_mh.data.files import open_npy
 from pymc_minibatch_mh.data.source import (
     BLOCK_ROWS,
     ArrayStorage,
-    Part,
+    Block,
     Storage,
     StoredArray,
-    computed,
+    map_blocks,
 )
 from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
 from pymc_minibatch_mh.progress import counting
@@ -133,12 +133,12 @@ def largest_group(storage: Storage, name: str) -> int:
     """Return the largest number of a group, read in one pass over blocks of rows."""
     largest, where, n_rows = -1, 0, storage.n_rows
     starts = range(0, n_rows, BLOCK_ROWS)
-    parts = [
-        Part(slice(k, min(k + BLOCK_ROWS, n_rows)), partial(_largest_of, name)) for k in starts
+    blocks: list[Block] = [
+        (slice(k, min(k + BLOCK_ROWS, n_rows)), partial(_largest_of, name)) for k in starts
     ]
-    # A cluster keeps a shared value as long as it is referred to, which None cannot be.
-    answers = computed(storage, [name], parts, _largest_of)
-    with counting(f"Counting the groups of {name!r}", len(parts)) as advance:
+    # A cluster keeps shared work as long as it is referred to, which None cannot be.
+    answers = map_blocks(storage, [name], _largest_of, blocks)
+    with counting(f"Counting the groups of {name!r}", len(blocks)) as advance:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):
             if not is_one:
                 raise SourceError(

@@ -298,11 +298,9 @@ class Plan:
         return replace(self._without_measurements(), reference=reference).completed()
 
     @cached_property
-    def held(self) -> BoundCheck:
+    def bound_check(self) -> BoundCheck:
         """Differences of stored rows, with their bounds."""
-        source = self.target.source
-        assert isinstance(source, StoredRows)
-        return BoundCheck(self.target.full_data.sums, self.tables, source)
+        return BoundCheck.by_tables(self.target, self.tables)
 
     @property
     def bounds(self) -> AnyTables | PartTables | None:

@@ -6,17 +6,19 @@ exact. Tests without bounds have :mod:`reference.influential`.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import Self
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.source import StoredRows, consecutive
+from pymc_minibatch_mh.compiled.compiled_model import PlacedRows
+from pymc_minibatch_mh.data import ArrayRows, RowBlock
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import (
     NO_DIRECTIONS,
@@ -28,10 +30,15 @@ from pymc_minibatch_mh.native.bound_tables import (
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.full_data import BoundedMove, RowSums, Spread, SpreadIn, over_rows
+from pymc_minibatch_mh.reference.full_data import (
+    READING,
+    BoundedMove,
+    Spread,
+    SpreadIn,
+    over_rows,
+)
 from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.structure.row_function import RowData, with_rows
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
@@ -75,33 +82,45 @@ def whitened_directions(
 
 @dataclass(frozen=True, eq=False)
 class BoundCheck:
-    """Changes of stored rows in moves, beside their bounds; a pickle has no rows."""
+    """Compiled rows with the bounds of their changes, which are sent to where stored rows are."""
 
-    sums: RowSums
-    tables: AnyTables | None
-    source: StoredRows | None
+    rows: PlacedRows
+    bounds: BlockBounds | None
 
-    def __reduce__(self) -> tuple:
-        return BoundCheck, (self.sums, self.tables, None)
+    @classmethod
+    def by_tables(cls, target: Target, tables: AnyTables | None) -> Self:
+        """Check by bounds that are derived from each row; others are sent with their rows."""
+        return cls(target.rows, tables.bounds if isinstance(tables, BlockTables) else None)
 
-    def of_rows(self, rows: np.ndarray, asked: SpreadIn) -> Spread:
-        """Return the spread of rows by their numbers, which are read here."""
-        assert self.source is not None
-        read, table = self.source.read(consecutive(rows)), asked.move.table
-        if table >= 0 and isinstance(self.tables, Tables):
-            return asked.found(self.sums, read, self.tables.c[table, rows])
-        return self.of_read(read, asked)
+    def spreads(
+        self,
+        source: ArrayRows,
+        tables: AnyTables | None,
+        asked: Sequence[tuple[slice | np.ndarray, SpreadIn]],
+        label: str = READING,
+    ) -> Iterator[Spread]:
+        """Spread of the differences of each block of stored rows, computed where these are."""
+        blocks: list[RowBlock] = []
+        for rows, question in asked:
+            table = question.move.table
+            c = tables.c[table, rows] if table >= 0 and isinstance(tables, Tables) else None
+            blocks.append((rows, partial(spread_of, question, c)))
+        return over_rows(self, source, blocks, label)
 
-    def of_read(self, read: ArrayRows, asked: SpreadIn) -> Spread:
-        """Return the spread of rows that were read, in whatever process."""
-        c = None
-        if asked.move.table >= 0:
-            assert isinstance(self.tables, BlockTables)
-            bounds = self.tables.bounds
-            function = with_rows(bounds.function, read)
-            data = RowData(function, slice(0, read.n_rows))
-            c = bounds.of_functions([function]).of(asked.move.table, data)
-        return asked.found(self.sums, read, c)
+
+def spread_of(
+    asked: SpreadIn,
+    c: np.ndarray | None,
+    check: BoundCheck,
+    block: ArrayRows,
+    numbers: np.ndarray,
+) -> Spread:
+    """Spread of the differences of a block, beside bounds `c` or else those of the check."""
+    if c is None and asked.move.table >= 0:
+        assert check.bounds is not None
+        c = check.bounds.of_block(asked.move.table, block)
+    placed = check.rows.on(block)
+    return asked.of(placed.space(asked.move.order), numbers, c)
 
 
 _log = logging.getLogger("pymc")
@@ -180,21 +199,20 @@ def _largest_ratio(
     target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
-    full_data, source = target.full_data, target.source
-    if not isinstance(source, StoredRows):
+    if target.source.in_memory:
         assert isinstance(tables, Tables)
-        return full_data.largest_ratio(move, tables.c[move.table])
+        return target.full_data.largest_ratio(move, tables.c[move.table])
     # Stored rows are held against their bounds a second time by some of them only.
     if rows is None:
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
     # Compiled here, and not in every thread.
-    full_data.sums.compile(order=move.order)
-    work = BoundCheck(full_data.sums, tables, source)
+    target.rows.space(move.order)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
-    found = over_rows(work, source, [(chunk, asked) for chunk in chunks], "Checking bounds")
+    check, questions = BoundCheck.by_tables(target, tables), [(chunk, asked) for chunk in chunks]
+    found = check.spreads(target.source, tables, questions, "Checking bounds")
     return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
 
 

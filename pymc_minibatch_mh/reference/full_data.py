@@ -1,24 +1,23 @@
 """Passes over all rows: chunked, on all cores or where the rows are, in bounded memory.
 
-What a pass asks of some rows are functions whose partials are sent to where rows are read. Their
-last arguments are the compiled rows, :class:`RowSums`, and rows by their numbers, or read.
+A pass maps a function over blocks of rows. Partials of these functions are sent to where rows are
+read; their last arguments are compiled rows in memory, and the numbers of some of them.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.compiled.prior import MOST_ENTRIES, Prior
-from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.source import BLOCK_ROWS, StoredRows, consecutive
+from pymc_minibatch_mh.data import ArrayRows, RowBlock
+from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.native import row_sums as kernels
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.forms import RowSpace
@@ -44,83 +43,40 @@ class BoundedMove(NamedTuple):
     inverse_temperature: float
 
 
-class RowSums:
-    """The rows of a split model as compiled functions, for rows wherever they are read.
-
-    A pickle has the expressions of stored rows, which another process compiles, and no rows.
-    """
-
-    def __init__(self, rows: PlacedRows, source: ArrayRows) -> None:
-        self._rows = rows
-        self._source = source
-
-    def __reduce__(self) -> tuple:
-        return RowSums, (self._rows, ArrayRows((), [0]))
-
-    @property
-    def has_skewness(self) -> bool:
-        """Whether there are averages of third derivatives."""
-        return self._rows.has_skewness
-
-    def compile(self, **asked: Any) -> None:
-        """Compile functions of rows, by arguments of their `space`: not in every thread."""
-        self._rows.space(**asked)
-
-    def undefined(self, number: int, theta: np.ndarray) -> str:
-        """Name a row without finite derivatives, and where it has none."""
-        starts = self._source.term_starts
-        term = int(np.searchsorted(starts, number, side="right")) - 1
-        where = self._rows.undefined(term, number - int(starts[term]), theta)
-        return where + self._source.place(number)
-
-    def of_rows(self, rows: np.ndarray | ArrayRows, asked: Callable) -> Any:
-        """Answer a question on rows by their numbers, or on rows that were read."""
-        return asked(self, rows)
-
-    of_read = of_rows
-
-    @contextmanager
-    def bound_to(
-        self, rows: np.ndarray | ArrayRows, **asked: Any
-    ) -> Iterator[tuple[RowSpace, np.ndarray]]:
-        """Yield where rows lie in memory, with functions that are asked for, and their numbers.
-
-        Rows that are read and placed here live as long as this frame.
-        """
-        if isinstance(rows, np.ndarray):
-            if not isinstance(self._source, StoredRows):
-                yield self._rows.space(**asked), rows
-                return
-            rows = self._source.read(consecutive(rows))
-        assert isinstance(self._rows, StoredFormRows)
-        placed = self._rows.on(rows)
-        yield placed.space(**asked), np.arange(rows.n_rows)
+def _call_on_placed(
+    call: Callable[[PlacedRows, np.ndarray], Any],
+    rows: PlacedRows,
+    block: ArrayRows,
+    numbers: np.ndarray,
+) -> Any:
+    """Result of a function of compiled rows; those of a block live as long as this frame."""
+    placed = rows.on(block)
+    return call(placed, numbers)
 
 
 def derivatives_at(
-    theta: np.ndarray, hessian: bool, sums: RowSums, rows: Any
+    theta: np.ndarray, hessian: bool, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
     size = theta.size
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
-    with sums.bound_to(rows, derivatives=True) as (space, numbers):
-        kernels.add_derivatives(space, theta, numbers, total, products)
+    kernels.add_derivatives(rows.space(derivatives=True), theta, numbers, total, products)
     return total, products
 
 
-def values_at(theta: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
+def values_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.ndarray:
     """Return the log-likelihood of each row, shape (n,)."""
-    with sums.bound_to(rows, derivatives=True) as (space, numbers):
-        out = np.empty(numbers.size)
-        kernels.row_values(space, theta, numbers, out)
+    out = np.empty(numbers.size)
+    kernels.row_values(rows.space(derivatives=True), theta, numbers, out)
     return out
 
 
-def bend_at(theta: np.ndarray, factor: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
+def bend_at(
+    theta: np.ndarray, factor: np.ndarray, rows: PlacedRows, numbers: np.ndarray
+) -> np.ndarray:
     """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
     out = np.zeros(theta.size)
-    with sums.bound_to(rows, skewness=True) as (space, numbers):
-        kernels.add_skewness(space, theta, factor, numbers, out)
+    kernels.add_skewness(rows.space(skewness=True), theta, factor, numbers, out)
     return out
 
 
@@ -135,16 +91,19 @@ def _bent(
 
 
 def differences_in(
-    order: int, moves: Moves, centre: np.ndarray, sums: RowSums, rows: Any
+    order: int,
+    moves: Moves,
+    centre: np.ndarray,
+    rows: PlacedRows,
+    numbers: np.ndarray,
 ) -> np.ndarray:
     """Return the differences of each row in each of some moves, shape (moves, n)."""
-    with sums.bound_to(rows, order=order) as place:
-        return _measured(moves, centre, *place)[1]
+    return _measured(moves, centre, rows.space(order), numbers)[1]
 
 
-def change_in(order: int, move: Move, sums: RowSums, rows: Any) -> float:
+def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> float:
     """Return the sum of the differences in a move."""
-    return float(differences_in(order, [move[:2]], move[2], sums, rows)[0].sum())
+    return float(differences_in(order, [move[:2]], move[2], rows, numbers)[0].sum())
 
 
 def _measured(
@@ -165,21 +124,21 @@ def moments_in(
     centre: np.ndarray,
     left_out: np.ndarray,
     largest: Largest | None,
-    sums: RowSums,
-    rows: Any,
+    rows: PlacedRows,
+    numbers: np.ndarray,
 ) -> tuple[list[tuple], Changes | None]:
     """Return the moments of each move but for the rows at some places, and the largest changes."""
-    with sums.bound_to(rows, order=order) as (space, numbers):
-        places = np.delete(np.arange(numbers.size), left_out)
-        moments, found = _measured(moves, centre, space, numbers[places])
+    places = np.delete(np.arange(numbers.size), left_out)
+    moments, found = _measured(moves, centre, rows.space(order), numbers[places])
     return moments, None if largest is None else largest.of_chunk(places, found)
 
 
-def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tuple[float, int]:
+def ratio_in(
+    move: BoundedMove, c: np.ndarray, rows: PlacedRows, numbers: np.ndarray
+) -> tuple[float, int]:
     """Return the largest |dU_i| / (c_i M) in a move and its row; c is by numbers in memory."""
-    with sums.bound_to(rows, order=move.order) as (space, numbers):
-        differences, scales = np.empty((2, numbers.size))
-        kernels.differences_of(space, move.ends, numbers, differences, scales)
+    differences, scales = np.empty((2, numbers.size))
+    kernels.differences_of(rows.space(move.order), move.ends, numbers, differences, scales)
     beta = move.inverse_temperature
     ratio, place = kernels.largest_of(differences, scales, c[numbers], move.m, beta)
     return ratio, int(numbers[place])
@@ -218,11 +177,6 @@ class SpreadIn(NamedTuple):
     first: int
     heavy: np.ndarray
     n_top: int
-
-    def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray | None) -> Spread:
-        """Return it of rows that were read, and their bounds."""
-        with sums.bound_to(read, order=self.move.order) as (space, numbers):
-            return self.of(space, numbers, c)
 
     def of(self, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
         """Return it of rows by their numbers in memory, and their bounds."""
@@ -275,51 +229,27 @@ def chunks_of(
     ]
 
 
-class RowWork(Protocol):
-    """A computation on rows, pickled to where stored rows are."""
-
-    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Answer a question on rows by their numbers, which are read here."""
-
-    def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Answer a question on rows that were read, in whatever process."""
-
-
 def over_rows(
-    work: RowWork, source: ArrayRows, asked: Sequence[tuple[Chunk, Any]], label: str = READING
+    work: Any, source: ArrayRows, blocks: Sequence[RowBlock], label: str = READING
 ) -> Iterator[Any]:
-    """Yield the answers of `work` to questions on chunks of rows, where the rows are."""
-    if isinstance(source, StoredRows) and source.has_workers:
-        yield from _counted(source.computed(work, *zip(*asked, strict=True)), len(asked), label)
-        return
-
-    def here(one: tuple[Chunk, Any]) -> Any:
-        chunk, what = one
-        if isinstance(chunk, slice):
-            chunk = np.arange(chunk.start, chunk.stop, dtype=np.int64)
-        return work.of_rows(chunk, what)
-
-    yield from on_all_cores(here, asked, label)
+    """Results of calls on blocks of rows, which are counted as they arrive."""
+    return _counted(source.map_blocks(work, blocks), len(blocks), label)
 
 
 def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
-    """Yield the results of `work` on each chunk, in their order."""
-    if len(chunks) == 1:
-        yield work(chunks[0])
-        return
-    with closing(in_threads(work, chunks)) as results:
-        yield from _counted(results, len(chunks), label)
+    """Results of `work` on chunks, in their order, which are counted as they arrive."""
+    return _counted(in_threads(work, chunks), len(chunks), label)
 
 
-def _counted(results: Iterator[Any], count: int, label: str) -> Iterator[Any]:
-    """Yield results and report their number, unless there is only one."""
+def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
+    """Results, whose number is reported unless there is only one."""
     if count == 1:
         yield from results
         return
-    with counting(label, count) as advance:
-        for result in results:
+    with counting(label, count) as advance, closing(results) as found:
+        for result in found:
             advance()
             yield result
 
@@ -369,7 +299,7 @@ class FullData:
     def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
         self._prior = prior
         self._source = source
-        self.sums = RowSums(rows, source)
+        self.rows = rows
         #: Whether a pass with Hessian reads each row once, whatever the number of coordinates.
         self.cheap_hessian = rows.cheap_hessian
         #: Addresses that functions of the model take.
@@ -419,8 +349,15 @@ class FullData:
                 while rows.size > 1:
                     first, second = np.array_split(rows, 2)
                     rows = second if is_defined(first) else first
-                return self.sums.undefined(int(rows[0]), theta)
+                return self._undefined(int(rows[0]), theta)
         return "in the prior part"
+
+    def _undefined(self, number: int, theta: np.ndarray) -> str:
+        """Location of a row without finite derivatives, and the operation that has none."""
+        starts = self._source.term_starts
+        term = int(np.searchsorted(starts, number, side="right")) - 1
+        where = self.rows.undefined(term, number - int(starts[term]), theta)
+        return where + self._source.place(number)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""
@@ -430,8 +367,8 @@ class FullData:
         self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
     ) -> np.ndarray:
         """Return the average gradient of rows over N(θ, L Lᵀ), L the `factor`, less that at θ."""
-        if self.sums.has_skewness:
-            self.sums.compile(skewness=True)
+        if self.rows.has_skewness:
+            self.rows.space(skewness=True)
             return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
 
         def gradient(place: np.ndarray) -> np.ndarray:
@@ -462,13 +399,14 @@ class FullData:
         Rows that are left out, in order, do not count; `largest` collects those that change most.
         """
         chunks, asked = self._all_rows, []
-        self.sums.compile(order=order)
+        self.rows.space(order=order)
         for chunk in chunks:
             inside = slice(*np.searchsorted(left_out, (chunk.start, chunk.stop)))
             places = left_out[inside] - chunk.start
-            asked.append((chunk, partial(moments_in, order, moves, centre, places, largest)))
+            call = partial(moments_in, order, moves, centre, places, largest)
+            asked.append((chunk, partial(_call_on_placed, call)))
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
-        found = over_rows(self.sums, self._source, asked)
+        found = over_rows(self.rows, self._source, asked)
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
             # A chunk of which no row counts has no mean.
             totals = [
@@ -501,14 +439,14 @@ class FullData:
 
         Derivatives, or the differences of an `order`, are compiled here: not in every thread.
         """
-        self.sums.compile(order=order, derivatives=order is None)
+        self.rows.space(order=order, derivatives=order is None)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:
             chunks = np.array_split(rows, max(1, len(rows) // CHUNK))
-        return over_rows(self.sums, self._source, [(chunk, asked) for chunk in chunks])
+        call = partial(_call_on_placed, asked)
+        return over_rows(self.rows, self._source, [(chunk, call) for chunk in chunks])
 
     @property
     def _all_rows(self) -> list[slice]:
-        if not isinstance(self._source, StoredRows):
-            return chunks_of(self.n_rows, CHUNK)
-        return chunks_of(self.n_rows, BLOCK_ROWS, cuts=self._source.cuts)
+        step = CHUNK if self._source.in_memory else BLOCK_ROWS
+        return chunks_of(self.n_rows, step, cuts=self._source.cuts)

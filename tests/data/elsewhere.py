@@ -8,12 +8,12 @@ from pymc_minibatch_mh.data.source import ArrayStorage
 
 
 class Elsewhere(ArrayStorage):
-    """Arrays of which parts are computed by what a pickle gives, as another process does.
+    """Arrays whose blocks are computed by what a pickle gives, as another process does.
 
     It counts the rows that are read here.
     """
 
-    has_workers, cuts = True, ()
+    cuts = ()
 
     def __init__(self, arrays):
         super().__init__(arrays)
@@ -24,16 +24,20 @@ class Elsewhere(ArrayStorage):
         self.n_read += len(next(iter(found.values())))
         return found
 
-    def computed(self, names, parts, shared):
-        # Dask's storage refers weakly to it, which not every value allows.
-        assert type(shared).__weakrefoffset__
-        shared = pickle.loads(pickle.dumps(shared))
+    @property
+    def workers(self):
+        return self
+
+    def map_blocks(self, names, work, blocks):
+        # Dask's workers refer weakly to it, which not every value allows.
+        assert type(work).__weakrefoffset__
+        work = pickle.loads(pickle.dumps(work))
         names = list(names)
-        for part in parts:
-            compute, rows = pickle.loads(pickle.dumps((part.compute, part.rows)))
+        for block in blocks:
+            rows, call = pickle.loads(pickle.dumps(block))
             read = super().read(names, rows)
             # Nothing of it is where it lies here.
-            yield compute(shared, {name: np.array(values) for name, values in read.items()})
+            yield call(work, {name: np.array(values) for name, values in read.items()})
 
 
 class Recording(ArrayStorage):

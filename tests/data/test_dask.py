@@ -12,7 +12,7 @@ from data.stored_rows import arrays, chunked
 from every import every
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.dask import DaskStorage
-from pymc_minibatch_mh.data.source import Part
+from pymc_minibatch_mh.data.source import map_blocks, workers_of
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.reference import full_data as parallel
@@ -150,8 +150,8 @@ def steps(client, sizes):
 
 def test_sums_and_bounds_are_those_of_this_process(steps):
     ours, theirs = steps
-    assert ours.target.source.has_workers
-    assert not theirs.target.source.has_workers
+    assert workers_of(ours.target.source.stored_by)
+    assert not workers_of(theirs.target.source.stored_by)
     for one, other in zip(ours.reference, theirs.reference, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-8)
     np.testing.assert_allclose(ours.tables.headers, theirs.tables.headers)
@@ -211,8 +211,13 @@ def test_rows_of_another_type_than_dask_says_are_refused(client):
         TunaMH(model=model)
 
 
+def mapped(names, work, blocks):
+    """Results of calls on blocks of rows that Dask computes."""
+    return map_blocks(on_dask().storage, names, work, blocks)
+
+
 class Shared:
-    """What all parts share."""
+    """What all blocks share."""
 
 
 def sum_of(shared, arrays):
@@ -234,16 +239,16 @@ class Missing(Shared):
 
 
 def test_a_package_that_workers_lack_is_named(client):
-    parts = [Part(slice(0, 10), sum_of)]
+    blocks = [(slice(0, 10), sum_of)]
     message = "rows 0 to 9 .*No module named 'no_such_package'. Workers lack a package"
     with pytest.raises(SourceError, match=message):
-        list(on_dask().storage.computed(["y"], parts, Missing()))
+        list(mapped(["y"], Missing(), blocks))
 
 
 def test_results_come_in_the_order_of_the_rows(client):
-    parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
-    found = list(on_dask().storage.computed(["y"], parts, Shared()))
-    assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
+    blocks = [(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
+    found = list(mapped(["y"], Shared(), blocks))
+    assert found == [ARRAYS["y"][rows].sum() for rows, _ in blocks]
 
 
 class Counted(Shared):
@@ -256,10 +261,10 @@ class Counted(Shared):
 
 
 def test_what_parts_share_is_loaded_once(client):
-    shared, parts = Counted(), [Part(slice(k, k + 10), sum_of) for k in range(20)]
+    shared, blocks = Counted(), [(slice(k, k + 10), sum_of) for k in range(20)]
     shared.kept = "as there is no state otherwise"
     for _ in range(3):
-        list(on_dask().storage.computed(["y"], parts, shared))
+        list(mapped(["y"], shared, blocks))
     assert Counted.loads == 1
 
 
@@ -268,16 +273,16 @@ def test_whole_chunks_are_those_of_other_cuts(client, name):
     storage = on_dask().storage
     ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]
     cut = [*map(slice, ends[:-1], ends[1:]), slice(0, ends[1] - 1), slice(0, ends[2])]
-    parts = [Part(rows, rows_of(name)) for rows in cut]
-    for part, found in zip(parts, storage.computed([name], parts, Shared()), strict=True):
-        np.testing.assert_array_equal(found, ARRAYS[name][part.rows])
+    blocks = [(rows, rows_of(name)) for rows in cut]
+    for rows, found in zip(cut, map_blocks(storage, [name], Shared(), blocks), strict=True):
+        np.testing.assert_array_equal(found, ARRAYS[name][rows])
 
 
 def test_a_whole_chunk_is_taken_as_it_is(client):
     y = client.persist(da.from_array(ARRAYS["y"], CHUNKS["y"]))
     storage = DaskStorage({"y": y})
-    parts = [Part(slice(0, CHUNKS["y"]), sum_of)]
-    list(storage.computed(["y"], parts, shared := Shared()))
+    blocks = [(slice(0, CHUNKS["y"]), sum_of)]
+    list(map_blocks(storage, ["y"], shared := Shared(), blocks))
     with get_task_stream(client) as stream:
-        list(storage.computed(["y"], parts, shared))
+        list(map_blocks(storage, ["y"], shared, blocks))
     assert len(stream.data) == 1

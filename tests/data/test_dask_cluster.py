@@ -20,9 +20,9 @@ from distributed import Client, LocalCluster
 from data.dask_blocks import deadly, slow, slow_once
 from data.stored_rows import arrays
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.data import dask as dask_scheduler
+from pymc_minibatch_mh.data import dask as dask_workers
 from pymc_minibatch_mh.data.dask import DaskStorage
-from pymc_minibatch_mh.data.source import Part
+from pymc_minibatch_mh.data.source import map_blocks
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.reference import full_data
 
@@ -108,7 +108,7 @@ def test_rows_that_kill_their_workers_are_named(cluster):
 
 
 def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(dask_scheduler, "PATIENCE", 3.0)
+    monkeypatch.setattr(dask_workers, "PATIENCE", 3.0)
     t = da.from_array(arrays()["t"], chunks=1_000)
     with started(1) as cluster, Client(cluster):
         storage = DaskStorage({"t": t})
@@ -117,13 +117,13 @@ def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
         with pytest.raises(SourceError, match="has no workers for 3 s"):
             storage.read(["t"], ROWS)
     # As in a process that has no client of another cluster.
-    monkeypatch.setattr(dask_scheduler, "_default_client", lambda: None)
+    monkeypatch.setattr(dask_workers, "_default_client", lambda: None)
     with pytest.raises(SourceError, match=r"does not answer this process"):
         pickle.loads(kept).read(["t"], ROWS)
     lost = pickle.loads(kept)
-    assert lost.has_workers
+    assert lost.workers
     with pytest.raises(SourceError, match=r"rows 0 to 9 .* does not answer this process"):
-        next(lost.computed(["t"], [Part(slice(0, 10), len)], None))
+        next(map_blocks(lost, ["t"], len, [(slice(0, 10), len)]))
 
 
 def poisson_of(rows):

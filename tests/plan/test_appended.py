@@ -119,15 +119,16 @@ def test_nothing_is_compiled(request, monkeypatch):
 
 
 def test_a_new_row_above_its_bound_is_found():
-    of_rows = BoundCheck.of_rows
+    spreads = BoundCheck.spreads
 
-    def wrong(held, rows, asked):
-        found, (places,) = of_rows(held, rows, asked), np.nonzero(rows == N + 17)
-        return found._replace(ratio=np.inf, row=int(places[0])) if places.size else found
+    def wrong(check, source, tables, asked, label):
+        for (rows, _), found in zip(asked, spreads(check, source, tables, asked), strict=True):
+            (places,) = np.nonzero(rows == N + 17)
+            yield found._replace(ratio=np.inf, row=int(places[0])) if places.size else found
 
     found = pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bou")
     with pytest.MonkeyPatch.context() as patch, found:
-        patch.setattr(BoundCheck, "of_rows", wrong)
+        patch.setattr(BoundCheck, "spreads", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
 
 

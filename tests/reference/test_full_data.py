@@ -54,13 +54,13 @@ def steps():
 class Here(Elsewhere):
     """The same, which nobody else computes with."""
 
-    has_workers = False
+    workers = None
 
 
 def test_sums_and_bounds_are_those_of_this_process():
     ours, theirs = steps()
-    assert ours.target.source.has_workers
-    assert not theirs.target.source.has_workers
+    assert ours.target.source.stored_by.workers
+    assert not theirs.target.source.stored_by.workers
     for one, other in zip(ours.reference, theirs.reference, strict=True):
         np.testing.assert_array_equal(one, other)
     for what in ("headers", "largest", "sums"):

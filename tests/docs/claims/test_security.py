@@ -111,7 +111,7 @@ def test_no_file_is_unpickled():
         if called in loads or called.endswith(("Unpickler", "read_pickle"))
     }
     # A worker of a cluster loads what its own scheduler sent.
-    assert found == {os.path.join("data", "dask_storage.py")}
+    assert found == {os.path.join("data", "dask.py")}
     archives = [
         (name, {k.arg: ast.unparse(k.value) for k in node.keywords})
         for name, tree in TREES.items()
