@@ -305,20 +305,11 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class NumberedRows:
-    """Stored rows that compiled code asks for by their numbers; those that are `heavy` always.
-
-    Their bounds in every table, `c`, are in memory: shape (T, N), float32.
-    """
+class StoredPool:
+    """Stored rows that updates take from; those that are `heavy` every update evaluates."""
 
     source: StoredRows
     heavy: np.ndarray
-    c: np.ndarray
-
-    @property
-    def n_tables(self) -> int:
-        """Tables of bounds; rows are drawn ahead by none of them."""
-        return len(self.c)
 
     @property
     def n_rows(self) -> int:
@@ -326,31 +317,34 @@ class NumberedRows:
         return self.source.n_rows
 
     def read(self, rows: np.ndarray) -> tuple[Column, ...]:
-        """Return some rows, in ascending order."""
+        """Columns of some rows, which are in ascending order."""
         return read_columns(self.source.columns, rows)
 
     def read_heavy(self) -> tuple[Column, ...]:
-        """Return the rows that every update evaluates."""
+        """Columns of the rows that every update evaluates."""
         return self.read(self.heavy)
 
 
 @dataclass(frozen=True, eq=False)
-class EvenRows:
-    """Uniform draws of stored rows, for tests without bounds; none is drawn of the rows `heavy`."""
+class NumberedRows(StoredPool):
+    """Stored rows that compiled code asks for by their numbers.
 
-    source: StoredRows
-    heavy: np.ndarray
-    #: Ways in which rows are drawn.
-    n_tables = 1
+    Their bounds in every table, `c`, are in memory: shape (T, N), float32.
+    """
+
+    c: np.ndarray
 
     @property
-    def n_rows(self) -> int:
-        """Number of all rows."""
-        return self.source.n_rows
+    def n_tables(self) -> int:
+        """Tables of bounds; rows are drawn ahead by none of them."""
+        return len(self.c)
 
-    def read_heavy(self) -> tuple[Column, ...]:
-        """Return the rows that every update evaluates."""
-        return read_columns(self.source.columns, self.heavy)
+
+class EvenRows(StoredPool):
+    """Uniform draws of stored rows, for tests without bounds; none is drawn of the heavy ones."""
+
+    #: Ways in which rows are drawn.
+    n_tables = 1
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
         """Draw rows with replacement, and read them."""
@@ -362,7 +356,6 @@ class EvenRows:
         places = np.empty(count, dtype=np.int64)
         places[order] = np.arange(count)
         columns = tuple(
-            Column(column.name, column.values[places], 0)
-            for column in read_columns(self.source.columns, rows[order])
+            Column(column.name, column.values[places], 0) for column in self.read(rows[order])
         )
         return Drawn(rows, np.ones(count, dtype=np.float32), columns)

@@ -36,7 +36,7 @@ from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.independence import BatchWalk, inputs_of_values
 from pymc_minibatch_mh.model.independence_rules import MixedRowsError
 from pymc_minibatch_mh.model.inputs import ModelArrays, generator_of, model_of
-from pymc_minibatch_mh.model.rows import stored_arrays
+from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.model.terms import term_of
 from pymc_minibatch_mh.progress import showing
 

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.diagnostics.explanation import (
     NutsForecast,
     figure,
 )
-from pymc_minibatch_mh.model.rows import stored_arrays
+from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK

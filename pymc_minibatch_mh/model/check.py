@@ -23,7 +23,7 @@ from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, in_double, plain
 from pymc_minibatch_mh.model.factorization import Factorization, summed
-from pymc_minibatch_mh.model.rows import ReadStored, with_rows
+from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
 #: Largest accepted difference between the parts and the whole, in double precision.

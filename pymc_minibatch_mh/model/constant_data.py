@@ -36,7 +36,7 @@ from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
 from pymc_minibatch_mh.model.independence_rules import Walk, batch_of
-from pymc_minibatch_mh.model.rows import ReadStored
+from pymc_minibatch_mh.model.stored_ops import ReadStored
 
 
 def has_dims(variable: Variable) -> bool:

@@ -25,7 +25,11 @@ from pymc_minibatch_mh.model.independence_rules import (
     part_of,
     require_dense,
 )
-from pymc_minibatch_mh.model.rows import require_one_storage, stored_array, with_declared_lengths
+from pymc_minibatch_mh.model.stored_ops import (
+    require_one_storage,
+    stored_array,
+    with_declared_lengths,
+)
 
 _ENTRY_BY_ENTRY = (Elemwise, DimShuffle, TensorFromXTensor, XTensorFromTensor)
 SUMMARISE = "Compute such a summary from the data alone, before the model, or use pm.NUTS()."

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.source import Block, StoredArray, StoredRows, map_blocks
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.independence import Likelihood
-from pymc_minibatch_mh.model.rows import blocks_of, said_of
+from pymc_minibatch_mh.model.stored_ops import blocks_of, explain_missing_group
 from pymc_minibatch_mh.progress import counting
 
 #: Compile nothing, and compute no values if shapes suffice.
@@ -136,7 +136,7 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsu
         index = ", ".join(repr(column.name) for column in stored)
     return UnsupportedModelError(
         f"{name!r} uses entry {wrong.entry}{row} of an array with {wrong.length} entries. Correct "
-        f"{index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
+        f"{index}, which counts from 0.{explain_missing_group(wrong.entry) if stored else ''}"
     )
 
 

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.data.source import Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import is_bambi_model, name_data, pymc_model_of
 from pymc_minibatch_mh.model.independence import Likelihood, data_values
-from pymc_minibatch_mh.model.rows import stored_array
+from pymc_minibatch_mh.model.stored_ops import stored_array
 
 
 def model_of(model: Any) -> pm.Model:

@@ -1,28 +1,13 @@
-"""Rows that a model refers to without holding them, wherever they are.
+"""Rows that a model refers to without holding them, wherever they are."""
 
-PyTensor's caches keep every operation until the process ends. So an operation knows its storage
-weakly, and its output holds the storage, together with all copies of that output: rows live as long
-as a graph on them does.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
-from weakref import ref
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.shape import Shape
-from pytensor.tensor.subtensor import Subtensor
-from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import open_npy
 from pymc_minibatch_mh.data.source import (
     BLOCK_ROWS,
@@ -32,229 +17,9 @@ from pymc_minibatch_mh.data.source import (
     StoredArray,
     map_blocks,
 )
-from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
+from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.model.stored_ops import ReadStored, explain_missing_group
 from pymc_minibatch_mh.progress import counting
-
-
-class WholeArrayError(SourceError, TypeError):
-    """Stored data that were asked for as a whole.
-
-    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
-    """
-
-
-class _OfStored(Op):
-    """An operation without inputs on something that its output holds."""
-
-    __props__ = ("_known",)
-
-    def __init__(self, held: Any) -> None:
-        self._known = ref(held)
-        # A reference can be hashed later only if it was while the object lived.
-        hash(self._known)
-
-    @property
-    def held(self) -> Any:
-        """The value of the output."""
-        found = self._known()
-        assert found is not None
-        return found
-
-    def _applied(self, out: Variable) -> Apply:
-        # Clones, deep copies and pickles of a variable keep its tag.
-        out.tag.held = self.held
-        return Apply(self, [], [out])
-
-    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Leave rows where they are, and their number apart from others that are equal to it."""
-        return False
-
-    def __reduce__(self) -> tuple:
-        return type(self), (self.held,)
-
-
-class ReadStored(_OfStored):
-    """Stand for a stored array in a model: small, whatever the length of the array."""
-
-    def make_node(self) -> Apply:
-        """Declare the array with the shape of its rows; their number is no part of its type."""
-        array: StoredArray = self.held
-        shape = (None, *array.shape[1:])
-        return self._applied(TensorType(str(array.dtype), shape=shape)(name=array.name))
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Refuse to read the whole array, which need not fit into memory."""
-        raise WholeArrayError(
-            f"{self.held.name!r} is data of Rows(...), and PyMC itself would read all "
-            f"{self.held.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
-            "reads them in blocks, and compute anything else from the array itself."
-        )
-
-    def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
-        """Return the shape without reading."""
-        return [(NumberOfRows(self.held.storage)(), *self.held.shape[1:])]
-
-
-class NumberOfRows(_OfStored):
-    """The number of rows of a storage, which is another where some of them stand for all."""
-
-    def make_node(self) -> Apply:
-        """Declare a number."""
-        return self._applied(pt.lscalar())
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Return the number."""
-        output_storage[0][0] = np.asarray(self.held.n_rows)
-
-
-def stored_array(variable: Variable) -> StoredArray | None:
-    """Return the stored array that a variable of a model stands for, if it does."""
-    op = variable.owner.op if variable.owner is not None else None
-    return op.held if isinstance(op, ReadStored) else None
-
-
-def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
-    """Return the stored arrays that graphs depend on."""
-    found = (stored_array(variable) for variable in ancestors(list(graphs)))
-    return [array for array in found if array is not None]
-
-
-_STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
-
-
-def said_of(number: float) -> str:
-    """Explain the number of a missing group, as a further sentence."""
-    if number != -1:
-        return ""
-    return " -1 is pandas' code for a missing category: drop its rows, or number it as a group."
-
-
-def largest_group(storage: Storage, name: str) -> int:
-    """Return the largest number of a group, read in one pass over blocks of rows."""
-    largest, where, n_rows = -1, 0, storage.n_rows
-    starts = range(0, n_rows, BLOCK_ROWS)
-    blocks: list[Block] = [
-        (slice(k, min(k + BLOCK_ROWS, n_rows)), partial(_largest_of, name)) for k in starts
-    ]
-    # A cluster keeps shared work as long as it is referred to, which None cannot be.
-    answers = map_blocks(storage, [name], _largest_of, blocks)
-    with counting(f"Counting the groups of {name!r}", len(blocks)) as advance:
-        for first, (number, row, is_one) in zip(starts, answers, strict=True):
-            if not is_one:
-                raise SourceError(
-                    f"{name!r} is {number} in {storage.where(first + row)}, which is not a group "
-                    f"number. {_STORE}.{said_of(number)}"
-                )
-            if number > largest:
-                largest, where = int(number), first + row
-            advance()
-    if largest >= n_rows:
-        raise SourceError(
-            f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} "
-            f"rows: most of so many groups would be empty. {_STORE}, or declare the intended "
-            "number of groups."
-        )
-    return largest
-
-
-def _largest_of(
-    name: str, _shared: None, arrays: Mapping[str, np.ndarray]
-) -> tuple[int | float, int, bool]:
-    """Return the first number that is no group's, or else the largest, its row and which it is."""
-    numbers = arrays[name]
-    numbers = numbers.reshape(len(numbers), -1)
-    wrong = numbers < 0
-    if numbers.dtype.kind == "f":
-        # Also NaN, for which no comparison holds.
-        wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
-    place = np.argmax(wrong if wrong.any() else numbers)
-    row, column = np.unravel_index(place, numbers.shape)
-    return numbers[row, column].item(), int(row), not wrong.any()
-
-
-def with_declared_lengths(batch: Variable) -> Variable:
-    """Return the log-likelihood of a batch with numbers for the lengths that types declare.
-
-    A density can ask how many categories there are by the shape of what it computes of all rows,
-    of which nothing else is then needed.
-    """
-    if not stored_arrays([batch]):
-        return batch
-    lengths = {v: length for v in ancestors([batch]) if (length := _declared(v)) is not None}
-    return clone_replace([batch], lengths)[0]
-
-
-def _declared(length: Variable) -> Variable | None:
-    of_shape = isinstance(length.owner_op, Subtensor) and length.ndim == 0
-    if not of_shape or not isinstance(length.owner.inputs[0].owner_op, Shape):
-        return None
-    found = pt.get_underlying_scalar_constant_value(length, raise_not_constant=False)
-    return None if found is length else pt.constant(found, dtype=length.dtype)
-
-
-def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:
-    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once."""
-    whole = stored_arrays([batch])
-    if whole:
-        raise refuse(
-            name,
-            f"needs all rows of {whole[0].name!r} at once, which is data of Rows(...)",
-            "Compute such a summary from the data alone, before the model.",
-        )
-    stored = [column for column in columns if isinstance(column.values, StoredArray)]
-    if not stored:
-        return
-    storage = stored[0].values.storage
-    for column in columns:
-        if not isinstance(column.values, StoredArray) or column.values.storage is not storage:
-            raise refuse(
-                name,
-                f"uses {stored[0].name!r}, data of Rows(...), and {column.name!r}, which is not "
-                "in the same Rows",
-                "Put all data of a likelihood into one Rows(...).",
-            )
-        if column.axis:
-            raise refuse(
-                name,
-                f"reads {column.name!r} along its axis {column.axis}",
-                "Rows of Rows(...) lie on the first axis: transpose the array.",
-            )
-
-
-def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Refuse stored data in graphs that are evaluated as a whole."""
-    for variable in rest:
-        stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
-        if stored:
-            raise refuse(
-                str(variable.name),
-                f"uses {stored[0].name!r}, data of Rows(...), but is not an observed variable "
-                "that this step subsamples",
-                "Name it in observed=[...], or compute what it needs before the model.",
-            )
-
-
-def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
-    """Yield the rows that are read at a time: all at once where they are in memory."""
-    stored = any(isinstance(column.values, StoredArray) for column in columns)
-    step = BLOCK_ROWS if stored else max(n_rows, 1)
-    for first in range(0, n_rows, step):
-        yield slice(first, min(first + step, n_rows))
-
-
-def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
-    """Return a graph of stored data as one of some of the rows, which it then holds."""
-    held = {}
-    for v in ancestors([graph]):
-        array = stored_array(v)
-        if array is not None:
-            read = np.ascontiguousarray(array.read(rows))
-            held[v] = pt.constant(read).type.filter_variable(pt.constant(read))
-            count = len(read)
-    for v in ancestors([graph]):
-        if v.owner is not None and isinstance(v.owner.op, NumberOfRows):
-            held[v] = pt.constant(np.int64(count))
-    return clone_replace([graph], held, rebuild_strict=False)[0] if held else graph
 
 
 class Rows:
@@ -351,11 +116,7 @@ class Rows:
         SourceError
             If an array cannot be opened, or a chunk is missing.
         """
-        try:
-            from pymc_minibatch_mh.data.zarr import ZarrStorage  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise _not_installed("from_zarr", "zarr", error) from error
-        return cls.of(ZarrStorage(source, names, missing_are_fill))
+        return cls.of(_import_storage("zarr", "zarr").ZarrStorage(source, names, missing_are_fill))
 
     @classmethod
     def from_parquet(
@@ -385,11 +146,7 @@ class Rows:
         SourceError
             If a file cannot be opened, or a column has empty entries.
         """
-        try:
-            from pymc_minibatch_mh.data.parquet import ParquetStorage  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise _not_installed("from_parquet", "arrow", error) from error
-        return cls.of(ParquetStorage(source, columns))
+        return cls.of(_import_storage("parquet", "arrow").ParquetStorage(source, columns))
 
     @classmethod
     def from_dask(cls, **arrays: Any) -> Self:
@@ -410,11 +167,7 @@ class Rows:
             If Dask is not installed, there is no array, or one is not numeric, has no rows or
             another number of them.
         """
-        try:
-            from pymc_minibatch_mh.data.dask import DaskStorage  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise _not_installed("from_dask", "dask", error) from error
-        return cls.of(DaskStorage(arrays))
+        return cls.of(_import_storage("dask", "dask").DaskStorage(arrays))
 
     def _hold(self, storage: Storage) -> None:
         self.storage = storage
@@ -487,7 +240,7 @@ class Rows:
         stamp = self.stamp
         known = self._largest.get(name)
         if known is None or known[0] != stamp:
-            known = self._largest[name] = stamp, largest_group(self.storage, name)
+            known = self._largest[name] = stamp, find_largest_group(self.storage, name)
         return known[1] + 1
 
     def _require_name(self, called: str, name: str) -> None:
@@ -504,11 +257,15 @@ def _described(name: str, field: Any) -> str:
     return f"{name!r} ({field.dtype}{columns})"
 
 
-def _not_installed(called: str, extra: str, error: ModuleNotFoundError) -> SettingError:
-    return SettingError(
-        f"Rows.{called}() needs {error.name!r}, which is not installed. Install it: python -m pip "
-        f"install 'pymc-minibatch-mh[{extra}]'."
-    )
+def _import_storage(module: str, extra: str) -> Any:
+    """Module of a kind of storage; SettingError without the libraries of the extra."""
+    try:
+        return import_module(f"pymc_minibatch_mh.data.{module}")
+    except ModuleNotFoundError as error:
+        raise SettingError(
+            f"Rows.from_{module}() needs {error.name!r}, which is not installed. Install it: "
+            f"python -m pip install 'pymc-minibatch-mh[{extra}]'."
+        ) from error
 
 
 def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
@@ -538,3 +295,47 @@ def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
             f"{name}.to_numpy()."
         ) from error
     return array
+
+
+_STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+
+
+def find_largest_group(storage: Storage, name: str) -> int:
+    """Largest number of a group, read in one pass over blocks of rows."""
+    largest, where, n_rows = -1, 0, storage.n_rows
+    starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_of, name)
+    blocks: list[Block] = [(slice(k, min(k + BLOCK_ROWS, n_rows)), call) for k in starts]
+    # A cluster keeps shared work as long as it is referred to, which None cannot be.
+    answers = map_blocks(storage, [name], _largest_of, blocks)
+    with counting(f"Counting the groups of {name!r}", len(blocks)) as advance:
+        for first, (number, row, is_one) in zip(starts, answers, strict=True):
+            if not is_one:
+                raise SourceError(
+                    f"{name!r} is {number} in {storage.where(first + row)}, which is not a group "
+                    f"number. {_STORE}.{explain_missing_group(number)}"
+                )
+            if number > largest:
+                largest, where = int(number), first + row
+            advance()
+    if largest >= n_rows:
+        raise SourceError(
+            f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} "
+            f"rows: most of so many groups would be empty. {_STORE}, or declare the intended "
+            "number of groups."
+        )
+    return largest
+
+
+def _largest_of(
+    name: str, _shared: None, arrays: Mapping[str, np.ndarray]
+) -> tuple[int | float, int, bool]:
+    """First number that is no group's, or else the largest, its row, and whether it is a group."""
+    numbers = arrays[name]
+    numbers = numbers.reshape(len(numbers), -1)
+    wrong = numbers < 0
+    if numbers.dtype.kind == "f":
+        # Also NaN, for which no comparison holds.
+        wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
+    place = np.argmax(wrong if wrong.any() else numbers)
+    row, column = np.unravel_index(place, numbers.shape)
+    return numbers[row, column].item(), int(row), not wrong.any()

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.model.constant_data import has_dims, plain
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term, data_values
 from pymc_minibatch_mh.model.independence_rules import WAY_ON
 from pymc_minibatch_mh.model.inputs import ModelArrays
-from pymc_minibatch_mh.model.rows import require_rows_subsampled, stored_array
+from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_array
 
 #: PyTensor's exceptions for arrays of another kind than numbers.
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.data.source import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.independence import Likelihood, is_readable
 from pymc_minibatch_mh.model.inputs import array_of, storage_of
-from pymc_minibatch_mh.model.rows import blocks_of, stored_array
+from pymc_minibatch_mh.model.stored_ops import blocks_of, stored_array
 from pymc_minibatch_mh.progress import counting
 
 #: Weights by the names of observed variables, or those of the only one: one number per row, or the

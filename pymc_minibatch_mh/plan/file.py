@@ -31,7 +31,7 @@ from pymc_minibatch_mh.data.archive import write_archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.inputs import ModelArrays
-from pymc_minibatch_mh.model.rows import NumberOfRows
+from pymc_minibatch_mh.model.stored_ops import NumberOfRows
 from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy

@@ -1,0 +1,200 @@
+"""Operations that stand for stored arrays in a model, and graphs that have them.
+
+PyTensor's caches keep every operation until the process ends. So an operation knows its storage
+weakly, and its output holds the storage, together with all copies of that output: rows live as long
+as a graph on them does.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import TensorType
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.source import BLOCK_ROWS, StoredArray
+from pymc_minibatch_mh.errors import SourceError, refuse
+
+
+class WholeArrayError(SourceError, TypeError):
+    """Stored data that were asked for as a whole.
+
+    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
+    """
+
+
+class _OfStored(Op):
+    """An operation without inputs on something that its output holds."""
+
+    __props__ = ("_known",)
+
+    def __init__(self, held: Any) -> None:
+        self._known = ref(held)
+        # A reference can be hashed later only if it was while the object lived.
+        hash(self._known)
+
+    @property
+    def held(self) -> Any:
+        """The value of the output."""
+        found = self._known()
+        assert found is not None
+        return found
+
+    def _applied(self, out: Variable) -> Apply:
+        # Clones, deep copies and pickles of a variable keep its tag.
+        out.tag.held = self.held
+        return Apply(self, [], [out])
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Leave rows where they are, and their number apart from others that are equal to it."""
+        return False
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.held,)
+
+
+class ReadStored(_OfStored):
+    """Stand for a stored array in a model: small, whatever the length of the array."""
+
+    def make_node(self) -> Apply:
+        """Declare the array with the shape of its rows; their number is no part of its type."""
+        array: StoredArray = self.held
+        shape = (None, *array.shape[1:])
+        return self._applied(TensorType(str(array.dtype), shape=shape)(name=array.name))
+
+    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
+        """Refuse to read the whole array, which need not fit into memory."""
+        raise WholeArrayError(
+            f"{self.held.name!r} is data of Rows(...), and PyMC itself would read all "
+            f"{self.held.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
+            "reads them in blocks, and compute anything else from the array itself."
+        )
+
+    def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
+        """Return the shape without reading."""
+        return [(NumberOfRows(self.held.storage)(), *self.held.shape[1:])]
+
+
+class NumberOfRows(_OfStored):
+    """The number of rows of a storage, which is another where some of them stand for all."""
+
+    def make_node(self) -> Apply:
+        """Declare a number."""
+        return self._applied(pt.lscalar())
+
+    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
+        """Return the number."""
+        output_storage[0][0] = np.asarray(self.held.n_rows)
+
+
+def stored_array(variable: Variable) -> StoredArray | None:
+    """Return the stored array that a variable of a model stands for, if it does."""
+    op = variable.owner.op if variable.owner is not None else None
+    return op.held if isinstance(op, ReadStored) else None
+
+
+def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
+    """Return the stored arrays that graphs depend on."""
+    found = (stored_array(variable) for variable in ancestors(list(graphs)))
+    return [array for array in found if array is not None]
+
+
+def with_declared_lengths(batch: Variable) -> Variable:
+    """Return the log-likelihood of a batch with numbers for the lengths that types declare.
+
+    A density can ask how many categories there are by the shape of what it computes of all rows,
+    of which nothing else is then needed.
+    """
+    if not stored_arrays([batch]):
+        return batch
+    lengths = {v: length for v in ancestors([batch]) if (length := _declared(v)) is not None}
+    return clone_replace([batch], lengths)[0]
+
+
+def _declared(length: Variable) -> Variable | None:
+    of_shape = isinstance(length.owner_op, Subtensor) and length.ndim == 0
+    if not of_shape or not isinstance(length.owner.inputs[0].owner_op, Shape):
+        return None
+    found = pt.get_underlying_scalar_constant_value(length, raise_not_constant=False)
+    return None if found is length else pt.constant(found, dtype=length.dtype)
+
+
+def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:
+    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once."""
+    whole = stored_arrays([batch])
+    if whole:
+        raise refuse(
+            name,
+            f"needs all rows of {whole[0].name!r} at once, which is data of Rows(...)",
+            "Compute such a summary from the data alone, before the model.",
+        )
+    stored = [column for column in columns if isinstance(column.values, StoredArray)]
+    if not stored:
+        return
+    storage = stored[0].values.storage
+    for column in columns:
+        if not isinstance(column.values, StoredArray) or column.values.storage is not storage:
+            raise refuse(
+                name,
+                f"uses {stored[0].name!r}, data of Rows(...), and {column.name!r}, which is not "
+                "in the same Rows",
+                "Put all data of a likelihood into one Rows(...).",
+            )
+        if column.axis:
+            raise refuse(
+                name,
+                f"reads {column.name!r} along its axis {column.axis}",
+                "Rows of Rows(...) lie on the first axis: transpose the array.",
+            )
+
+
+def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
+    """Refuse stored data in graphs that are evaluated as a whole."""
+    for variable in rest:
+        stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
+        if stored:
+            raise refuse(
+                str(variable.name),
+                f"uses {stored[0].name!r}, data of Rows(...), but is not an observed variable "
+                "that this step subsamples",
+                "Name it in observed=[...], or compute what it needs before the model.",
+            )
+
+
+def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
+    """Yield the rows that are read at a time: all at once where they are in memory."""
+    stored = any(isinstance(column.values, StoredArray) for column in columns)
+    step = BLOCK_ROWS if stored else max(n_rows, 1)
+    for first in range(0, n_rows, step):
+        yield slice(first, min(first + step, n_rows))
+
+
+def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
+    """Return a graph of stored data as one of some of the rows, which it then holds."""
+    held = {}
+    for v in ancestors([graph]):
+        array = stored_array(v)
+        if array is not None:
+            read = np.ascontiguousarray(array.read(rows))
+            held[v] = pt.constant(read).type.filter_variable(pt.constant(read))
+            count = len(read)
+    for v in ancestors([graph]):
+        if v.owner is not None and isinstance(v.owner.op, NumberOfRows):
+            held[v] = pt.constant(np.int64(count))
+    return clone_replace([graph], held, rebuild_strict=False)[0] if held else graph
+
+
+def explain_missing_group(number: float) -> str:
+    """Sentence about the number of a missing group; empty for any other number."""
+    if number != -1:
+        return ""
+    return " -1 is pandas' code for a missing category: drop its rows, or number it as a group."
