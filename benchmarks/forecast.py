@@ -17,7 +17,7 @@ import xarray as xr
 
 import pymc_minibatch_mh as mb
 from flights import late_flights, load_table
-from pymc_minibatch_mh.diagnostics.recommend import condition_number
+from pymc_minibatch_mh.diagnostics.forecast import condition_number
 from quickstart import late_departures
 
 #: Draws of NUTS, and their seeds.

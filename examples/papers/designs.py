@@ -35,7 +35,7 @@ from papers.sequential import (
     looks_of,
 )
 from pymc_minibatch_mh.chain.kernel_probe import Probe
-from pymc_minibatch_mh.diagnostics.pilot import first_point, fresh_chain
+from pymc_minibatch_mh.diagnostics.forecast import first_point, fresh_chain
 from pymc_minibatch_mh.model.inputs import generator_of
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 

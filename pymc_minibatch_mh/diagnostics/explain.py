@@ -1,36 +1,40 @@
-"""A forecast before sampling: whether subsampling pays for a model."""
+"""A forecast before sampling: whether subsampling pays for a model, and whether draws are exact."""
 
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from math import prod
-from typing import Any, NamedTuple
+from math import nan
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
-from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.checks import flag, integer
-from pymc_minibatch_mh.data.arrays import Column
-from pymc_minibatch_mh.diagnostics.explanation import (
+from pymc_minibatch_mh.diagnostics.forecast import (
+    NUTPIE,
+    NUTS,
     Approximate,
-    Certificate,
-    Explanation,
     Forecast,
-    InCoordinates,
-    NotSubsampled,
-    SubsampledTerm,
-    figure,
-)
-from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
-from pymc_minibatch_mh.diagnostics.recommend import (
+    NutsForecast,
+    PilotSettings,
+    alternative_sampler,
     covariance_for_nuts,
-    nuts_forecast,
-    recommend,
-    recommend_instead,
+    forecast_nuts,
+    forecast_penalty,
+    forecast_step,
+    recommend_sampler,
 )
+from pymc_minibatch_mh.diagnostics.model_summary import (
+    NotSubsampled,
+    Reparametrized,
+    SubsampledTerm,
+    not_subsampled,
+    reparametrized_variables,
+    subsampled_terms,
+    try_each_observed,
+)
+from pymc_minibatch_mh.diagnostics.sheet import Fact, Sheet, figure, section
 from pymc_minibatch_mh.errors import (
     BoundsError,
     MinibatchError,
@@ -38,34 +42,30 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.expressions.graph import (
-    Apply,
-    Constant,
-    Data,
-    Expr,
-    Gather,
-    Lookup,
-    Monomial,
-)
 from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
-from pymc_minibatch_mh.model.independence import Likelihood
-from pymc_minibatch_mh.model.inputs import generator_of, likelihoods_of, model_of
-from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
+from pymc_minibatch_mh.model.inputs import generator_of, model_of
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
-from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
-from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
+from pymc_minibatch_mh.steps.deterministics import (
+    LargeDeterministic,
+    large_deterministics,
+    names_without,
+)
+from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
-from pymc_minibatch_mh.structure.predictors import LinearForm
-from pymc_minibatch_mh.structure.row_function import RowFunction, row_functions
 
+#: Fewest draws of pilots from which an effective sample size is estimated.
+MIN_DRAWS = 100
+#: Settings of a step that say how its model is read.
+READING = ("observed", "weights", "observation_dims")
+NO_NUTS = "cannot sample this model, or has no gradient"
+#: Kinds of bounds in words.
 KINDS = {
     DIRECTIONAL: "summed over directions",
     JOINT: "over the joint length of the arguments",
@@ -75,248 +75,171 @@ KINDS = {
 }
 
 
-def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
-    """Return the exactness of a step, whose pilot was `certified` to its end.
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """Whether the draws are exact, and by which bounds."""
 
-    `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
+    #: Promise of the method, for valid bounds if it needs any, and the error that it controls.
+    guarantee: str
+    #: Whether proved bounds make the draws exact, and the reason: where there was a BoundsError,
+    #: its message.
+    certified: bool
+    reason: str
+    #: Sums C of the bounds over all observations, with their regions.
+    tables: tuple[str, ...]
+    #: C of all but the influential observations; NaN without bounds.
+    drawn: float
+    #: Number of influential observations, which every update evaluates.
+    n_heavy: int = 0
+
+    def describe(self) -> str:
+        """Whether draws are exact, and why."""
+        promise, _, _ = self.guarantee.partition(";")
+        return f"{'yes' if self.certified else promise}: {self.reason}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines of a sheet."""
+        lines = [("guarantee", self.guarantee)]
+        lines += [("proved bounds" if self.certified else "no proved bounds", self.reason)]
+        lines += [(f"table {k}", table) for k, table in enumerate(self.tables, 1)]
+        others = "batches are drawn from all others"
+        if self.tables:
+            others = f"C = {figure(self.drawn)} of all others"
+        always = f"{self.n_heavy:,} are evaluated in every update; {others}"
+        return [*lines, ("influential", always if self.n_heavy else "")]
+
+
+@dataclasses.dataclass(frozen=True, repr=False, kw_only=True)
+class Explanation:
+    """A forecast of subsampling, made before sampling.
+
+    Printed in a terminal or shown in a notebook, it has six lines. ``found.details`` is a sheet of
+    all facts, which unfolds in a notebook.
+
+    Parameters
+    ----------
+    method, step
+        Step method of the forecast, and that step, ready for ``sample(found.step)``; empty and None
+        for an unsupported model.
+    recommended, reason
+        Sampler to take, and why, with figures.
+    refused
+        Why the model cannot be subsampled; empty where it can.
+    n_rows, size
+        Number N of subsampled observations, and d of dimensions.
+    terms, others
+        Likelihood terms that are subsampled; variables and potentials that are not, and why.
+    coordinates
+        Variables that the chain samples through others, in which observations are linear, and
+        objections to that.
+    taylor_order, order_reason, centre
+        Order of the control variates, its reason, and the point around which they are built.
+    certificate, forecast
+        Exactness and figures of the step; None for an unsupported model.
+    approximate
+        An approximate step and its forecast, where more than half of the updates of the exact one
+        evaluate all observations; else None.
+    nuts
+        Forecast of NUTS, without its speed for ``nuts=False``; None where NUTS cannot sample the
+        model.
+    large_deterministics, var_names
+        Deterministics that :func:`pymc.sample` would evaluate and store at every draw; all other
+        variables, for ``var_names=``.
+    given_scales
+        Hyperparameters that the proposal draws first, and all others conditionally on them.
     """
-    tables, heavy, found = step.tables, step.plan.n_rows - step.plan.n_drawn, []
-    drawn = float("nan")
-    if tables is not None:
-        for radius, kind, total in tables.headers[tables.headers[:, 0] >= 0.0]:
-            near = f"within {radius:.2f} posterior sds of the centre"
-            region = near if np.isfinite(radius) else "everywhere"
-            found.append(f"C = Σ c_i = {figure(total)} {region}; {KINDS[int(kind)]}")
-        drawn = float(tables.heads_of_drawn[tables.headers[:, 0] >= 0.0, TOTAL].min())
-        if step.program.method.draws_by_bounds:
-            heavy = tables.heavy.size
-    return Certificate(
-        guarantee=str(step.guarantee),
-        certified=certified,
-        reason=why_not_exact or _reason(step, certified),
-        tables=tuple(found),
-        drawn=drawn,
-        n_heavy=heavy,
-    )
 
+    method: str = ""
+    step: MinibatchStep | None = None
+    recommended: str
+    reason: str
+    refused: str = ""
+    n_rows: int
+    size: int
+    terms: tuple[SubsampledTerm, ...]
+    others: tuple[NotSubsampled, ...]
+    coordinates: tuple[Reparametrized, ...] = ()
+    taylor_order: int | None = None
+    order_reason: str = ""
+    centre: str = ""
+    certificate: Certificate | None = None
+    forecast: Forecast | None = None
+    approximate: Approximate | None = None
+    nuts: NutsForecast | None
+    large_deterministics: tuple[LargeDeterministic, ...]
+    var_names: tuple[str, ...]
+    given_scales: tuple[str, ...] = ()
 
-def _reason(step: MinibatchStep, certified: bool) -> str:
-    method = type(step).__name__
-    if step.guarantee.promise is Promise.APPROXIMATE:
-        return f"{method} is approximate; TunaMH() is exact where it can derive bounds"
-    if step.guarantee.promise is Promise.EXACT:
-        return f"{method} is exact without bounds"
-    if step.tables is not None and not step.tables.verified:
-        return "the bounds are your own: draws are exact if they hold, which nobody has proved"
-    if not certified:
-        return "bounds were proved, but an observation exceeded its own"
-    return "bounds of all observations are proved, and held in the pilots"
+    @property
+    def details(self) -> Sheet:
+        """All facts, as a sheet for terminals and notebooks."""
+        size = ("", f"N = {self.n_rows:,} observations, d = {self.size:,} dimensions")
+        moved = [
+            (one.name, one.refused or f"sampled through {one.words}, and stored as itself")
+            for one in self.coordinates
+        ]
+        large = [
+            (one.name, f"{one.priced} for 1,000 draws of a chain")
+            for one in self.large_deterministics
+        ]
+        if large:
+            large.append(("leave out with", f"pm.sample(..., var_names={list(self.var_names)})"))
+        nuts = [("not possible", NO_NUTS)] if self.nuts is None else self.nuts.lines()
+        facts = [
+            *section("Subsampled", [line for term in self.terms for line in term.lines()] + [size]),
+            *section("Not subsampled", [(other.name, other.reason) for other in self.others]),
+            *section("Reparametrisation", moved),
+            *self._facts_of_step(),
+            *section("NUTS", nuts),
+            *section("Evaluated and stored at every draw", large),
+        ]
+        return Sheet(tuple(facts))
 
+    def _facts_of_step(self) -> list[Fact]:
+        if self.certificate is None or self.forecast is None:
+            return []
+        order = ("order", f"{self.taylor_order}: {self.order_reason}")
+        drawn = f"all else is drawn as normal given {', '.join(self.given_scales)}"
+        facts = [
+            *section("Control variates", [order, ("centre", self.centre)]),
+            *section("Exactness", self.certificate.lines()),
+            *section("Proposal", [("hyperparameters", drawn)] if self.given_scales else []),
+            *section(f"Forecast of {self.method}", self.forecast.lines()),
+        ]
+        if (other := self.approximate) is not None:
+            near = ("approximate", "its draws are near the posterior; see approximate.step")
+            facts += section(f"Forecast of {other.method}", [near, *other.forecast.lines()])
+        return facts
 
-def _form(form: LinearForm, function: RowFunction, factorization: Factorization) -> str:
-    """Return an argument of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``."""
-    groups: dict[tuple[str, str], list[Monomial]] = {}
-    for term in form.terms:
-        data = " × ".join(_data(expr, function, entries=False) for expr in term.monomial)
-        first = term.place.first if isinstance(term.place, Gather) else term.place
-        groups.setdefault((data, _name_at(first, factorization)), []).append(term)
-    words = ""
-    for (data, block), terms in groups.items():
-        negative = len(terms) == 1 and terms[0].factor < 0.0
-        text = f"{f'{data} × ' if data else ''}{block} ({len(terms)} terms)"
-        if len(terms) == 1:
-            text = _single(terms[0], function, factorization)
-        if words:
-            words += f" {'-' if negative else '+'} {text}"
-        else:
-            words = f"-{text}" if negative else text
-    return words
+    def __str__(self) -> str:
+        """The six lines."""
+        return str(self._summary())
 
+    __repr__ = __str__
 
-def _single(term: Monomial, function: RowFunction, factorization: Factorization) -> str:
-    factors = [] if abs(term.factor) == 1.0 else [f"{abs(term.factor):g}"]
-    factors += [_data(expr, function, entries=True) for expr in term.monomial]
-    if isinstance(term.place, Gather):
-        index = _data(term.place.index, function, entries=True)
-        coordinate = f"{_name_at(term.place.first, factorization)}[{index}]"
-    else:
-        entry = factorization.coordinate_names[term.place].removeprefix(
-            _block_at(term.place, factorization).name
-        )
-        coordinate = _name_at(term.place, factorization) + entry
-    return " × ".join([*factors, coordinate])
+    def _repr_html_(self) -> str:
+        """The six lines for notebooks, and the details, which unfold."""
+        unfolds = f"<details><summary>Details</summary>{self.details._repr_html_()}</details>"
+        return self._summary()._repr_html_() + unfolds
 
-
-def _block_at(place: int, factorization: Factorization) -> Block:
-    return next(block for block in factorization.blocks if place < block.stop)
-
-
-def _name_at(place: int, factorization: Factorization) -> str:
-    """Return the name of the block at a place, or of its stand-in in the chain."""
-    words = (f"({one.label})" for one in factorization.maps if place in one.indices)
-    return next(words, _block_at(place, factorization).name)
-
-
-#: Beginning of the names of data arrays without one.
-UNNAMED = "a data array of"
-
-
-def _data(expr: Expr, function: RowFunction, entries: bool) -> str:
-    """Return the source of a data expression."""
-    if isinstance(expr, Data):
-        entry = str(list(expr.entry)) if entries and expr.entry else ""
-        name = function.columns[expr.column].name
-        # Bambi names no design matrix: its columns are told apart by their numbers.
-        return ("data" if name.startswith(UNNAMED) else name) + entry
-    if isinstance(expr, Constant):
-        return f"{expr.value:g}"
-    if isinstance(expr, Lookup):
-        return f"a table[{_data(expr.index, function, entries)}]"
-    if isinstance(expr, Apply):
-        if isinstance(expr.op, scalar.Cast):
-            return _data(expr.inputs[0], function, entries)
-        return f"f({', '.join(_sources(expr, function, entries))})"
-    return "row number"
-
-
-def _sources(expr: Expr, function: RowFunction, entries: bool) -> list[str]:
-    """List the data that an expression is a function of, each once, without constants.
-
-    A categorical column that is coded by the model has one such expression for every category, all
-    of the same data.
-    """
-    if isinstance(expr, Apply):
-        inside = (_sources(operand, function, entries) for operand in expr.inputs)
-        return list(dict.fromkeys(chain.from_iterable(inside)))
-    return [] if isinstance(expr, Constant) else [_data(expr, function, entries)]
-
-
-PRIOR = "a prior, which has no observations"
-
-
-def subsampled(parts: Factorization, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
-    """Return the subsampled terms; `why_graph`: why rows are computed as a graph, if they are."""
-    return tuple(_term(parts, term, why_graph) for term in parts.terms)
-
-
-def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledTerm:
-    arguments: tuple[str, ...] = ()
-    not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
-    try:
-        # One term at a time, so that one which cannot be taken apart does not hide the others.
-        (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))
-        arguments = tuple(_form(form, function, parts) for form in function.arguments)
-    except BoundsError as error:
-        not_apart = str(error)
-    arrays = tuple(_array(column) for column, _ in term.batches)
-    return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
-
-
-def _array(column: Column) -> str:
-    dtype, shape = column.values.dtype, column.row_shape
-    entries = str(list(shape)) if shape else ""
-    return f"{column.name}: {dtype}{entries}, {dtype.itemsize * prod(shape):,} bytes a row"
-
-
-def reparametrizations(parts: Factorization) -> tuple[InCoordinates, ...]:
-    """List the reparametrised variables, and those that could not be, with the reason."""
-    mapped = [InCoordinates(one.name, one.label) for one in parts.maps]
-    refused = [InCoordinates(name, "", why) for name, why in parts.refused]
-    return (*dict.fromkeys(mapped), *refused)
-
-
-def not_subsampled(
-    model: pm.Model, parts: Factorization, directions: Sequence[np.ndarray] = ()
-) -> tuple[NotSubsampled, ...]:
-    """List the parts of a subsampled model that are evaluated in full, with the reason.
-
-    Along some `directions` of the position its variables are also moved without rows.
-    """
-    chosen = set(likelihoods_of(parts.terms))
-    found = [
-        NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)), in_full=True)
-        for rv in model.observed_RVs
-        if rv.name not in chosen
-    ]
-    reasons = _reasons_of_variables(parts)
-    for name, why in _moved_without_rows(parts, directions).items():
-        reasons[name] = f"{reasons.get(name, PRIOR)}; {why}"
-    return (*found, *_without_rows(model, reasons))
-
-
-def of_refused_model(
-    model: pm.Model, vars: list[Variable], **reading: Any
-) -> tuple[NotSubsampled, ...]:
-    """Return why nothing is subsampled, with each observed variable tried on its own."""
-    tried = {**reading, "weights": None}
-    found = []
-    for rv in model.observed_RVs:
-        name, count = str(rv.name), number_of_rows(model, rv)
-        reason = _why_in_full(count)
-        if count >= MIN_ROWS:
-            try:
-                factorize(model, vars, **{**tried, "observed": [name]})
-                reason = f"could be subsampled without the others: observed=[{name!r}]"
-            except UnsupportedModelError as error:
-                reason = str(error)
-        found.append(NotSubsampled(name, reason))
-    return (*found, *_without_rows(model, {}))
-
-
-def _why_in_full(count: int) -> str:
-    why = f"fewer than {MIN_ROWS:,}" if count < MIN_ROWS else "but not named in observed="
-    return f"{count:,} observations, {why}: evaluated in full at every update"
-
-
-def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsampled]:
-    found = [
-        NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), PRIOR))
-        for rv in model.free_RVs
-    ]
-    reading = potentials_in_full(model)
-    for name in (str(potential.name) for potential in model.potentials):
-        reason = reading.get(name, "a potential of the parameters alone")
-        found.append(NotSubsampled(name, reason, in_full=name in reading))
-    return found
-
-
-def _reasons_of_variables(parts: Factorization) -> dict[str, str]:
-    """Return why variables of other steps are not moved: name of the value variable -> why."""
-    discrete = parts.discrete_in_rows
-    reasons = {}
-    for block in (*parts.blocks, *parts.others):
-        if block.name in discrete:
-            why = "discrete, and observations depend on it: another step moves it, pilots hold it"
-        elif block in parts.others:
-            why = "no observation depends on it: another step moves it, pilots hold it"
-        elif block.stop <= parts.first:
-            why = "observations depend on it, but another step moves it: pilots hold it"
-        else:
-            continue
-        reasons[block.name] = f"{PRIOR}; {why}"
-    return reasons
-
-
-def _moved_without_rows(parts: Factorization, directions: Sequence[np.ndarray]) -> dict[str, str]:
-    """Return how variables move without rows: name of the value variable -> in words."""
-    found = {}
-    for direction in directions:
-        moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]
-        for name in moved:
-            others = " and ".join(repr(other) for other in moved if other != name)
-            if np.count_nonzero(direction) == 1:
-                found[name] = "no row depends on it, so that it is also moved without rows"
-            elif others:
-                found.setdefault(name, f"also moved without rows, together with {others}")
-            else:
-                found.setdefault(name, "also moved without rows, all of it alike")
-    return found
-
-
-#: Draws below which no effective sample size is estimated.
-LEAST_DRAWS = 100
-#: Settings of a step that say how its model is read.
-READING = ("observed", "weights", "observation_dims")
+    def _summary(self) -> Sheet:
+        full = [f"{other.name!r}: {other.reason}" for other in self.others if other.in_full]
+        full += [
+            f"{one.name!r}: {one.priced} for 1,000 draws; leave it out by var_names=found.var_names"
+            for one in self.large_deterministics
+        ]
+        sampler = NUTPIE if self.recommended == NUTS else self.recommended
+        lines = [("recommended", f"{sampler}: {self.reason}"), ("not subsampled", self.refused)]
+        if self.certificate is not None and self.forecast is not None:
+            lines += [
+                ("exact", self.certificate.describe()),
+                ("observations a draw", self.forecast.describe_rows(self.n_rows)),
+                ("1,000 effective draws", self.forecast.describe_seconds()),
+            ]
+            full = full or ["nothing"]
+        nuts = NO_NUTS if self.nuts is None else self.nuts.describe()
+        lines += [("evaluated in full", "; ".join(full)), ("NUTS", nuts)]
+        return Sheet(tuple(section("", lines)))
 
 
 @showing("Reading the model")
@@ -337,7 +260,7 @@ def explain(
     spread between them gives the errors.
     Where more than half of the updates of an exact step evaluate all observations, pilots of
     :class:`PenaltyMH` run as well. NUTS does not run: one gradient is timed, and a rule says how
-    many an effective draw takes.
+    many gradients an effective draw takes.
 
     Parameters
     ----------
@@ -378,19 +301,19 @@ def explain(
     >>> found.method, found.certificate.certified
     ('TunaMH', True)
     """
-    asked = _Asked(
-        integer("draws", draws, LEAST_DRAWS),
+    pilots = PilotSettings(
+        integer("draws", draws, MIN_DRAWS),
         integer("tune", tune, 0),
         generator_of("random_seed", random_seed),
-        flag("nuts", nuts),
     )
+    nuts = flag("nuts", nuts)
     if isinstance(model_or_step, MinibatchStep):
         if vars is not None or settings:
             raise SettingError(
                 f"{next(iter(settings), 'vars')}= is a setting of the step that is explained, "
                 "which was built before. Leave it out."
             )
-        return _of_step(model_or_step, model_behind(model_or_step), asked)
+        return _explain_step(model_or_step, model_behind(model_or_step), pilots, nuts)
     if not (isinstance(model_or_step, pm.Model | None) or is_bambi_model(model_or_step)):
         raise SettingError(
             f"model_or_step={type(model_or_step).__name__} is neither a model nor a step of this "
@@ -405,37 +328,27 @@ def explain(
             why_not_exact = str(error)
             step = PenaltyMH(vars, model=model, **settings)
     except (UnsupportedModelError, ModeError) as error:
-        return _of_refused(model, vars, error, settings, asked)
-    return _of_step(step, model, asked, time.perf_counter() - began, why_not_exact)
+        return _explain_refusal(model, check.own_variables(model, vars), error, settings, nuts)
+    return _explain_step(step, model, pilots, nuts, time.perf_counter() - began, why_not_exact)
 
 
-class _Asked(NamedTuple):
-    """Settings of the pilots, and whether NUTS is timed."""
-
-    draws: int
-    tune: int
-    rng: np.random.Generator
-    nuts: bool
-
-    def pilots(self, step: MinibatchStep, model: pm.Model) -> Pilot:
-        return fly(step, model, self.draws, self.tune, self.rng)
-
-
-def _of_step(
+def _explain_step(
     step: MinibatchStep,
     model: pm.Model,
-    asked: _Asked,
-    seconds: float = float("nan"),
+    pilots: PilotSettings,
+    timed: bool,
+    seconds: float = nan,
     why_not_exact: str = "",
 ) -> Explanation:
     target, method = step.target, type(step).__name__
     parts, n_rows = target.factorization, target.source.n_rows
-    pilot = asked.pilots(step, model)
-    found = forecast(step, pilot, asked.tune, seconds)
-    approximate = _approximate(step, model, found, asked)
-    nuts = nuts_forecast(model, pilot.point, covariance_for_nuts(step), asked.nuts)
-    recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
-    large = large_deterministics(model, pilot.point)
+    forecast, run = forecast_step(step, model, pilots, seconds)
+    approximate = None
+    if forecast.full_pass_share > FULL_PASS_STRONG:
+        approximate = forecast_penalty(step, model, pilots)
+    nuts = forecast_nuts(model, run.point, covariance_for_nuts(step), timed)
+    recommended, reason = recommend_sampler(method, n_rows, parts.size, forecast, nuts, approximate)
+    large = large_deterministics(model, run.point)
     return Explanation(
         method=method,
         step=step,
@@ -443,67 +356,44 @@ def _of_step(
         reason=reason,
         n_rows=n_rows,
         size=parts.size,
-        terms=subsampled(parts, target.compiled.why_graph),
+        terms=subsampled_terms(parts, target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
-        coordinates=reparametrizations(parts),
+        coordinates=reparametrized_variables(parts),
         taylor_order=target.taylor_order,
-        order_reason=_why_order(step, parts),
-        centre=_words_of_centre(step),
-        certificate=certificate(step, pilot.certified, why_not_exact),
-        forecast=found,
+        order_reason=_explain_order(step, parts),
+        centre=_describe_centre(step),
+        certificate=certify_step(step, run.certified, why_not_exact),
+        forecast=forecast,
         approximate=approximate,
         nuts=nuts,
         large_deterministics=large,
         var_names=names_without(model, large),
-        given_scales=_given_scales(step, model),
+        given_scales=_hyperparameters_first(step, model),
     )
 
 
-def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
-    """Return the variables whose density moves are drawn by first, and all else given them."""
-    drawn = step.program.sampler.scales(step.plan)
-    coordinates = step.target.factorization.coordinate_names
-    values = {coordinates[k].partition("[")[0] for k in drawn}
-    return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)
-
-
-def _approximate(
-    step: MinibatchStep, model: pm.Model, exact: Forecast, asked: _Asked
-) -> Approximate | None:
-    """Return the forecast without exactness, where exactness takes all rows."""
-    if step.plan.elements is not None:
-        return None
-    if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
-        return None
-    other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
-    found = forecast(other, asked.pilots(other, model), asked.tune, float("nan"))
-    return Approximate(type(other).__name__, other, found)
-
-
-def _of_refused(
+def _explain_refusal(
     model: pm.Model,
-    vars: Sequence[Variable] | None,
+    variables: list[Variable],
     error: MinibatchError,
     settings: Mapping[str, Any],
-    asked: _Asked,
+    timed: bool,
 ) -> Explanation:
-    own = check.own_variables(model, vars)
     start = {**model.initial_point(), **(settings.get("initial_point") or {})}
     reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
-    nuts = nuts_forecast(model, start, None, asked.nuts)
-    recommended, reason = recommend_instead(nuts)
+    nuts = forecast_nuts(model, start, None, timed)
     if isinstance(error, ModeError):
-        parts = factorize(model, own, **reading)
-        terms, others = subsampled(parts), not_subsampled(model, parts)
+        parts = factorize(model, variables, **reading)
+        terms, others = subsampled_terms(parts), not_subsampled(model, parts)
     else:
-        terms, others = (), of_refused_model(model, own, **reading)
+        terms, others = (), try_each_observed(model, variables, **reading)
     large = large_deterministics(model, start)
     return Explanation(
-        recommended=recommended,
-        reason=reason,
+        recommended=alternative_sampler(nuts),
+        reason="the model cannot be subsampled",
         refused=str(error),
         n_rows=sum(term.n_rows for term in terms),
-        size=sum(int(np.size(start[v.name])) for v in own),
+        size=sum(int(np.size(start[v.name])) for v in variables),
         terms=terms,
         others=others,
         nuts=nuts,
@@ -512,7 +402,48 @@ def _of_refused(
     )
 
 
-def _why_order(step: MinibatchStep, parts: Factorization) -> str:
+def certify_step(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
+    """Exactness of a step, whose pilots were `certified` to their ends.
+
+    `why_not_exact` is the message of the :class:`BoundsError` that ruled out an exact step.
+    """
+    tables, heavy, lines = step.tables, step.plan.n_rows - step.plan.n_drawn, []
+    drawn = nan
+    if tables is not None:
+        known = tables.headers[:, 0] >= 0.0
+        for radius, kind, total in tables.headers[known]:
+            near = f"within {radius:.2f} posterior sds of the centre"
+            region = near if np.isfinite(radius) else "everywhere"
+            lines.append(f"C = Σ c_i = {figure(total)} {region}; {KINDS[int(kind)]}")
+        drawn = float(tables.heads_of_drawn[known, TOTAL].min())
+        if step.program.method.draws_by_bounds:
+            heavy = tables.heavy.size
+    reason = why_not_exact or _explain_guarantee(step, certified)
+    return Certificate(str(step.guarantee), certified, reason, tuple(lines), drawn, heavy)
+
+
+def _explain_guarantee(step: MinibatchStep, certified: bool) -> str:
+    method = type(step).__name__
+    if step.guarantee.promise is Promise.APPROXIMATE:
+        return f"{method} is approximate; TunaMH() is exact where it can derive bounds"
+    if step.guarantee.promise is Promise.EXACT:
+        return f"{method} is exact without bounds"
+    if step.tables is not None and not step.tables.verified:
+        return "the bounds are your own: draws are exact if they hold, which nobody has proved"
+    if not certified:
+        return "bounds were proved, but an observation exceeded its own"
+    return "bounds of all observations are proved, and held in the pilots"
+
+
+def _hyperparameters_first(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
+    """Hyperparameters that the proposal draws first; all others are drawn conditionally on them."""
+    drawn = step.program.sampler.scales(step.plan)
+    coordinates = step.target.factorization.coordinate_names
+    values = {coordinates[k].partition("[")[0] for k in drawn}
+    return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)
+
+
+def _explain_order(step: MinibatchStep, parts: Factorization) -> str:
     order = step.target.taylor_order
     if step.plan.requirements.ranges:
         return "log-likelihoods themselves have ranges, so nothing is expanded"
@@ -526,7 +457,7 @@ def _why_order(step: MinibatchStep, parts: Factorization) -> str:
     return f"set by taylor_order={order}; 'auto' would be 2"
 
 
-def _words_of_centre(step: MinibatchStep) -> str:
+def _describe_centre(step: MinibatchStep) -> str:
     plan, parts = step.plan, step.target.factorization
     if step.target.covariance is not None:
         return "the start, as centre='start' asks for"

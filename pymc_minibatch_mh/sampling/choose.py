@@ -1,4 +1,4 @@
-"""The step that ``sample(model)`` takes: an exact one where that pays, and the reason in words."""
+"""The step of ``sample(model)``: an exact one where that pays, with the reason in words."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.diagnostics.explanation import (
+from pymc_minibatch_mh.diagnostics.forecast import (
     EFFECTIVE,
     NUTPIE,
     Forecast,
-    duration,
-    figure,
-)
-from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
-from pymc_minibatch_mh.diagnostics.recommend import (
+    PilotSettings,
     covariance_for_nuts,
-    nuts_at_best,
-    nuts_forecast,
-    recommend,
+    forecast_nuts,
+    forecast_penalty,
+    forecast_step,
+    recommend_sampler,
 )
+from pymc_minibatch_mh.diagnostics.sheet import duration, figure
 from pymc_minibatch_mh.errors import (
     BoundsError,
     ModeError,
@@ -33,7 +31,7 @@ from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.deterministics import untold
-from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
+from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
 _log = logging.getLogger("pymc")
@@ -42,31 +40,37 @@ _log = logging.getLogger("pymc")
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
 #: Share of the observations above which an exact update is compared with an approximate one.
 MANY = 0.1
+#: Fewest seconds of the gradient of an observation: no exponential is faster.
+MIN_SECONDS_PER_ROW = 1e-9
 #: The line to type instead where NUTS cannot run.
 PYMC_LINE = "pm.sample()"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A step for a model, its forecast, and why no exact step was taken: empty for an exact one."""
+    """A step for a model, its forecast, and the reason against an exact step, empty for one."""
 
     step: MinibatchStep
     forecast: Forecast
     why_not_exact: str
 
+    @property
+    def share(self) -> float:
+        """Share of the observations that an update evaluates."""
+        return self.forecast.rows_per_update / self.step.plan.n_rows
+
     def in_words(self, tune: int, threads: int) -> str:
-        """Return one line: the step, its guarantee, observations a draw, seconds to 1,000 draws.
+        """One line: step, guarantee, observations a draw, and seconds to 1,000 effective draws.
 
         The seconds are those of so many `threads`, with `tune` draws of warm-up in each.
         """
         found, n_rows = self.forecast, self.step.plan.n_rows
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
         rows = figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
-        # Of a chain that never moved nothing is known but that it is slow.
+        # A chain that never moved is slow, and nothing more is known of it.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
-        # Whatever its draws take, a call takes a tenth of a second or two.
-        seconds = max(seconds, 0.1)
+        seconds = max(seconds, 0.1)  # The time of a call with the fastest draws.
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
             f"{EFFECTIVE:,} effective draws in about {duration(seconds)}"
@@ -75,7 +79,7 @@ class Choice:
 
 @showing("Choosing a step for this model")
 def choose_step(model: pm.Model) -> Choice:
-    """Return the step for a model: TunaMH, or PenaltyMH where exactness is impossible or dear.
+    """Choose TunaMH for a model, or PenaltyMH where exactness is impossible or expensive.
 
     The model is read once for both. NotWorthwhileError if NUTS is forecast to be faster,
     UnsupportedModelError or ModeError if the model fits no step; each with the line to type.
@@ -86,20 +90,19 @@ def choose_step(model: pm.Model) -> Choice:
             step, why_not_exact = _built(model)
     except (UnsupportedModelError, ModeError) as error:
         raise type(error)(f"{error} Instead of sample(), type {_line_for(model)}.") from error
-    rng = np.random.default_rng(SEED)
-    pilot = fly(step, model, DRAWS, TUNE, rng)
-    found = forecast(step, pilot, TUNE, step.seconds)
-    choice = Choice(step, found, why_not_exact)
-    if step.guarantee.is_exact and step.plan.elements is None and _share(choice) > MANY:
-        choice = _cheaper(choice, model, rng)
-    _require_worthwhile(choice, model, pilot.point)
+    settings = PilotSettings(DRAWS, TUNE, np.random.default_rng(SEED))
+    forecast, pilots = forecast_step(step, model, settings, step.seconds)
+    choice = Choice(step, forecast, why_not_exact)
+    if choice.share > MANY:
+        choice = _cheaper_choice(choice, model, settings)
+    _require_worthwhile(choice, model, pilots.point)
     if choice.why_not_exact:
         _log.info("PenaltyMH instead of TunaMH: %s", choice.why_not_exact)
     return choice
 
 
 def step_of_run(resume: Any, model: pm.Model) -> MinibatchStep:
-    """Return the step, built again, whose run a folder holds; SettingError for a trace."""
+    """Step of a run in a folder, built again; SettingError for a trace."""
     if not isinstance(resume, str | PathLike):
         raise SettingError(
             "resume= of a trace goes with the step that drew it, which remembers where its chains "
@@ -132,22 +135,19 @@ def _built(model: pm.Model) -> tuple[MinibatchStep, str]:
 
 
 def _line_for(model: pm.Model) -> str:
-    possible = nuts_forecast(model, model.initial_point(), None, timed=False)
+    possible = forecast_nuts(model, model.initial_point(), None, timed=False)
     return PYMC_LINE if possible is None else NUTPIE
 
 
-def _share(choice: Choice) -> float:
-    return choice.forecast.rows_per_update / choice.step.plan.n_rows
-
-
-def _cheaper(exact: Choice, model: pm.Model, rng: np.random.Generator) -> Choice:
-    """Return PenaltyMH on the same preparation, if its forecast is better; else the exact step."""
-    other = penalty_beside(exact.step, rng)
-    found = forecast(other, fly(other, model, DRAWS, TUNE, rng), TUNE, exact.step.seconds)
-    why = f"TunaMH, which is exact, would evaluate {_share(exact):.0%} of the observations a draw."
-    approximate = Choice(other, found, why)
-    better = found.ess_per_second_in_blocks > exact.forecast.ess_per_second_in_blocks
-    return approximate if better and _share(approximate) < _share(exact) else exact
+def _cheaper_choice(exact: Choice, model: pm.Model, settings: PilotSettings) -> Choice:
+    """PenaltyMH on the same preparation if it has the better forecast; else the exact step."""
+    other = forecast_penalty(exact.step, model, settings, exact.step.seconds)
+    if other is None:
+        return exact
+    why = f"TunaMH, which is exact, would evaluate {exact.share:.0%} of the observations a draw."
+    approximate = Choice(other.step, other.forecast, why)
+    fast = other.forecast.ess_per_second_in_blocks > exact.forecast.ess_per_second_in_blocks
+    return approximate if fast and approximate.share < exact.share else exact
 
 
 def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.ndarray]) -> None:
@@ -159,11 +159,12 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
     n_rows, size = step.plan.n_rows, step.target.factorization.size
     own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
     covariance = covariance_for_nuts(step)
-    best = nuts_at_best(model, point, covariance, n_rows)
-    recommended, reason = recommend(name, n_rows, size, own, best)
+    best = forecast_nuts(model, point, covariance, timed=False)
+    best = best and best.with_gradient(n_rows * MIN_SECONDS_PER_ROW)
+    recommended, reason = recommend_sampler(name, n_rows, size, own, best)
     if recommended != name and best is not None:
-        timed = nuts_forecast(model, point, covariance)
-        recommended, reason = recommend(name, n_rows, size, own, timed)
+        timed = forecast_nuts(model, point, covariance)
+        recommended, reason = recommend_sampler(name, n_rows, size, own, timed)
     if recommended != name:
         raise NotWorthwhileError(
             f"{step.target.factorization.terms[0].name!r}: {reason}. Type {_line_for(model)} "

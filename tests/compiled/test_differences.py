@@ -17,8 +17,6 @@ from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
-from helpers.families import FAMILIES
-from structure.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.model import CompiledModel

@@ -10,10 +10,8 @@ from compiled.fitted import rows_of
 from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
-from pymc_minibatch_mh.compiled import compiled_model
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
-from helpers.families import FAMILIES
 from pymc_minibatch_mh.compiled import prior as compiled_prior
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.compiled.prior import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import factorize

@@ -17,10 +17,7 @@ from data.stored_rows import in_npy
 from helpers.tiers import fast
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
-from pymc_minibatch_mh.model.rows import stored_arrays
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
-from helpers.tiers import fast
-from helpers.zoo import sample
 
 N = 6_000
 RNG = np.random.default_rng(4)

@@ -12,7 +12,7 @@ import pytensor
 import pytest
 
 from docs.taken import taken
-from pymc_minibatch_mh.diagnostics import recommend as nuts
+from pymc_minibatch_mh.diagnostics import forecast as nuts
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)

@@ -5,7 +5,7 @@ import pytest
 
 from every import every
 from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
-from pymc_minibatch_mh.diagnostics.explain import reparametrizations, subsampled
+from pymc_minibatch_mh.diagnostics.model_summary import reparametrized_variables, subsampled_terms
 from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
@@ -49,9 +49,9 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 def test_explanations_name_the_reciprocal():
     model = negative_binomial(rows=ROWS)
     parts = chosen(model).factorization
-    (mapped,) = reparametrizations(parts)
+    (mapped,) = reparametrized_variables(parts)
     assert (mapped.words, mapped.refused) == ("1/alpha", "")
-    assert "(1/alpha)" in subsampled(parts)[0].arguments
+    assert "(1/alpha)" in subsampled_terms(parts)[0].arguments
 
 
 def test_a_shape_that_data_tell_stays_a_logarithm():

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.zoo import logistic
 from pymc_minibatch_mh import PenaltyMH, TunaMH, sample
-from pymc_minibatch_mh.diagnostics import recommend
+from pymc_minibatch_mh.diagnostics import forecast
 from pymc_minibatch_mh.errors import (
     BoundsError,
     ModeError,
@@ -43,7 +43,7 @@ def said(caplog):
 @pytest.fixture(autouse=True)
 def nuts_is_slow(monkeypatch):
     """Let no speed of this machine decide."""
-    monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1.0)
+    monkeypatch.setattr(choose, "MIN_SECONDS_PER_ROW", 1.0)
 
 
 def refuse_bounds(monkeypatch):
@@ -115,39 +115,39 @@ def test_a_centre_serves_the_approximate_step_where_bounds_fail_after_it(monkeyp
 
 
 def test_an_approximate_step_is_taken_where_exactness_is_dear(of_tuna, monkeypatch):
-    forecast = choose.forecast
+    summarize = forecast.summarize_pilots
 
     def dear(step, *arguments):
-        found = forecast(step, *arguments)
+        found = summarize(step, *arguments)
         if not step.guarantee.is_exact:
             return found
         return choose.replace(found, rows_per_update=0.4 * N, ess_per_second_in_blocks=1.0)
 
-    monkeypatch.setattr(choose, "forecast", dear)
+    monkeypatch.setattr(forecast, "summarize_pilots", dear)
     choice = choose.choose_step(of_tuna)
     assert isinstance(choice.step, PenaltyMH)
     assert "would evaluate 24% of the observations" in choice.why_not_exact
 
 
 def test_the_exact_step_stays_where_the_approximate_one_is_slower(of_tuna, monkeypatch):
-    forecast = choose.forecast
+    summarize = forecast.summarize_pilots
 
     def dear(step, *arguments):
-        found = forecast(step, *arguments)
+        found = summarize(step, *arguments)
         return choose.replace(found, rows_per_update=0.4 * N, ess_per_second_in_blocks=1e4)
 
-    monkeypatch.setattr(choose, "forecast", dear)
+    monkeypatch.setattr(forecast, "summarize_pilots", dear)
     assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
 
 
 def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
-    forecast = choose.forecast
+    summarize = forecast.summarize_pilots
 
     def slow(*arguments):
-        return choose.replace(forecast(*arguments), ess_per_second_in_blocks=1e-3)
+        return choose.replace(summarize(*arguments), ess_per_second_in_blocks=1e-3)
 
-    monkeypatch.setattr(choose, "forecast", slow)
-    monkeypatch.setattr(recommend, "LEAST_PER_ROW", 1e-9)
+    monkeypatch.setattr(forecast, "summarize_pilots", slow)
+    monkeypatch.setattr(choose, "MIN_SECONDS_PER_ROW", 1e-9)
     with pytest.raises(NotWorthwhileError, match="times the ESS/s of TunaMH") as refusal:
         sample(logistic(), **RUN)
     assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
@@ -157,7 +157,7 @@ def test_no_gradient_is_compiled_where_nuts_cannot_be_faster(of_tuna, monkeypatc
     def never(*_):
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(choose, "nuts_forecast", never)
+    monkeypatch.setattr(pm.Model, "logp_dlogp_function", never)
     assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
 
 

@@ -2,15 +2,11 @@
 
 from dataclasses import replace
 
-from pymc_minibatch_mh.diagnostics.explanation import (
-    Approximate,
-    Certificate,
-    Explanation,
-    Forecast,
-    InCoordinates,
-    Memory,
+from pymc_minibatch_mh.diagnostics.explain import Certificate, Explanation
+from pymc_minibatch_mh.diagnostics.forecast import Approximate, Forecast, Memory, NutsForecast
+from pymc_minibatch_mh.diagnostics.model_summary import (
     NotSubsampled,
-    NutsForecast,
+    Reparametrized,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
@@ -70,8 +66,8 @@ EXPLANATION = Explanation(
         NotSubsampled("b", "a prior"),
     ),
     coordinates=(
-        InCoordinates("effect", "mu + tau × effect"),
-        InCoordinates("skill", "", "is multiplied by 'size', which has a sign"),
+        Reparametrized("effect", "mu + tau × effect"),
+        Reparametrized("skill", "", "is multiplied by 'size', which has a sign"),
     ),
     taylor_order=1,
     order_reason="rows can be expanded",

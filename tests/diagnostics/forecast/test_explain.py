@@ -14,9 +14,9 @@ from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.diagnostics import explain as entry
-from pymc_minibatch_mh.diagnostics import pilot
-from pymc_minibatch_mh.diagnostics import recommend as nuts_module
-from pymc_minibatch_mh.diagnostics.pilot import PILOTS, fly
+from pymc_minibatch_mh.diagnostics import forecast as forecasts
+from pymc_minibatch_mh.diagnostics import model_summary
+from pymc_minibatch_mh.diagnostics.forecast import PILOTS, run_pilots
 from pymc_minibatch_mh.errors import (
     BoundViolationError,
     FactorizationError,
@@ -48,12 +48,12 @@ TIMED = (
 @pytest.fixture(scope="module", autouse=True)
 def stopped_clocks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pilot, "seconds_per_draw", lambda _: DRAW)
+        patch.setattr(forecasts, "seconds_per_draw", lambda _: DRAW)
         # The draws that are counted end by their number, however busy the machine is.
-        patch.setattr(pilot, "SECONDS_IN_BLOCKS", 60.0)
-        patch.setattr(pilot, "SECONDS_OF_PILOTS", 600.0)
-        patch.setattr(pilot, "MOST_IN_BLOCKS", 4_096)
-        patch.setattr(nuts_module, "seconds_per_call", lambda *_: (COMPILATION, GRADIENT))
+        patch.setattr(forecasts, "MAX_BLOCK_SECONDS", 60.0)
+        patch.setattr(forecasts, "MAX_PILOT_SECONDS", 600.0)
+        patch.setattr(forecasts, "MAX_IN_BLOCKS", 4_096)
+        patch.setattr(forecasts, "seconds_per_call", lambda *_: (COMPILATION, GRADIENT))
         yield
 
 
@@ -139,14 +139,14 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
         pm.Poisson("y", pm.math.exp(b * rows.data("x")), observed=rows.data("y"))
         pm.Normal("t", b, 1.0, observed=rows.data("t"))
     step = TunaMH(model=model)
-    assert pilot.memory(step).stored
+    assert forecasts.memory_of(step).stored
     assert (
-        pilot.memory(step)
-        .in_words()
+        forecasts.memory_of(step)
+        .describe()
         .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
     )
     parts = step.target.factorization
-    assert [one.name for one in entry.not_subsampled(model, parts, ())] == ["b"]
+    assert [one.name for one in model_summary.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):
@@ -161,11 +161,11 @@ def test_memory_is_that_of_the_arrays(of_step, step_of):
 def test_speeds_follow_from_times_and_effective_draws(of_step):
     found, nuts = of_step.forecast, of_step.nuts
     assert found.microseconds_per_update == pytest.approx(1e6 * DRAW)
-    expected = found.ess / (found.draws * (DRAW + pilot.RECORDING))
+    expected = found.ess / (found.draws * (DRAW + forecasts.RECORDING))
     assert found.ess_per_second == pytest.approx(expected)
     assert np.isnan(found.preparation_seconds)
     assert nuts.gradients_per_effective_draw == pytest.approx(5 * nuts.condition_number**0.5)
-    per_draw = nuts.gradients_per_effective_draw * (GRADIENT + nuts_module.LEAPFROG)
+    per_draw = nuts.gradients_per_effective_draw * (GRADIENT + forecasts.LEAPFROG)
     assert nuts.ess_per_second == pytest.approx(1 / per_draw)
     ratio = found.ess_per_second / nuts.ess_per_second
     assert of_step.reason.startswith(f"{ratio:.3g} times the ESS/s of NUTS, ")
@@ -196,7 +196,7 @@ def test_columns_of_data_without_a_name_are_told_apart():
         design = pt.as_tensor(np.arange(2_000.0).reshape(1_000, 2))
         mean = pt.dot(design, pt.stack([pm.Normal("a"), pm.Normal("b")]))
         pm.Normal("y", mean, 1.0, observed=np.zeros(1_000))
-    (term,) = entry.subsampled(factorize(model, model.value_vars))
+    (term,) = model_summary.subsampled_terms(factorize(model, model.value_vars))
     assert term.arguments == ("data[0] × a + data[1] × b",)
 
 
@@ -208,7 +208,7 @@ def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
     model = logistic(1_000)
     parts = factorize(model, model.value_vars)
     why = compiled_model.CompiledModel(parts, None).why_graph
-    (term,) = entry.subsampled(parts, why)
+    (term,) = model_summary.subsampled_terms(parts, why)
     assert term.arguments
     assert term.not_apart == (
         "computed as a graph of all parameters, because an operation has no derivative"
@@ -234,7 +234,7 @@ def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
 def test_a_pilot_leaves_the_values_of_other_steps_alone(of_switched):
     _, step = of_switched
     step.target.source.others[:] = 5.0
-    fly(step, model_behind(step), 100, 0, _generator(0))
+    run_pilots(step, model_behind(step), 100, 0, _generator(0))
     assert step.target.source.others == 5.0
 
 
@@ -296,12 +296,12 @@ def test_potentials_are_told_from_priors_by_their_data():
 def test_further_draws_end_by_the_clock(step_of, monkeypatch):
     """Whatever an update costs: nothing else knows of the prior part and of potentials."""
     step = step_of("logistic", "TunaMH")
-    monkeypatch.setattr(pilot, "MOST_IN_BLOCKS", 2**40)
-    monkeypatch.setattr(pilot, "SECONDS_IN_BLOCKS", 1.0)
+    monkeypatch.setattr(forecasts, "MAX_IN_BLOCKS", 2**40)
+    monkeypatch.setattr(forecasts, "MAX_BLOCK_SECONDS", 1.0)
     now = iter(np.arange(0.0, 1e3, 0.3))
-    monkeypatch.setattr(pilot.time, "perf_counter", lambda: next(now))
-    chains, made = [step.chain, step.chain.copy()], 8 * pilot.FEWEST_IN_BLOCKS
-    counts, seconds = pilot._in_blocks(chains)
+    monkeypatch.setattr(forecasts.time, "perf_counter", lambda: next(now))
+    chains, made = [step.chain, step.chain.copy()], 8 * forecasts.MIN_IN_BLOCKS
+    counts, seconds = forecasts.advance_in_blocks(chains)
     # Four blocks begin within a second of a clock that moves by .3 s, each doubling the draws.
     assert counts.shape[:2] == (2, made)
     assert seconds == pytest.approx(1.2 / (2 * made))
@@ -310,8 +310,10 @@ def test_further_draws_end_by_the_clock(step_of, monkeypatch):
 def test_the_error_of_rows_covers_other_pilots(step_of):
     """Of twenty seeds, the interval of most has the mean of all others inside."""
     step = step_of("logistic", "TunaMH")
-    runs = [fly(step, model_behind(step), 100, 1_000, _generator(seed)) for seed in range(20)]
-    found = [pilot.forecast(step, run, 1_000, 0.0) for run in runs]
+    runs = [
+        run_pilots(step, model_behind(step), 100, 1_000, _generator(seed)) for seed in range(20)
+    ]
+    found = [forecasts.summarize_pilots(step, run, 1_000, 0.0) for run in runs]
     means, errors = np.array([(one.rows_per_update, one.rows_error) for one in found]).T
     others = (means.sum() - means) / (len(means) - 1)
     inside = np.abs(means - others) <= errors
@@ -322,46 +324,46 @@ def test_the_error_of_rows_covers_other_pilots(step_of):
 
 def test_pilots_that_take_long_are_fewer(step_of, monkeypatch):
     step = step_of("logistic", "TunaMH")
-    for most, expected in ((1e9, PILOTS), (0.0, pilot.FEWEST_PILOTS)):
-        monkeypatch.setattr(pilot, "SECONDS_OF_PILOTS", most)
-        run = fly(step, model_behind(step), 100, 0, _generator(0))
+    for most, expected in ((1e9, PILOTS), (0.0, forecasts.MIN_PILOTS)):
+        monkeypatch.setattr(forecasts, "MAX_PILOT_SECONDS", most)
+        run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
         assert len(run.draws) == len(run.counts) == expected
 
 
 def test_the_error_is_that_of_students_t():
-    assert pilot.error_between(np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(
+    assert forecasts.error_of_mean(np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(
         stdtrit(3, 0.975) * np.std([1, 2, 3, 4], ddof=1) / 2.0
     )
 
 
 def test_seconds_include_warm_up_and_follow_from_effective_draws(prepared):
     step = prepared("logistic", "TunaMH")
-    run = fly(step, model_behind(step), 400, 100, _generator(0))
+    run = run_pilots(step, model_behind(step), 400, 100, _generator(0))
     run = dataclasses.replace(run, seconds_in_blocks=3e-6, seconds_in_warm_up=5e-6)
-    found = pilot.forecast(step, run, 100, 0.0)
+    found = forecasts.summarize_pilots(step, run, 100, 0.0)
     assert found.draws == 400
     assert found.seconds == pytest.approx(1_000 * 5e-6 + 1_000 * 3e-6 * 400 / found.ess)
-    without = pilot.forecast(step, run, 0, 0.0)
+    without = forecasts.summarize_pilots(step, run, 0, 0.0)
     assert without.seconds == pytest.approx(1_000 * 3e-6 * (1.0 + 400 / found.ess))
 
 
 def test_pilots_differ_in_starts_and_seeds(prepared):
     step = prepared("logistic", "TunaMH")
-    run = fly(step, model_behind(step), 100, 0, _generator(0))
+    run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
     assert run.draws.shape == (PILOTS, 100 // PILOTS, 3)
     assert len(np.unique(run.draws[:, 0, 0])) == PILOTS
 
 
 def test_statistics_that_a_step_lacks_are_not_asked_for(step_of):
     step = step_of("logistic", "TunaMH")
-    run = fly(step, model_behind(step), 100, 0, _generator(0))
+    run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
     few = {
         name: run.stats[name]
         for name in run.stats
         if name not in {"n_candidates", "error_estimate"}
     }
-    found = pilot.forecast(step, dataclasses.replace(run, stats=few), 0, 0.0)
-    assert found == pilot.forecast(step, run, 0, 0.0)
+    found = forecasts.summarize_pilots(step, dataclasses.replace(run, stats=few), 0, 0.0)
+    assert found == forecasts.summarize_pilots(step, run, 0, 0.0)
 
 
 def test_large_deterministics_are_named_and_priced():
@@ -476,7 +478,7 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
 
 
 def test_passes_too_rare_for_a_pilot_are_in_the_forecast(monkeypatch):
-    monkeypatch.setattr(pilot, "MOST_IN_BLOCKS", 16_384)
+    monkeypatch.setattr(forecasts, "MAX_IN_BLOCKS", 16_384)
     rng = np.random.default_rng(3)
     zero = rng.random(20_000) < 0.3
     with pm.Model() as model:
@@ -485,7 +487,7 @@ def test_passes_too_rare_for_a_pilot_are_in_the_forecast(monkeypatch):
         pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=observed)
     step = TunaMH(model=model)
     found = explain(step, nuts=False, random_seed=1).forecast
-    chain, point = pilot.fresh_chain(step, _generator(2), 1_000), model.initial_point()
+    chain, point = forecasts.fresh_chain(step, _generator(2), 1_000), model.initial_point()
     _, point = run(chain, point, 1_000)
     chain.stop_tuning()
     counts = chain.chain.advance(100_000).counts
@@ -574,8 +576,8 @@ def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
         beta = pm.Normal("beta", 0.0, 2.5, shape=60)
         pm.Bernoulli("y", logit_p=X @ beta, observed=y)
     # The seconds of a quiet machine, as every update reads all rows.
-    monkeypatch.setattr(pilot, "seconds_per_draw", lambda _: 300e-6)
-    monkeypatch.setattr(nuts_module, "seconds_per_call", lambda *_: (COMPILATION, 50e-6))
+    monkeypatch.setattr(forecasts, "seconds_per_draw", lambda _: 300e-6)
+    monkeypatch.setattr(forecasts, "seconds_per_call", lambda *_: (COMPILATION, 50e-6))
     found = explain(model, random_seed=1)
     assert found.recommended == "pm.NUTS"
     assert found.forecast.full_pass_share > 0.9

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED
 from every import every
-from pymc_minibatch_mh.diagnostics.explanation import WIDTH, Fact, Sheet, duration
+from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Fact, Sheet, duration
 
 EXPECTED = Path(__file__).with_name("explanation.txt")
 #: Fields of the sheet alone, and not of the six lines.

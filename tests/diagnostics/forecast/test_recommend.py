@@ -2,8 +2,12 @@ from dataclasses import replace
 
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
 from every import every
-from pymc_minibatch_mh.diagnostics.explanation import figure
-from pymc_minibatch_mh.diagnostics.recommend import WITHOUT_NUTS, recommend, recommend_instead
+from pymc_minibatch_mh.diagnostics.forecast import (
+    WITHOUT_NUTS,
+    alternative_sampler,
+    recommend_sampler,
+)
+from pymc_minibatch_mh.diagnostics.sheet import figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)
 
@@ -12,7 +16,7 @@ def told(of, speed, nuts, full=0.0, acceptance=0.9, approximate=None):
     forecast = replace(FORECAST, ess_per_second=speed, full_pass_share=full, acceptance=acceptance)
     if isinstance(nuts, float):
         nuts = replace(NUTS_FORECAST, ess_per_second=nuts)
-    return recommend("TunaMH", *of, forecast, nuts, approximate)
+    return recommend_sampler("TunaMH", *of, forecast, nuts, approximate)
 
 
 @every(
@@ -43,7 +47,7 @@ def test_nuts_is_recommended_where_it_is_faster():
 
 def approximate(speed, full=0.0, acceptance=0.8):
     found = replace(APPROXIMATE.forecast, ess_per_second=speed, full_pass_share=full)
-    return replace(APPROXIMATE, forecast=replace(found, acceptance=acceptance))
+    return APPROXIMATE._replace(forecast=replace(found, acceptance=acceptance))
 
 
 def test_an_approximate_step_that_is_far_faster_is_recommended():
@@ -88,5 +92,5 @@ def test_only_few_rows_are_blamed_on_few_rows():
 
 def test_a_refused_model_is_for_nuts_where_it_can_run():
     for one in (NUTS_FORECAST, NUTS_UNTIMED):
-        assert recommend_instead(one) == ("pm.NUTS", "the model cannot be subsampled")
-    assert recommend_instead(None)[0] == WITHOUT_NUTS
+        assert alternative_sampler(one) == "pm.NUTS"
+    assert alternative_sampler(None) == WITHOUT_NUTS

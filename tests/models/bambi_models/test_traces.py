@@ -25,7 +25,7 @@ from pymc_minibatch_mh import (
     sample,
 )
 from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
-from pymc_minibatch_mh.diagnostics.explain import subsampled
+from pymc_minibatch_mh.diagnostics.model_summary import subsampled_terms
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import cleaned, response_parameters
 from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
@@ -209,7 +209,7 @@ def words_of(case):
     model = bambi_model(case)
     model.build()
     behind = model.backend.model
-    (term,) = subsampled(factorize(behind, behind.value_vars))
+    (term,) = subsampled_terms(factorize(behind, behind.value_vars))
     return term.arguments
 
 
