@@ -16,7 +16,7 @@ import pymc as pm
 import pymc_minibatch_mh as mb
 from benchmarks.models import logistic
 from diagnostics.audit.rare import measured_bias, rare_rows
-from pymc_minibatch_mh.diagnostics.audit import MOST_PAIRS
+from pymc_minibatch_mh.diagnostics.audit import MAX_PAIRS
 
 DRAWS, TUNE, PAIRS = 100_000, 1_000, 600
 #: Tests from useless to exact.
@@ -99,7 +99,7 @@ def sizes() -> None:
             other = trace.copy(deep=True)
             beta = other["posterior"]["beta"].to_numpy()
             change(beta, np.random.default_rng(seed))
-            found = mb.audit(other, step, MOST_PAIRS, seed)
+            found = mb.audit(other, step, MAX_PAIRS, seed)
             failed += bool((found["verdict"].sel(check=["drift", "acceptance"]) == "fail").any())
         return f"{failed} of {AUDITS}"
 

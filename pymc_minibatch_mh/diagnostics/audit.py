@@ -1,4 +1,4 @@
-"""Audit: the sampler's own error, measured with all observations after sampling."""
+"""Audit after sampling: the sampler's own error, measured with all observations."""
 
 import logging
 import math
@@ -17,54 +17,61 @@ from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.bias import (
-    Accepted,
-    ValueDraws,
-    accepted,
+    Rates,
     bias_of,
-    frozen_as_sampled,
+    compare_changes,
+    compare_rates,
+    frozen_chain,
     log_density_drift,
-    measured,
-    moved,
-    places_of,
-    point_of,
+    measure_decisions,
+    measure_iterations,
     positions_of,
     value_draws,
 )
-from pymc_minibatch_mh.diagnostics.chosen_rows import counted, trace_of
+from pymc_minibatch_mh.diagnostics.draws import Draws, require_trace
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import generator_of, model_of
-from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 _log = logging.getLogger("pymc")
 
-#: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
-#: 95 % intervals still cover 94.9 %.
-TOLERABLE_BIAS = 0.1
-#: Standard errors within which an estimated bias may lie, for it to be called tolerable.
+#: Bias in standard deviations of the draws up to which intervals keep their coverage: with a tenth,
+#: 95 % intervals still cover 94.9 %. Sums over exact tests vanish up to rounding.
+TOLERABLE_BIAS, MAX_ROUNDING = 0.1, 1e-6
+#: Standard errors that a tolerable bias has to leave room for.
 MARGIN = 2.0
-#: Chance that one of all coordinates shows a bias, or a drift, that is not there; and that rates of
-#: acceptance differ that do not.
+#: Probability that a bias, a drift, or a difference of rates is reported where there is none.
 FALSE_ALARM = 1e-3
 #: Error of an acceptance probability, from the first term of Edgeworth's series, that is worth a
 #: warning, and that is a failure: beyond it the series itself says nothing.
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
-#: sup of that term for a distribution function, in skewness/√b: φ(0)/6.
+#: Supremum of that term for a distribution function, in skewness/√b: φ(0)/6.
 EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
-#: Largest observation, in standard deviations of a batch's sum, that is no cause to warn.
-PULL = 1.0
+#: Largest observation, in standard deviations of a batch's sum, without a warning.
+MAX_PULL = 1.0
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
-LITTLE_NOISE = 0.1
-#: Observations of a batch that carry half of its variance: with fewer, its estimate is unreliable.
-FEWEST_TOP_ROWS = 10.0
-#: Shares of updates with a full-data evaluation, and with an invalid proposal, worth a warning.
-FULL_PASSES, INVALID = 0.1, 0.1
+MIN_NOISE = 0.1
+#: Fewest observations in a batch that carry half of its variance: fewer leave its estimate
+#: unreliable.
+MIN_TOP_ROWS = 10.0
+#: Shares of updates with a full-data evaluation, and with an invalid proposal, without a warning.
+MAX_FULL_PASSES, MAX_INVALID = 0.1, 0.1
+#: Fewest draws of a chain from which autocorrelations are estimated.
+MIN_DRAWS = 50
+#: Fewest and most pairs of an audit, if its number of pairs follows from time.
+MIN_PAIRS, MAX_PAIRS = 50, 200
+#: Seconds of an audit from which the log announces its duration.
+LONG = 5.0
+#: Attribute ``state`` of an audit whose chain is not that of the trace.
+ANEW = "adapted anew, on draws of the trace"
+#: Checks in the order of their lines.
+CHECKS = ("bounds", "bias", "drift", "acceptance", "normality", "trace")
 
 
 class Verdict(NamedTuple):
-    """Ok, warn or fail, and a message that names variable, cause and fix."""
+    """A verdict (ok, warn or fail), and a message with variable, cause and fix."""
 
     verdict: str
     message: str
@@ -74,12 +81,12 @@ ok, warn, fail = (partial(Verdict, verdict) for verdict in ("ok", "warn", "fail"
 
 
 def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
-    """Return how many updates lie between two draws of a trace; of `pm.sample` as of the step."""
+    """Updates between two draws of a trace; traces of `pm.sample` have as many as the step."""
     return int(trace["posterior"].attrs.get("updates_per_draw", step.updates_per_draw))
 
 
-def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
-    """Judge the bounds of a method that has any: no observation may exceed its own in a pair."""
+def judge_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
+    """Verdict on the bounds of a method that has any: no observation may exceed its bound."""
     ratios, exact = pairs["bound_ratio"].to_numpy(), step.guarantee.is_exact
     if step.plan.bounds is None:
         return ok(f"{type(step).__name__} needs no bounds.")
@@ -105,8 +112,8 @@ def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
     )
 
 
-def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
-    """Judge the bias of the posterior's moments."""
+def judge_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
+    """Verdict on the bias of the posterior's moments."""
     bias, mcse = found["bias"].to_numpy(), found["bias_mcse"].to_numpy()
     names = found["coordinate"].values.tolist()
     if not np.isfinite(bias).all():
@@ -117,8 +124,7 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     surely = np.abs(bias) + ndtri(0.5 * FALSE_ALARM / bias.size) * mcse
     possibly = np.abs(bias) + MARGIN * mcse
     exact = step.guarantee.is_exact
-    # Sums of differences of exact tests vanish up to rounding.
-    proven = surely > (1e-6 if exact else TOLERABLE_BIAS)
+    proven = surely > (MAX_ROUNDING if exact else TOLERABLE_BIAS)
     worst = np.unravel_index(np.argmax(surely if proven.any() else possibly), possibly.shape)
     what = (
         f"{names[worst[1]]!r}: the estimated bias of its posterior "
@@ -139,7 +145,7 @@ def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     return ok(f"{what}; no parameter has a larger one.")
 
 
-#: Causes of draws that further updates would change, or would not reach; and the ways out.
+#: Causes and fixes for draws that further updates would change, or would not reach.
 ANOTHER_TRACE = (
     "the chains have not converged, or another step, model or data drew the trace. Sample longer, "
     "or pass the step that drew this trace, and all of its draws."
@@ -151,21 +157,22 @@ def drift_limit(size: int) -> float:
     return float(-ndtri(0.5 * FALSE_ALARM / (size + 1)))
 
 
-def on_drift(found: xr.Dataset) -> Verdict:
-    """Judge whether the draws have the distribution that the sampler leaves invariant."""
+def judge_drift(found: xr.Dataset) -> Verdict:
+    """Verdict on draws that should have the invariant distribution of the sampler."""
     drift, joint = found["drift"].to_numpy(), float(found["log_density_drift"])
     surely = drift_limit(drift.size)
     worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
-    moment, name = found["moment"].values[worst[0]], found["coordinate"].values.tolist()[worst[1]]
+    names = found["coordinate"].values.tolist()
+    moment, name = found["moment"].values[worst[0]], names[worst[1]]
     z = np.nan_to_num(drift[worst])
     if abs(z) > surely:
         return fail(
             f"{name!r}: further updates would change its {moment} (z = {z:+.1f}): {ANOTHER_TRACE}"
         )
     if abs(joint) > surely:
-        names = dict.fromkeys(name.split("[")[0] for name in found["coordinate"].values.tolist())
+        variables = dict.fromkeys(name.split("[")[0] for name in names)
         return fail(
-            f"{', '.join(map(repr, names))}: further updates would change the log-density (z = "
+            f"{', '.join(map(repr, variables))}: further updates would change the log-density (z = "
             f"{joint:+.1f}), although each mean and sd would stay: {ANOTHER_TRACE}"
         )
     return ok(
@@ -174,8 +181,8 @@ def on_drift(found: xr.Dataset) -> Verdict:
     )
 
 
-def on_acceptance(rates: Accepted) -> Verdict:
-    """Judge whether proposals are accepted at the rate of the trace."""
+def judge_acceptance(rates: Rates) -> Verdict:
+    """Verdict on the rates of acceptance of audited proposals and of the trace."""
     what = (
         f"{rates.pairs:.3g} of the audited proposals are accepted, {rates.trace:.3g} in the trace"
     )
@@ -184,8 +191,8 @@ def on_acceptance(rates: Accepted) -> Verdict:
     return fail(f"{what}: {ANOTHER_TRACE}")
 
 
-def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
-    """Judge whether sums over batches are about normal: approximate tests assume it."""
+def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
+    """Verdict on sums over batches, which approximate tests take to be normal."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
         return ok(f"{type(step).__name__} does not assume normal sums over batches.")
@@ -201,7 +208,7 @@ def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     # Where noise is small against 1, so is what its shape does to a smooth probability.
     weight = np.minimum(1.0, noise**3)
     edgeworth = float(np.mean(weight * EDGEWORTH * skewness / np.sqrt(batch)))
-    mattering = noise > LITTLE_NOISE
+    mattering = noise > MIN_NOISE
     if not mattering.any():
         return ok(
             f"The noise of a batch in the log ratio has an sd of {noise.max():.2g} at most, too "
@@ -210,7 +217,7 @@ def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     pull = float(np.median(np.sqrt(rows["largest_share"] * n_rows / batch)[mattering]))
     half = np.mean(rows["top_share"][mattering] > 0.5)
     top_rows = float(np.median(batch[mattering])) * n_top / n_rows
-    enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
+    enough = bool(half <= 0.5) or top_rows >= MIN_TOP_ROWS
     what = (
         f"{names_of_terms(step.target.factorization)}: skewness {np.median(skewness):.2g} in "
         f"batches of {np.median(batch):.0f} observations, an error of about {edgeworth:.1g} in the "
@@ -219,14 +226,14 @@ def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     fix = "Raise batch_size, give rare observations a likelihood of their own, or use TunaMH()."
     if edgeworth > EDGEWORTH_FAIL:
         return fail(f"{what}: sums over batches are not normal. {fix}")
-    if edgeworth > EDGEWORTH_WARN or pull > PULL or not enough:
+    if edgeworth > EDGEWORTH_WARN or pull > MAX_PULL or not enough:
         rare = f", and {top_rows:.1f} observations of a batch carry half of its variance"
         return warn(f"{what}{'' if enough else rare}: sums over batches are hardly normal. {fix}")
     return ok(f"{what}.")
 
 
-def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
-    """Judge full-data evaluations, invalid updates, proved draws and the temperature."""
+def judge_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
+    """Verdict on full-data evaluations, invalid proposals, proved draws and the temperature."""
     stats = {name: x.to_numpy() for name, x in trace["sample_stats"].data_vars.items()}
     updates = updates_per_draw(step, trace)
     full, invalid = (float(np.mean(stats.get(x, 0.0))) / updates for x in ("full_pass", "invalid"))
@@ -244,14 +251,14 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
             f"{names}: its likelihood was raised to the power 1/{temperatures.max():.3g}, so the "
             "draws are not from the posterior. Leave temperature= out, or reweight the draws."
         )
-    if full > FULL_PASSES and not step.program.method.reads_all_rows:
+    if full > MAX_FULL_PASSES and not step.program.method.reads_all_rows:
         groups = ", such as fewer groups" if step.target.n_elements else ""
         problems.append(
             f"{names}: {full:.0%} of the updates evaluate all observations, because the control "
             "variates leave too much noise. Subsampling gains little here: use pm.NUTS(), or fewer "
             f"parameters with more observations each{groups}."
         )
-    if invalid > INVALID:
+    if invalid > MAX_INVALID:
         problems.append(
             f"{names}: {invalid:.0%} of the proposals have a log-density that is not finite. "
             "Use variables with a transform, or a smaller scale of the proposal."
@@ -276,19 +283,13 @@ def require_stats(trace: xr.DataTree) -> None:
         )
 
 
-#: Where the state is from that is audited, if not from the trace.
-ANEW = "adapted anew, on draws of the trace"
-#: Draws of a chain below which autocorrelations say nothing.
-FEWEST_DRAWS = 50
-
-
 def require_draws(trace: xr.DataTree) -> None:
     """Refuse a trace that is too short for autocorrelations."""
     draws = trace["posterior"].sizes["draw"]
-    if draws < FEWEST_DRAWS:
+    if draws < MIN_DRAWS:
         raise SettingError(
             f"data= has {draws} draws in a chain, too few to judge the sampler by. Draw "
-            f"{FEWEST_DRAWS} or more."
+            f"{MIN_DRAWS} or more."
         )
 
 
@@ -377,7 +378,7 @@ def audit(
     pairs = None if pairs is None else integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):
         random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
-    require_stats(trace_of(data))
+    require_stats(require_trace(data))
     with showing("Audit"):
         return _audited(data, step, model, pairs, random_seed)
 
@@ -385,23 +386,27 @@ def audit(
 def _audited(
     data: xr.DataTree, step: MinibatchStep, model: pm.Model, pairs: int | None, random_seed: int
 ) -> xr.DataTree:
-    """Result of an audit whose arguments were checked."""
+    """Result of an audit with checked arguments."""
     began, rng = time.perf_counter(), generator_of("random_seed", random_seed)
     draws = value_draws(data, model, step)
     require_draws(data)
-    chain, number = frozen_as_sampled(step, data, draws, rng)
-    updates, first = updates_per_draw(step, data), step.target.factorization.first
+    chain, label = frozen_chain(step, data, draws, rng)
+    updates, positions = updates_per_draw(step, data), positions_of(draws, step)
     count, chosen = _number_of_pairs(pairs, step, draws, data, chain)
-    found, top = _pairs_of(step, draws, count, chain, rng)
-    found = found.assign_coords(dimension=labels_of(step, model, data))
-    bias = bias_of(positions_of(draws, step), found, first, updates)
+    found, n_top = _measure(step, draws, count, chain, rng)
+    found = found.assign_coords(dimension=coordinate_labels(step, model, data))
+    bias = bias_of(positions, found, step.target.factorization.first, updates)
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
-    if step.plan.elements is not None:
-        rates = moved(found, positions_of(draws, step))
-        checks = _checks_of_iterations(step, found, bias, rates, data)
+    checks = {"bounds": judge_bounds(step, found), "drift": judge_drift(bias)}
+    if step.plan.elements is None:
+        times = bias["autocorrelation_time"].to_numpy()
+        rates = compare_rates(found["acceptance"].to_numpy(), data, label, times)
+        checks["bias"] = judge_bias(step, bias)
+        checks["normality"] = judge_normality(step, found, n_top)
     else:
-        checks = _checks(step, found, bias, data, number, top)
-    groups = {"/": _verdicts(checks), "pairs": _with_labels(found, data), "moments": bias}
+        rates = compare_changes(found, positions)
+    checks |= {"acceptance": judge_acceptance(rates), "trace": judge_trace(step, data)}
+    groups = {"/": _log_verdicts(checks), "pairs": _label_pairs(found, data), "moments": bias}
     tree = xr.DataTree.from_dict(groups)
     tree.attrs = {
         "method": type(step).__name__,
@@ -409,25 +414,25 @@ def _audited(
         "pairs": found.sizes["pair"],
         "pairs_chosen": chosen,
         "rows": step.plan.n_rows,
-        "top_rows": top,
+        "top_rows": n_top,
         "random_seed": random_seed,
-        "state": ANEW if number is None else f"chain {number}, as it ended",
+        "state": ANEW if label is None else f"chain {label}, as it ended",
         "updates_per_draw": updates,
     }
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return tree
 
 
-def labels_of(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) -> list[str]:
+def coordinate_labels(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) -> list[str]:
     """Names of a step's coordinates, such as ``intercept[LGA]``, by the labels of a trace."""
     names: list[str] = []
     factorization, posterior = step.target.factorization, trace["posterior"]
     for block, name in zip(factorization.blocks, factorization.natural, strict=True):
         axes: list[Any] = [range(length) for length in block.shape]
         if name in posterior.data_vars:
-            own = [dim for dim in posterior[name].dims if dim not in ("chain", "draw")]
-            dims = model.named_vars_to_dims.get(name, own)
-            labels = [posterior[name][dim].to_numpy() for dim in dims if dim in own]
+            known = [dim for dim in posterior[name].dims if dim not in ("chain", "draw")]
+            dims = model.named_vars_to_dims.get(name, known)
+            labels = [posterior[name][dim].to_numpy() for dim in dims if dim in known]
             # A transform may have taken an entry away, which leaves the others without labels.
             axes = labels if tuple(map(len, labels)) == block.shape else axes
         entries = product(*axes)
@@ -435,32 +440,26 @@ def labels_of(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) -> list[
     return names
 
 
-#: Seconds of an audit that are announced, and by how many a first pair may be too slow to time.
-LONG = 5.0
-#: Most and fewest pairs of an audit whose number is chosen by time.
-MOST_PAIRS, LEAST_PAIRS = 200, 50
-
-
 def _number_of_pairs(
-    given: int | None, step: MinibatchStep, draws: ValueDraws, trace: xr.DataTree, chain: Chain
+    given: int | None, step: MinibatchStep, draws: Draws, trace: xr.DataTree, chain: Chain
 ) -> tuple[int, str]:
-    """Number of pairs, and who chose it; by default they take as long as sampling did.
+    """Number of pairs and its reason; by default, pairs take as long as sampling did.
 
-    The log says how long they will take.
+    The log states the time that they will take.
     """
     sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
-    one = {name: values[:1] for name, values in draws.items()}
+    first = {name: values[:1] for name, values in draws.items()}
     for _ in range(2):
-        # Functions are compiled, or loaded, for the first pair.
+        # The first pair compiles functions, or loads them.
         began = time.perf_counter()
-        _pairs_of(step, one, 1, chain.copy(), np.random.default_rng(0))
+        _measure(step, first, 1, chain.copy(), np.random.default_rng(0))
         seconds = time.perf_counter() - began
-        if (given or MOST_PAIRS) * seconds < LONG:
+        if (given or MAX_PAIRS) * seconds < LONG:
             break
     count, chosen = given or affordable_pairs(seconds, sampling), "the usual number"
-    if count < MOST_PAIRS:
+    if count < MAX_PAIRS:
         chosen = (
-            f"chosen by time: {MOST_PAIRS} would take {report.in_words(MOST_PAIRS * seconds)}, and "
+            f"chosen by time: {MAX_PAIRS} would take {report.in_words(MAX_PAIRS * seconds)}, and "
             f"sampling took {report.in_words(sampling)}"
         )
     what = f"{report.rows_of(step.target)} for each of {count} pairs{f', {chosen}' * (not given)}"
@@ -470,109 +469,33 @@ def _number_of_pairs(
 
 
 def affordable_pairs(seconds: float, sampling: float) -> int:
-    """Return how many pairs of so many seconds take as long as sampling, within limits."""
-    return int(np.clip(sampling / max(seconds, 1e-9), LEAST_PAIRS, MOST_PAIRS))
+    """Number of pairs, each of so many seconds, that take as long as sampling, within limits."""
+    return int(np.clip(sampling / max(seconds, 1e-9), MIN_PAIRS, MAX_PAIRS))
 
 
-def _pairs_of(
-    step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain, rng: np.random.Generator
+def _measure(
+    step: MinibatchStep, draws: Draws, pairs: int, chain: Chain, rng: np.random.Generator
 ) -> tuple[xr.Dataset, int]:
-    """Measured pairs, or iterations, and the number of observations that count as the largest."""
+    """Measured decisions or iterations, and the number of observations that count as largest."""
     if step.plan.elements is not None:
-        return _iterated(step, draws, pairs, chain), 0
+        return measure_iterations(step, draws, pairs, chain), 0
     probe = Probe(chain, rng)
-    return measured(step, draws, pairs, probe), probe.n_top
+    return measure_decisions(step, draws, pairs, probe), probe.n_top
 
 
-def _iterated(step: MinibatchStep, draws: ValueDraws, pairs: int, chain: Chain) -> xr.Dataset:
-    """Iterations from draws at even distances, each with a full-data evaluation.
-
-    An iteration makes a decision for every unknown, and no single decision stands for all of them.
-    So iterations are measured as a whole: the changes of moments, and the change of each
-    observation between both ends, relative to the bound for any two ends.
-
-    The dataset has at least `pairs` entries, with places in the trace as ``chain`` and ``draw``.
-    Tests are exact, so acceptance probabilities have no error and every iteration is one accepted
-    move.
-    """
-    positions, factorization, plan = positions_of(draws, step), step.target.factorization, step.plan
-    assert plan.elements is not None
-    assert plan.parts is not None
-    found = []
-    for number, draw in counted("Evaluating iterations", places_of(positions, pairs)):
-        others = factorization.ravel_others(point_of(draws, number, draw))
-        step.target.condition_on(point_of(draws, number, draw))
-        here = np.ascontiguousarray(positions[number, draw], dtype=np.float64)
-        chain.place(here, others)
-        there = chain.advance(1).positions[0]
-        ratio, worst = largest_of_parts(step.target, plan.elements, plan.parts, here, there)
-        term, row = step.target.term_and_row(worst) if worst >= 0 else ("", -1)
-        found.append(
-            {"chain": number, "draw": draw, "position": here, "proposal": there,
-             "log_ratio": _log_density(step, there) - _log_density(step, here),
-             "bound_ratio": ratio, "bound_term": term, "bound_row": row}
-        )  # fmt: skip
-    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
-    columns |= {"acceptance": np.ones(len(found))}
-    columns |= dict.fromkeys(("acceptance_error", "acceptance_error_mcse"), np.zeros(len(found)))
-    return xr.Dataset(
-        {name: (("pair", "dimension")[: x.ndim], x) for name, x in columns.items()},
-        {"dimension": factorization.coordinate_names},
-    )
-
-
-def _log_density(step: MinibatchStep, position: np.ndarray) -> float:
-    """Log-density of a position, at the temperature of the step's chain."""
-    target = step.target
-    return target.log_prior(position) + target.inverse_temperature * target.log_likelihood(position)
-
-
-def _checks(
-    step: MinibatchStep,
-    pairs: xr.Dataset,
-    bias: xr.Dataset,
-    trace: xr.DataTree,
-    number: int | None,
-    n_top: int,
-) -> dict[str, Verdict]:
-    """Judge measured pairs and the bias of their errors."""
-    times = bias["autocorrelation_time"].to_numpy()
-    rates = accepted(pairs["acceptance"].to_numpy(), trace, number, times)
-    return {
-        "bounds": on_bounds(step, pairs),
-        "bias": on_bias(step, bias),
-        "drift": on_drift(bias),
-        "acceptance": on_acceptance(rates),
-        "normality": on_normality(step, pairs, n_top),
-        "trace": on_trace(step, trace),
-    }
-
-
-def _checks_of_iterations(
-    step: MinibatchStep, pairs: xr.Dataset, bias: xr.Dataset, rates: Accepted, trace: xr.DataTree
-) -> dict[str, Verdict]:
-    """Judge iterations of many moves."""
-    return {
-        "bounds": on_bounds(step, pairs),
-        "drift": on_drift(bias),
-        "acceptance": on_acceptance(rates),
-        "trace": on_trace(step, trace),
-    }
-
-
-def _with_labels(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
-    """Return the measurements that an audit tells of, with labels of chains and draws."""
+def _label_pairs(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
+    """Published measurements, with the labels of chains and draws."""
     posterior = trace["posterior"]
     coords: dict[str, Any] = {"pair": np.arange(pairs.sizes["pair"])}
     for name in ("chain", "draw"):
         coords[name] = ("pair", posterior[name].to_numpy()[pairs[name]])
-    untold = ["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"]
-    told = pairs.drop_vars(untold, errors="ignore")
-    return told.assign_coords(coords)
+    internal = ["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"]
+    return pairs.drop_vars(internal, errors="ignore").assign_coords(coords)
 
 
-def _verdicts(checks: dict[str, Verdict]) -> xr.Dataset:
-    """Write a line for each check to the log, and return verdicts and messages."""
+def _log_verdicts(checks: dict[str, Verdict]) -> xr.Dataset:
+    """Verdicts and messages in the order of :data:`CHECKS`, with a line of the log for each."""
+    checks = {name: checks[name] for name in CHECKS if name in checks}
     for check, (verdict, message) in checks.items():
         level = logging.INFO if verdict == "ok" else logging.WARNING
         _log.log(level, "audit: %s %s. %s", check, verdict, message)

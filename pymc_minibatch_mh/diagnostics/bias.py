@@ -1,10 +1,10 @@
-"""Moves from draws of a trace, measured with all rows, and the bias of their errors.
+"""Proposals from draws of a trace, measured with all observations, and the bias of their errors.
 
 docs/after.md has the mathematics.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -12,37 +12,33 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.pytensorf import compile as compile_graph
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, ProposedMove, RowsOfMove
+from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.diagnostics.chosen_rows import counted, posterior_draws, stand_ins
-from pymc_minibatch_mh.diagnostics.predictive import values_of
+from pymc_minibatch_mh.diagnostics.draws import Draws, counted, posterior_draws, transformed_draws
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
-#: Draws of all value variables of a model by name, each of shape (chain, draw, ...).
-ValueDraws = Mapping[str, np.ndarray]
 
-
-def point_of(draws: ValueDraws, chain: int, draw: int) -> dict[str, np.ndarray]:
-    """Return one draw as a point of the model."""
+def point_of(draws: Draws, chain: int, draw: int) -> dict[str, np.ndarray]:
+    """One draw as a point of the model."""
     return {name: values[chain, draw] for name, values in draws.items()}
 
 
-def positions_of(draws: ValueDraws, step: MinibatchStep) -> np.ndarray:
-    """Return all draws of the variables of a step's position, shape (chain, draw, d)."""
+def positions_of(draws: Draws, step: MinibatchStep) -> np.ndarray:
+    """Positions of a step at all draws of value variables, shape (chain, draw, d)."""
     factorization = step.target.factorization
     parts = [draws[b.name] for b in factorization.blocks]
     parts = [values.reshape(*values.shape[:2], -1) for values in parts]
     return factorization.positions(np.concatenate(parts, axis=-1))
 
 
-def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> ValueDraws:
-    """Map a trace to the value variables of its model.
+def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Draws:
+    """Draws of the value variables of a model, from a trace.
 
     SettingError if the trace, the model and the step do not belong together; names the variable.
     """
@@ -54,7 +50,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
                 f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
                 "that the step was built for, as model= or by 'with model:'."
             )
-    values = _transformed(posterior_draws(trace, model), model)
+    values = transformed_draws(posterior_draws(trace, model), model)
     for block in blocks:
         shape = values[block.name].shape[2:]
         if shape != block.shape:
@@ -65,50 +61,27 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
     return values
 
 
-def _transformed(draws: Mapping[str, np.ndarray], model: pm.Model) -> dict[str, np.ndarray]:
-    given = stand_ins(model)
-    values, moved = {}, {}
-    for variable, graph in values_of(model, given).items():
-        rv = model.values_to_rvs[variable]
-        if model.rvs_to_transforms[rv] is None:
-            values[str(variable.name)] = draws[str(rv.name)]
-        else:
-            moved[str(variable.name)] = graph
-    if not moved:
-        return values
-    inputs = list(given.values())
-    function = compile_graph(inputs, list(moved.values()), on_unused_input="ignore")
-    shape = next(iter(draws.values())).shape[:2]
-    results = [
-        function(*(np.asarray(draws[str(v.name)][place], v.type.dtype) for v in inputs))
-        for place in counted("Transforming draws", list(np.ndindex(shape)))
-    ]
-    for name, column in zip(moved, zip(*results, strict=True), strict=True):
-        values[name] = np.reshape(column, (*shape, *np.shape(column[0])))
-    return values
-
-
-#: Draws of warm-up where a trace does not tell: PyMC's default.
+#: Draws of warm-up of a trace without that attribute: PyMC's default.
 USUAL_TUNE = 1_000
 
 
-def frozen_as_sampled(
-    step: MinibatchStep, trace: xr.DataTree, draws: ValueDraws, rng: np.random.Generator
+def frozen_chain(
+    step: MinibatchStep, trace: xr.DataTree, draws: Draws, rng: np.random.Generator
 ) -> tuple[Chain, int | None]:
-    """Return a chain in the state that a chain of a trace was frozen in, and the label of that one.
+    """Chain in the frozen state of a chain of a trace, and the label of that chain.
 
-    A step that has left it warms up anew, as long as that chain, on draws of the trace: None.
+    A step in another state warms up anew on draws of the trace, as long as before; label None.
     """
     step.require_unchanged()
-    number = chain_in_hand(step, trace)
-    if number is not None:
-        return step.chain.copy(), number
+    label = frozen_label(step, trace)
+    if label is not None:
+        return step.chain.copy(), label
     count = int(trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE))
     factorization, chain = step.target.factorization, Chain(step.program, rng, step.adapts)
     chains, each = next(iter(draws.values())).shape[:2]
     points = (
-        point_of(draws, *divmod(int(place), each))
-        for place in rng.integers(chains * each, size=count)
+        point_of(draws, *divmod(int(index), each))
+        for index in rng.integers(chains * each, size=count)
     )
     chain.adapt_on(
         (factorization.ravel(point), factorization.ravel_others(point)) for point in points
@@ -116,104 +89,128 @@ def frozen_as_sampled(
     return chain, None
 
 
-def chain_in_hand(step: MinibatchStep, trace: xr.DataTree) -> int | None:
-    """Return the label of the chain whose frozen state a step is still in, or None."""
+def frozen_label(step: MinibatchStep, trace: xr.DataTree) -> int | None:
+    """Label of the chain of a trace in whose frozen state a step still is, or None."""
     drawn = trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE) + trace.posterior.sizes["draw"]
     if step.chain.state.adapting or step.chain.state.n_draws != drawn:
         return None
     last = trace["sample_stats"]["scaling"].isel(draw=-1)
-    # Adapted in warm-up to all digits, the scale tells chains apart; the last one ran last.
+    # Adapted in warm-up to all digits, the scale identifies a chain; the last one ran last.
     for chain in reversed(last["chain"].to_numpy()):
         if (last.sel(chain=chain).to_numpy() == step.chain.scaling).any():
             return int(chain)
     return None
 
 
-#: A move to where the density is zero before a row is read: rejected, and left alone.
-REJECTED = Acceptance(0.0, 0.0, 0.0, np.nan)
-UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
-#: The way back from a proposal, which ends in a violated bound where these are NaN.
-BACK = "acceptance_back", "acceptance_back_mcse"
+def measure_pairs(
+    step: MinibatchStep,
+    draws: Draws,
+    pairs: int,
+    label: str,
+    measure: Callable[[np.ndarray, np.ndarray, str], dict[str, Any]],
+) -> xr.Dataset:
+    """Measurements of at least so many pairs of draw and proposal, with their indices in the trace.
 
-
-def places_of(positions: np.ndarray, pairs: int) -> list[tuple[int, int]]:
-    """Chains and draws of at least so many pairs, at even distances in every chain."""
-    each = -(-pairs // len(positions))
-    draws = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int)
-    return list(product(range(len(positions)), draws.tolist()))
-
-
-def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -> xr.Dataset:
-    """Propose from draws that lie evenly in all chains, and measure each move with all rows.
-
-    The entries of the dataset are pairs of draw and proposal, at least so many, with places in the
-    trace as ``chain`` and ``draw``. SettingError if a draw has zero density, so that the trace
-    cannot be of this model.
+    Draws lie at even distances in all chains. `measure` takes a position, the values of all
+    variables outside of it, and the name of the draw.
     """
-    positions = positions_of(draws, step)
+    positions, factorization = positions_of(draws, step), step.target.factorization
+    each = -(-pairs // len(positions))
+    even = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int).tolist()
     found = []
-    for chain, draw in counted("Evaluating pairs", places_of(positions, pairs)):
+    for chain, draw in counted(label, list(product(range(len(positions)), even))):
         point = point_of(draws, chain, draw)
-        probe.given(step.target.factorization.ravel_others(point))
         step.target.condition_on(point)
         position = np.ascontiguousarray(positions[chain, draw], dtype=np.float64)
-        pair = _measured_pair(step, probe, probe.propose(position), f"draw {draw} of chain {chain}")
-        found.append({"chain": chain, "draw": draw, **pair})
+        others = factorization.ravel_others(point)
+        pair = measure(position, others, f"draw {draw} of chain {chain}")
+        found.append({"chain": chain, "draw": draw, "position": position, **pair})
     columns = {name: np.array([one[name] for one in found]) for name in found[0]}
-    result = xr.Dataset(
+    return xr.Dataset(
         {name: (("pair", "dimension")[: x.ndim], x) for name, x in columns.items()},
-        {"dimension": step.target.factorization.coordinate_names},
+        {"dimension": factorization.coordinate_names},
     )
+
+
+#: A proposal of zero density, which is rejected before an observation is evaluated.
+REJECTED = Acceptance(0.0, 0.0, 0.0, np.nan)
+UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
+
+
+def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Probe) -> xr.Dataset:
+    """Propose from draws of a trace, and measure each accept/reject decision with all rows.
+
+    SettingError if a draw has zero density, which a trace of this model cannot hold.
+    """
+
+    def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
+        probe.given(others)
+        move = probe.propose(position)
+        possible = np.isfinite(move.cheap)
+        rows = probe.rows(move) if possible else UNREAD
+        if not np.isfinite(rows.log_ratio):
+            _require_density(step, position, where)
+        forth = probe.acceptance(move) if possible else REJECTED
+        # From a proposal of zero density, the way back starts outside of the posterior.
+        back = probe.acceptance(move.back) if np.isfinite(rows.log_ratio) else REJECTED
+        return {
+            "proposal": move.new,
+            "acceptance": forth.mean,
+            "acceptance_mcse": forth.mcse,
+            "rows_read": forth.rows,
+            "fewest_rows": forth.fewest_rows,
+            "acceptance_back": back.mean,
+            "acceptance_back_mcse": back.mcse,
+            **rows._asdict(),
+            **_locate_row(step, rows.bound_row),
+        }
+
+    result = measure_pairs(step, draws, pairs, "Evaluating pairs", measure)
     return result.assign(errors_of(result))
 
 
-def _measured_pair(
-    step: MinibatchStep, probe: Probe, move: ProposedMove, where: str
-) -> dict[str, Any]:
-    possible = np.isfinite(move.cheap)
-    rows = probe.rows(move) if possible else UNREAD
-    _require_possible(step, move, rows, where)
-    there = probe.acceptance(move) if possible else REJECTED
-    # Where the proposal has zero density, the way back starts outside the posterior.
-    back = probe.acceptance(move.back) if np.isfinite(rows.log_ratio) else REJECTED
-    bounded = rows.bound_row >= 0
-    term, row = step.target.term_and_row(rows.bound_row) if bounded else ("", -1)
-    return {
-        "position": move.position,
-        "proposal": move.new,
-        "acceptance": there.mean,
-        "acceptance_mcse": there.mcse,
-        "rows_read": there.rows,
-        "fewest_rows": there.fewest_rows,
-        "acceptance_back": back.mean,
-        "acceptance_back_mcse": back.mcse,
-        **rows._asdict(),
-        "bound_term": term,
-        "bound_row": row,
-    }
+def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Chain) -> xr.Dataset:
+    """Iterations from draws of a trace, each with a full-data evaluation.
 
-
-def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Return the errors of the acceptance probabilities, and their Monte Carlo standard errors.
-
-    With a and a' the test's probabilities there and back and Δ the exact log ratio, an error is
-    a - σ(Δ)(a + a'), σ the logistic function: 0 where the pair is in detailed balance.
+    An iteration makes a decision for every effect, and no single decision represents all of them.
+    So an iteration is measured as one accepted proposal: by the changes of moments, and by the
+    change of each observation between both ends relative to the bound for any two ends. Tests are
+    exact, so acceptance probabilities have no error.
     """
-    backward = xr.apply_ufunc(expit, pairs["log_ratio"])
-    forward = 1.0 - backward
-    back, back_mcse = (pairs[name].fillna(0.0) for name in BACK)
-    return {
-        "acceptance_error": forward * pairs["acceptance"] - backward * back,
-        "acceptance_error_mcse": np.hypot(forward * pairs["acceptance_mcse"], backward * back_mcse),
-    }
+    plan, target = step.plan, step.target
+    assert plan.elements is not None
+    assert plan.parts is not None
+    elements, parts = plan.elements, plan.parts
+
+    def log_density(position: np.ndarray) -> float:
+        tempered = target.inverse_temperature * target.log_likelihood(position)
+        return target.log_prior(position) + tempered
+
+    def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
+        chain.place(position, others)
+        end = chain.advance(1).positions[0]
+        ratio, worst = largest_of_parts(target, elements, parts, position, end)
+        return {
+            "proposal": end,
+            "log_ratio": log_density(end) - log_density(position),
+            "bound_ratio": ratio,
+            **_locate_row(step, worst),
+            "acceptance": 1.0,
+            "acceptance_error": 0.0,
+            "acceptance_error_mcse": 0.0,
+        }
+
+    return measure_pairs(step, draws, pairs, "Evaluating iterations", measure)
 
 
-def _require_possible(
-    step: MinibatchStep, move: ProposedMove, rows: RowsOfMove, where: str
-) -> None:
-    target, position = step.target, move.position
-    if np.isfinite(rows.log_ratio):
-        return
+def _locate_row(step: MinibatchStep, row: int) -> dict[str, Any]:
+    """Term of a row among all rows, and its number there; "" and -1 for row -1."""
+    term, number = step.target.term_and_row(row) if row >= 0 else ("", -1)
+    return {"bound_term": term, "bound_row": number}
+
+
+def _require_density(step: MinibatchStep, position: np.ndarray, where: str) -> None:
+    target = step.target
     if np.isfinite(target.log_prior(position)) and np.isfinite(target.log_likelihood(position)):
         return
     raise SettingError(
@@ -222,64 +219,78 @@ def _require_possible(
     )
 
 
-#: By how much warm-up that ran anew may lower the rate: two chains adapt to different proposals.
-ANEW = 0.5
+def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Errors of the acceptance probabilities, and their Monte Carlo standard errors.
+
+    With a and a' the test's probabilities there and back and Δ the exact log ratio, an error is
+    a - σ(Δ)(a + a'), σ the logistic function: 0 where the pair is in detailed balance. On the way
+    back probabilities are NaN after a violated bound.
+    """
+    backward = xr.apply_ufunc(expit, pairs["log_ratio"])
+    forward = 1.0 - backward
+    back, back_mcse = (pairs[f"acceptance_back{x}"].fillna(0.0) for x in ("", "_mcse"))
+    return {
+        "acceptance_error": forward * pairs["acceptance"] - backward * back,
+        "acceptance_error_mcse": np.hypot(forward * pairs["acceptance_mcse"], backward * back_mcse),
+    }
 
 
-class Accepted(NamedTuple):
-    """Rates of acceptance of the audited moves and of the updates of the trace."""
+#: Least share of the rate of a trace after another warm-up, because chains adapt to different
+#: proposals, and of the coordinates that change between draws, which may be iterations apart.
+MIN_SHARE = 0.5
+
+
+class Rates(NamedTuple):
+    """Rates of acceptance of the audited proposals and of the updates of the trace."""
 
     pairs: float
     trace: float
-    #: Bound of the log probability of such a difference, where there should be none.
+    #: Bound of the log probability of such a difference; 0 for a difference that is no error.
     log_chance: float
 
 
-def accepted(
-    rates: np.ndarray, trace: xr.DataTree, number: int | None, times: np.ndarray
-) -> Accepted:
-    """Compare `rates` of acceptance of audited moves with those of the updates of a trace.
+def compare_rates(
+    rates: np.ndarray, trace: xr.DataTree, label: int | None, times: np.ndarray
+) -> Rates:
+    """Compare `rates` of acceptance of audited proposals with those of the updates of a trace.
 
-    Draws of another posterior may lie where every move is rejected, so that nothing drifts; but
-    the chain of the trace moved. Moves that ended in a violated bound are left out, and updates
-    count at the last temperature. `number` is the chain whose frozen state proposed, None for a
-    warm-up that was run anew: its moves may be accepted more often, and half as often. `times` are
-    autocorrelation times between draws, of all moments.
+    Draws of another posterior may lie where every proposal is rejected, so that nothing drifts; but
+    the chain of the trace moved. Proposals that ended in a violated bound are left out, and updates
+    count at the last temperature. `label` is that of :func:`frozen_chain`; after another warm-up,
+    proposals may be accepted more often, and half as often. `times` are autocorrelation times
+    between draws, of all moments.
     """
     rates = rates[np.isfinite(rates)]
-    own = float(rates.mean()) if rates.size else 0.0
-    shares = _shares(trace, number)
-    # Steps of this package beside each other have their stats there, too: one of them is this one.
+    audited = float(rates.mean()) if rates.size else 0.0
+    shares = _accepted_shares(trace, label)
+    # The trace has the stats of all steps of this package that ran side by side.
     of_steps = [float(share.mean()) for share in shares]
-    k = int(np.argmin(np.abs(np.array(of_steps) - own)))
-    theirs, size = of_steps[k], shares[k].size
+    k = int(np.argmin(np.abs(np.array(of_steps) - audited)))
+    traced, size = of_steps[k], shares[k].size
     slowest = float(np.max(times, initial=1.0, where=np.isfinite(times)))
     effective = min(float(az.ess(shares[k], method="mean")), size / slowest)
-    least = theirs if number is not None else ANEW * theirs
+    least = traced if label is not None else MIN_SHARE * traced
     chance = 0.0
-    if number is not None or own < least:
-        # Moves from draws that depend on each other say less than their number.
-        chance = _log_chance(own, min(rates.size, effective), least, effective)
-    return Accepted(own, theirs, chance)
+    if label is not None or audited < least:
+        # Proposals from dependent draws say less than their number.
+        chance = _log_chance(audited, min(rates.size, effective), least, effective)
+    return Rates(audited, traced, chance)
 
 
-def moved(pairs: xr.Dataset, draws: np.ndarray) -> Accepted:
-    """Compare how many coordinates move in whole iterations with how many do between draws.
-
-    These are of shape (chain, draw, d). As often as the trace's own, iterations move at least half
-    of what moves between draws that may be several iterations apart.
-    """
+def compare_changes(pairs: xr.Dataset, draws: np.ndarray) -> Rates:
+    """Compare how many coordinates change in iterations and between draws (chain, draw, d)."""
     changed = pairs["proposal"].to_numpy() != pairs["position"].to_numpy()
-    own, theirs = float(changed.mean()), float((np.diff(draws, axis=1) != 0.0).mean())
-    least, count = ANEW * theirs, float(pairs.sizes["pair"])
-    return Accepted(own, theirs, _log_chance(own, count, least, count) if own < least else 0.0)
+    audited, traced = float(changed.mean()), float((np.diff(draws, axis=1) != 0.0).mean())
+    least, count = MIN_SHARE * traced, float(pairs.sizes["pair"])
+    chance = _log_chance(audited, count, least, count) if audited < least else 0.0
+    return Rates(audited, traced, chance)
 
 
-def _shares(trace: xr.DataTree, number: int | None) -> list[np.ndarray]:
-    """Return the shares of updates that were accepted, shape (chain, draw), of each step."""
+def _accepted_shares(trace: xr.DataTree, label: int | None) -> list[np.ndarray]:
+    """Shares of accepted updates at the last temperature, shape (chain, draw), of each step."""
     share, temperature = (trace["sample_stats"][name] for name in ("accepted_share", "temperature"))
-    if number is not None:
-        share, temperature = share.sel(chain=[number]), temperature.sel(chain=[number])
+    if label is not None:
+        share, temperature = share.sel(chain=[label]), temperature.sel(chain=[label])
     chains, draws = share.sizes["chain"], share.sizes["draw"]
     values = share.to_numpy().reshape(chains, draws, -1)
     temperatures = temperature.to_numpy().reshape(chains, draws, -1)
@@ -288,7 +299,7 @@ def _shares(trace: xr.DataTree, number: int | None) -> list[np.ndarray]:
 
 
 def _log_chance(rate: float, count: float, other: float, other_count: float) -> float:
-    """Return Chernoff's bound -n KL(p | m) - n' KL(p' | m), for rates in [0, 1] of one mean m."""
+    """Chernoff's bound -n KL(p | m) - n' KL(p' | m), for rates in [0, 1] of one mean m."""
     mean = (count * rate + other_count * other) / (count + other_count)
     return -(count * _divergence(rate, mean) + other_count * _divergence(other, mean))
 
@@ -299,26 +310,26 @@ def _divergence(rate: float, mean: float) -> float:
 
 #: Moments whose bias is estimated, in standard deviations of the draws.
 MOMENTS = ("mean", "sd")
-#: Least distance of ρ from 1, and probability that has a quantile.
-LEAST_GAP, LEAST_TAIL = 1e-9, 1e-300
+#: Least distance of ρ from 1, and smallest probability with a quantile.
+MIN_GAP, MIN_TAIL = 1e-9, 1e-300
 
 
 def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: int) -> xr.Dataset:
-    """Estimate the bias of mean and standard deviation of every coordinate that a step moves.
+    """Bias of the mean and the standard deviation of every coordinate that a step moves.
 
-    `draws` are all of the position, shape (chain, draw, d), whose coordinates are moved from
-    `first` on. Moves that ended in a violated bound are left out. By moment and coordinate:
+    `draws` are positions, shape (chain, draw, d), whose coordinates are moved from `first` on.
+    Proposals that ended in a violated bound are left out. By moment and coordinate:
 
     - ``bias`` and ``bias_mcse``, its Monte Carlo standard error, in standard deviations of the
       draws; that of the standard deviation itself is half the relative bias of the variance;
     - ``bias_bound``, with the absolute value of every pair's contribution, noise included;
-    - ``drift``, the mean change of the moment in an update, in units of its standard error: about
-      standard normal, if draws are what the update leaves them. Of few effective pairs it is
-      Student's t, in the normal quantile of the same probability;
+    - ``drift``, the mean change of the moment in an update over its standard error: about standard
+      normal if the update leaves the distribution of the draws invariant. Few effective pairs give
+      Student's t, which is stated as the normal quantile of the same probability;
     - ``autocorrelation_time``, the integrated one, between draws.
     """
-    own = draws[..., first:]
-    centre, scale = own.mean(axis=(0, 1)), own.std(axis=(0, 1))
+    moved = draws[..., first:]
+    centre, scale = moved.mean(axis=(0, 1)), moved.std(axis=(0, 1))
     usable = pairs.isel(pair=np.isfinite(pairs["acceptance_error"].to_numpy()))
 
     def moments(positions: np.ndarray) -> np.ndarray:
@@ -334,7 +345,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))
     effective = az.ess(array, method="mean").to_numpy()
     time = draws.shape[0] * draws.shape[1] / effective
-    gap = np.clip(np.mean(drift * change, axis=0) / (2.0 * values.var(axis=(0, 1))), LEAST_GAP, 2.0)
+    gap = np.clip(np.mean(drift * change, axis=0) / (2.0 * values.var(axis=(0, 1))), MIN_GAP, 2.0)
     factor = 0.5 * (1.0 + time) * (1.0 - (1.0 - gap) ** updates_per_draw) / gap
     # Pairs from dependent draws say less than their number.
     count = np.minimum(usable.sizes["pair"], effective)
@@ -354,27 +365,28 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
 
 
 def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
-    """Return the normal quantiles of the probabilities of Student's t."""
-    tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), LEAST_TAIL)
+    """Normal quantiles of the probabilities of Student's t."""
+    tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), MIN_TAIL)
     return np.copysign(ndtri(tail), t)
 
 
 #: Largest t that :func:`log_density_drift` tries.
-LARGEST_TILT = 20.0
-#: Pairs below which an autocorrelation says nothing.
-FEWEST_PAIRS = 8
+MAX_TILT = 20.0
+#: Fewest pairs with an autocorrelation.
+MIN_PAIRS = 8
 
 
 def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
     """Drift of the log-density in an update: a standard normal z, above zero where it rises.
 
     In detailed balance a pair is in its direction rather than the opposite one with probability
-    1 - s, s = a/(a + a') the direction's share of the acceptance. So the mean of s Δ is zero, with
-    a variance that s and Δ tell: draws need not show its tail. The result is the signed root of
-    twice the log-likelihood ratio of draws from p^(1-t), at the best t, to draws from p.
+    1 - s, where s = a/(a + a') is the direction's share of the acceptance. So the mean of s Δ is
+    zero, and its variance follows from s and Δ, whether or not draws show its tail. The result is
+    the signed root of twice the log-likelihood ratio of draws from p^(1-t), at the best t, to draws
+    from p.
 
-    An exact test has s = σ(Δ), and `pairs` of whole iterations s = 1/2; from others of the sampler
-    the measured error of the test is added to σ(Δ).
+    An exact test has s = σ(Δ), and `pairs` that are iterations have s = 1/2. For other tests the
+    measured error is added to σ(Δ).
     """
     known = np.isfinite(pairs["log_ratio"].to_numpy())
     change = pairs["log_ratio"].to_numpy()[known]
@@ -394,10 +406,8 @@ def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
         return float(np.logaddexp(forth, back).sum() + 0.5 * t * t * variance - t * total)
 
     sign = math.copysign(1.0, total)
-    best = minimize_scalar(
-        lambda t: log_chance(sign * t), bounds=(0.0, LARGEST_TILT), method="bounded"
-    )
-    return sign * math.sqrt(max(-2.0 * float(best.fun) * _independent(contribution), 0.0))
+    best = minimize_scalar(lambda t: log_chance(sign * t), bounds=(0.0, MAX_TILT), method="bounded")
+    return sign * math.sqrt(max(-2.0 * float(best.fun) * _independent_share(contribution), 0.0))
 
 
 def _errors_of_shares(pairs: xr.Dataset) -> list[np.ndarray]:
@@ -407,8 +417,8 @@ def _errors_of_shares(pairs: xr.Dataset) -> list[np.ndarray]:
     return [np.nan_to_num(one.to_numpy(), posinf=0.0, neginf=0.0) for one in errors]
 
 
-def _independent(series: np.ndarray) -> float:
+def _independent_share(series: np.ndarray) -> float:
     """Share of a series that counts as independent draws."""
-    if series.size < FEWEST_PAIRS or np.ptp(series) == 0.0:
+    if series.size < MIN_PAIRS or np.ptp(series) == 0.0:
         return 1.0
     return min(float(az.ess(series[None], method="mean")) / series.size, 1.0)

@@ -1,4 +1,4 @@
-"""Plots of an audit, of the observations that updates evaluate, of the bounds, and of a trace."""
+"""Plots of audits, evaluated observations, bounds and traces, as ArviZ's plot collections."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,24 +12,24 @@ from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection, backend_from_object
 
 from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS, drift_limit
-from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
+from pymc_minibatch_mh.diagnostics.draws import require_group, require_trace
 from pymc_minibatch_mh.errors import SettingError
 
-#: Log ratios beyond which pairs are drawn at the edge, and how far two moments are drawn apart.
-FAR_RATIO, APART = 20.0, 0.15
-#: Height of a figure, width of each of its panels, and height of each parameter, in dots.
+#: Log ratios beyond which pairs are drawn at the edge, and half the distance of two moments.
+MAX_RATIO, APART = 20.0, 0.15
+#: Height of a figure, width of a panel, and height of a parameter, in dots.
 HEIGHT, WIDTH, LINE = 400, 550, 24
-#: Visuals that are drawn into a panel; the others change its axes.
+#: Visuals inside a panel; others change its axes.
 ARTISTS = (
     "zero", "tolerable", "error", "bias", "drift", "interval", "share", "tail", "bound", "slowest",
     "ess",
 )  # fmt: skip
-#: Effective draws below which R-hat and intervals are unreliable: Vehtari et al. (2021), section 4,
+#: Fewest effective draws for reliable R-hat and intervals: Vehtari et al. (2021), section 4,
 #: doi:10.1214/20-BA1221.
-ENOUGH_ESS = 400.0
-#: Marks on an axis, these with long labels, and parameters of an audit that are shown.
-MOST_TICKS, FEW_TICKS, MOST_PARAMETERS = 8, 5, 20
-#: Share of an axis between two bins that bars fill.
+MIN_ESS = 400.0
+#: Marks on an axis, marks with long labels, and parameters of an audit.
+MAX_TICKS, MAX_LONG_TICKS, MAX_PARAMETERS = 8, 5, 20
+#: Share of the distance between two bins that bars fill.
 FILLED = 0.8
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
@@ -79,33 +79,33 @@ def plot_audit(
     ...     found = audit(trace, step, pairs=50)
     >>> figure = plot_audit(found)
     """
-    pairs = _group(data, "pairs", "acceptance_error", AUDIT)
-    moments = _group(data, "moments", "drift", AUDIT)
+    pairs = require_group(data, "pairs", "acceptance_error", AUDIT)
+    moments = require_group(data, "moments", "drift", AUDIT)
     name = "bias" if "bias" in data["check"] else "drift"
     wanted = stats or {}
-    worst = _worst(moments, name, int(wanted.get("most", MOST_PARAMETERS)))
-    points = xr.Dataset({name: _places(worst[name])})
+    worst = _worst_coordinates(moments, name, int(wanted.get("most", MAX_PARAMETERS)))
+    points = xr.Dataset({name: _moment_points(worst[name])})
     if name == "bias":
-        points = points.assign(acceptance_error=_errors(pairs))
+        points = points.assign(acceptance_error=_error_points(pairs))
     figure = _Figure(points, "moment", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     panel = points[[name]]
     if name == "bias":
-        figure.errors(points[["acceptance_error"]])
-        figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(worst)}))
-    figure.draw(name, shapes.scatter_xy, panel)
+        figure.draw_errors(points[["acceptance_error"]])
+        figure.draw_visual("interval", shapes.line_xy, xr.Dataset({"bias": _interval_lines(worst)}))
+    figure.draw_visual(name, shapes.scatter_xy, panel)
     # Plotly leaves out lines of a panel that has no points yet.
-    figure.draw("zero", shapes.vline, _constant(panel), 1, color="gray")
+    figure.draw_visual("zero", shapes.vline, _constant_panel(panel), 1, color="gray")
     limit = TOLERABLE_BIAS if name == "bias" else drift_limit(moments[name].size)
     level = float(wanted.get("tolerable", limit))
     for number, value in enumerate((-level, level)):
-        line = _constant(panel, value)
-        figure.draw("tolerable", shapes.vline, line, number, color="gray", linestyle="C1")
-    figure.multiples(panel, level)
-    figure.parameters(panel, [str(name) for name in worst["coordinate"].to_numpy()], labeller)
+        line = _constant_panel(panel, value)
+        figure.draw_visual("tolerable", shapes.vline, line, number, color="gray", linestyle="C1")
+    figure.mark_multiples(panel, level)
+    figure.name_parameters(panel, [str(name) for name in worst["coordinate"].to_numpy()], labeller)
     shown, known = worst.sizes["coordinate"], moments.sizes["coordinate"]
     what = " of the moments" if shown == known else f": {shown} worst of {known}"
     unit = {"bias": "bias / posterior sd", "drift": "drift / standard error"}
-    figure.labels(name, f"{name.capitalize()}{what}", unit[name], "", 1)
+    figure.label_panel(name, f"{name.capitalize()}{what}", unit[name], "", 1)
     return figure.with_legend()
 
 
@@ -147,9 +147,9 @@ def plot_rows(
     --------
     >>> figure = plot_rows(trace)
     """
-    points = xr.Dataset({"n_obs": _shares(data, stats)})
+    points = xr.Dataset({"n_obs": _bars_of_rows(data, stats)})
     figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.shares(points)
+    figure.draw_shares(points)
     return figure.with_legend()
 
 
@@ -191,10 +191,10 @@ def plot_bounds(
     --------
     >>> figure = plot_bounds(trace)
     """
-    audited = "pairs" in trace_of(data).children
+    audited = "pairs" in require_trace(data).children
     dim, group = ("pair", "pairs") if audited else ("draw", "sample_stats")
     expected = "the result of audit(), or the trace of a step with bounds, such as TunaMH()"
-    found = _group(data, group, "bound_ratio", expected)
+    found = require_group(data, group, "bound_ratio", expected)
     ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if audited else "draw")
     ratios = ratios.where(ratios > 0.0)
     if not ratios.notnull().any():
@@ -202,15 +202,17 @@ def plot_bounds(
             "'bound_ratio' is not above 0 anywhere: approximate methods have no bounds. Use "
             "plot_rows() or plot_audit()."
         )
-    points = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
+    points = xr.Dataset({"bound_ratio": _survival_curve(ratios, dim)})
     colour = "" if audited else "chain"
     figure = _Figure(points, colour, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("tail", shapes.line_xy, points)
-    figure.decades(points, "x")
-    figure.decades(points, "y")
-    figure.labels("bound_ratio", *BOUNDS)
+    figure.draw_visual("tail", shapes.line_xy, points)
+    figure.mark_decades(points, "x")
+    figure.mark_decades(points, "y")
+    figure.label_panel("bound_ratio", *BOUNDS)
     limit = float((stats or {}).get("bound", 1.0))
-    figure.draw("bound", shapes.vline, _constant(points, np.log10(limit)), color="gray")
+    figure.draw_visual(
+        "bound", shapes.vline, _constant_panel(points, np.log10(limit)), color="gray"
+    )
     return figure.with_legend()
 
 
@@ -253,24 +255,24 @@ def plot_summary(
     --------
     >>> figure = plot_summary(trace)
     """
-    shares = _shares(data, stats)
-    name, slowest, sizes = _slowest(data, labeller or BaseLabeller())
+    shares = _bars_of_rows(data, stats)
+    name, slowest, sizes = _slowest_parameter(data, labeller or BaseLabeller())
     points = xr.Dataset({"n_obs": shares, "slowest": slowest, "ess": sizes})
     figure = _Figure(points, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.shares(points[["n_obs"]])
-    figure.draw("slowest", shapes.line_xy, points[["slowest"]], alpha=0.6)
-    figure.labels("slowest", "Parameter that mixes slowest", "draw", name, 1)
+    figure.draw_shares(points[["n_obs"]])
+    figure.draw_visual("slowest", shapes.line_xy, points[["slowest"]], alpha=0.6)
+    figure.label_panel("slowest", "Parameter that mixes slowest", "draw", name, 1)
     ess = points[["ess"]]
-    figure.draw("ess", shapes.scatter_xy, ess, color="gray")
-    enough = float((stats or {}).get("enough", ENOUGH_ESS))
-    figure.draw("bound", shapes.hline, _constant(ess, np.log10(enough)), color="gray")
-    figure.decades(ess, "y")
+    figure.draw_visual("ess", shapes.scatter_xy, ess, color="gray")
+    enough = float((stats or {}).get("enough", MIN_ESS))
+    figure.draw_visual("bound", shapes.hline, _constant_panel(ess, np.log10(enough)), color="gray")
+    figure.mark_decades(ess, "y")
     labels = "Effective sample sizes", "parameters, the slowest first", "bulk effective sample size"
-    figure.labels("ess", *labels, 2)
+    figure.label_panel("ess", *labels, 2)
     return figure.with_legend()
 
 
-#: What an audit is called in errors, and title and labels of the axes of ratios to bounds.
+#: Name of an audit in errors, and title and labels of the panel of ratios to bounds.
 AUDIT = "the result of audit()"
 BOUNDS = (
     "Largest change of an observation",
@@ -280,7 +282,7 @@ BOUNDS = (
 
 
 class _Figure:
-    """A plot collection and the wishes of its caller, in ArviZ's terms."""
+    """A plot collection with the caller's settings, in ArviZ's terms."""
 
     def __init__(
         self,
@@ -303,15 +305,15 @@ class _Figure:
                 size["layout"] = "constrained"
             pc_kwargs["figure_kwargs"] = {**size, **pc_kwargs.get("figure_kwargs", {})}
             collection = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
-            _drop_neutral(collection)
+            _drop_neutral_colour(collection)
         self.collection, self._coloured_by = collection, coloured_by
         self._aes = dict(aes_by_visuals or {})
         self._visuals = dict(visuals or {})
 
-    def draw(
+    def draw_visual(
         self, name: str, visual: Callable, data: xr.Dataset, number: int = 0, **defaults: Any
     ) -> None:
-        """Draw one visual, unless the caller left it out."""
+        """Draw a visual, unless the caller left it out."""
         wanted = self._visuals.get(name, {})
         if wanted is False:
             return
@@ -319,34 +321,34 @@ class _Figure:
         used = self._aes.get(name, self.collection.aes_set if mapped else ())
         ignored = set(self.collection.aes_set) - set(used)
         settings = {**defaults, **(wanted if isinstance(wanted, Mapping) else {})}
-        # A change of an axis is no artist, but for the backend that only records.
+        # Changes of an axis are no artists, except in the backend that only records.
         settings["store_artist"] = name in ARTISTS or self.collection.backend == "none"
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
-    def errors(self, data: xr.Dataset) -> None:
-        """Draw the errors of the acceptance probabilities of pairs."""
-        self.draw("error", shapes.scatter_xy, data, color="gray")
-        self.draw("zero", shapes.hline, _constant(data), color="gray")
+    def draw_errors(self, data: xr.Dataset) -> None:
+        """Panel with the errors of the acceptance probabilities of pairs."""
+        self.draw_visual("error", shapes.scatter_xy, data, color="gray")
+        self.draw_visual("zero", shapes.hline, _constant_panel(data), color="gray")
         labels = "Audited decisions", "exact log ratio", "error of the acceptance probability"
-        self.labels("acceptance_error", *labels)
+        self.label_panel("acceptance_error", *labels)
 
-    def shares(self, data: xr.Dataset) -> None:
-        """Draw bars of the shares of updates in each bin of numbers of observations."""
+    def draw_shares(self, data: xr.Dataset) -> None:
+        """Panel with the shares of updates in bins of numbers of observations."""
         (found,) = data.data_vars.values()
-        bars = data if self._is_coloured else data.assign(n_obs=_pooled(found))
-        self.draw("share", shapes.hist, bars)
+        bars = data if self._is_coloured else data.assign(n_obs=_pool_chains(found))
+        self.draw_visual("share", shapes.hist, bars)
         bins = range(found.attrs["bins"])
         # Long labels, such as "131k–262k", need more room.
-        marked = bins[:: 1 if len(bins) <= MOST_TICKS else -(-len(bins) // FEW_TICKS)]
-        texts = [_range_of(k) for k in marked]
-        self.draw("xticks", shapes.set_xticks, data, values=list(marked), labels=texts)
+        marked = bins[:: 1 if len(bins) <= MAX_TICKS else -(-len(bins) // MAX_LONG_TICKS)]
+        texts = [_bin_label(k) for k in marked]
+        self.draw_visual("xticks", shapes.set_xticks, data, values=list(marked), labels=texts)
         mean = found.attrs["updates"] > 1
         unit = f", mean of {found.attrs['updates']} updates" if mean else ""
         share = "share of draws" if mean else "share of updates"
-        self.labels("n_obs", "Observations per update", f"observations evaluated{unit}", share)
+        self.label_panel("n_obs", "Observations per update", f"observations evaluated{unit}", share)
 
-    def multiples(self, data: xr.Dataset, limit: float) -> None:
+    def mark_multiples(self, data: xr.Dataset, limit: float) -> None:
         """Mark zero and multiples of a limit on the x axis."""
         (found,) = data.sel(plot_axis="x", drop=True).data_vars.values()
         known = np.append(found.to_numpy(), (-limit, limit)) / limit
@@ -354,88 +356,90 @@ class _Figure:
         apart = np.ceil(max(high, -low) / 3.0 - 1e-9)
         marks = limit * apart * np.arange(np.ceil(low / apart), high / apart + 1e-9)
         labels = [f"{mark + 0.0:.2g}" for mark in marks]
-        self.draw("xticks", shapes.set_xticks, data, values=marks, labels=labels)
+        self.draw_visual("xticks", shapes.set_xticks, data, values=marks, labels=labels)
 
-    def parameters(self, data: xr.Dataset, names: Sequence[str], labeller: Any) -> None:
+    def name_parameters(self, data: xr.Dataset, names: Sequence[str], labeller: Any) -> None:
         """Name the parameters on the y axis."""
         texts = []
         for name in names:
             variable, bracket, rest = name.partition("[")
             known = variable if labeller is None else labeller.var_name_to_str(variable)
             texts.append(f"{known}{bracket}{rest}")
-        self.draw("yticks", _set_yticks, data, values=np.arange(len(texts)), labels=texts)
+        self.draw_visual("yticks", _set_yticks, data, values=np.arange(len(texts)), labels=texts)
 
-    def decades(self, data: xr.Dataset, axis: str) -> None:
-        """Mark the powers of ten on an axis of logarithms, which not all backends have."""
+    def mark_decades(self, data: xr.Dataset, axis: str) -> None:
+        """Mark powers of ten on an axis of logarithms, because not all backends have such axes."""
         (found,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
-        # A ratio to a bound of zero is infinite, and has no place.
+        # A ratio to a bound of zero is infinite, and is left out.
         values = found.where(np.isfinite(found))
         first, last = np.floor(float(values.min())), np.ceil(float(values.max()))
-        powers = np.arange(first, last + 1.0, 1.0 + (last - first) // MOST_TICKS)
+        powers = np.arange(first, last + 1.0, 1.0 + (last - first) // MAX_TICKS)
         labels = [f"{10.0**power:g}" for power in powers]
         shape: Callable = {"x": shapes.set_xticks, "y": _set_yticks}[axis]
-        self.draw(f"{axis}ticks", shape, data, values=powers, labels=labels)
+        self.draw_visual(f"{axis}ticks", shape, data, values=powers, labels=labels)
 
     @property
     def _is_coloured(self) -> bool:
         return any(self._coloured_by in x.dims for x in self.collection.aes.children.values())
 
     def with_legend(self) -> PlotCollection:
-        """Explain the colours, unless there are none or the caller left that out."""
+        """Legend of the colours, unless there are none or the caller left it out."""
         wanted = self._visuals.get("legend") is not False
         if self._is_coloured and wanted and self.collection.backend != "none":
             self.collection.add_legend(self._coloured_by)
         return self.collection
 
-    def labels(self, panel: str, title: str, x: str, y: str, number: int = 0) -> None:
+    def label_panel(self, panel: str, title: str, x: str, y: str, number: int = 0) -> None:
         """Write the title and the labels of the axes of the panel of a variable."""
         for visual, text in (("title", title), ("xlabel", x), ("ylabel", y)):
             shape = getattr(shapes, f"labelled_{visual.removesuffix('label')}")
-            self.draw(visual, shape, xr.Dataset({panel: 0.0}), number, text=text)
+            self.draw_visual(visual, shape, xr.Dataset({panel: 0.0}), number, text=text)
 
 
 def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: Any) -> Any:
-    """Set ticks of the y axis, which ArviZ does for the x axis alone."""
+    """Ticks of the y axis; ArviZ has a visual for the x axis alone."""
     return backend_from_object(target).yticks(values, labels, target, **kwargs)
 
 
-def _drop_neutral(collection: PlotCollection) -> None:
-    """Leave the colour of variables without chains or moments out of the legend, as "∅"."""
+def _drop_neutral_colour(collection: PlotCollection) -> None:
+    """Remove the colour of variables without chains or moments, which a legend names "∅"."""
     for key, found in collection.aes.children.items():
         if "neutral_element" in found.data_vars:
             collection.update_aes_from_dataset(key, found.dataset.drop_vars("neutral_element"))
 
 
-def _errors(pairs: xr.Dataset) -> xr.DataArray:
-    near = pairs["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
-    return _points(near, pairs["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
+def _error_points(pairs: xr.Dataset) -> xr.DataArray:
+    near = pairs["log_ratio"].clip(-MAX_RATIO, MAX_RATIO)
+    return _xy_points(near, pairs["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
 
 
-def _worst(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:
+def _worst_coordinates(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:
     """Coordinates with the largest possible bias or drift, the worst last."""
     noise = MARGIN * moments["bias_mcse"] if name == "bias" else 0.0
     possible = (abs(moments[name]) + noise).max("moment").fillna(np.inf)
     return moments.isel(coordinate=np.argsort(possible.to_numpy(), kind="stable")[-most:])
 
 
-def _places(values: xr.DataArray) -> xr.DataArray:
-    """Values of coordinates as points, the moments of a coordinate a little apart."""
+def _moment_points(values: xr.DataArray) -> xr.DataArray:
+    """Points of the values of coordinates, with the moments of a coordinate a little apart."""
     shift = xr.DataArray([APART, -APART], {"moment": values["moment"]}, "moment")
-    return _points(values.drop_vars("coordinate"), _numbers(values, "coordinate") + shift)
+    return _xy_points(values.drop_vars("coordinate"), _indices_along(values, "coordinate") + shift)
 
 
-def _intervals(moments: xr.Dataset) -> xr.DataArray:
-    """Return the ends of all intervals as one line, with a gap after each."""
+def _interval_lines(moments: xr.Dataset) -> xr.DataArray:
+    """Ends of all intervals as one line, with a gap after each interval."""
     noise = MARGIN * moments["bias_mcse"]
-    low, high = _places(moments["bias"] - noise), _places(moments["bias"] + noise)
+    low, high = _moment_points(moments["bias"] - noise), _moment_points(moments["bias"] + noise)
     ends = xr.concat([low, high, xr.full_like(low, np.nan)], "end")
     line = ends.stack(point=("coordinate", "end"), create_index=False)
     return line.transpose("plot_axis", "moment", "point")
 
 
-def _shares(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.DataArray:
+def _bars_of_rows(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.DataArray:
     """Shares of updates that evaluate 0, 1, 2 to 3, 4 to 7, ... observations, as bars by chain."""
-    rows = _group(data, "sample_stats", "n_obs", "the trace of a step of this package")["n_obs"]
+    rows = require_group(data, "sample_stats", "n_obs", "the trace of a step of this package")[
+        "n_obs"
+    ]
     known = data["posterior"].attrs if "posterior" in data.children else {}
     updates = int((stats or {}).get("updates_per_draw", known.get("updates_per_draw", 1)))
     bins = np.ceil(np.log2(rows.to_numpy().reshape(rows.sizes["chain"], -1) / updates + 1.0))
@@ -443,7 +447,7 @@ def _shares(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.DataArray:
     ends, heights = np.empty((chains, 2 * count)), np.zeros((chains, 2 * count - 1))
     for chain, own in enumerate(bins.astype(int)):
         left = np.arange(count) - 0.5 * FILLED + FILLED * chain / chains
-        # Backends fill the room between the first and the last end: gaps are bars of no height.
+        # Backends fill the space between the first and the last end: gaps are bars without height.
         ends[chain] = np.stack([left, left + FILLED / chains], axis=1).ravel()
         heights[chain, ::2] = np.bincount(own, minlength=count) / own.size
     bars = np.stack([heights, ends[:, :-1], ends[:, 1:]])
@@ -453,28 +457,28 @@ def _shares(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.DataArray:
     return xr.DataArray(bars, coords, ("plot_axis", "chain", "bin"), attrs=attrs)
 
 
-def _pooled(bars: xr.DataArray) -> xr.DataArray:
-    """Bars of all chains as one, for a collection that does not tell chains apart."""
+def _pool_chains(bars: xr.DataArray) -> xr.DataArray:
+    """Bars of all chains together, for a collection without colours of chains."""
     one, last = bars.isel(chain=0).copy(), bars.isel(chain=-1)
     one[0] = bars[0].mean("chain")
     one[1, 1::2], one[2, ::2] = last[1, 1::2], last[2, ::2]
     return one
 
 
-def _range_of(number: int) -> str:
+def _bin_label(number: int) -> str:
     """Numbers of observations in a bin, such as "4–7" or "16k–32k"."""
-    ends = _short(2 ** (number - 1)), _short(2**number - 1)
+    ends = _short_count(2 ** (number - 1)), _short_count(2**number - 1)
     return str(number) if number < 2 else "–".join(ends)
 
 
-def _short(count: int) -> str:
-    """Return such as 512, 16k or 2M."""
-    k, m = int(count) // 10**3, int(count) // 10**6
-    return f"{m}M" if m else f"{k}k" if k else str(count)
+def _short_count(count: int) -> str:
+    """A count such as 512, 16k or 2M."""
+    thousands, millions = count // 10**3, count // 10**6
+    return f"{millions}M" if millions else f"{thousands}k" if thousands else str(count)
 
 
-def _slowest(data: xr.DataTree, labeller: Any) -> tuple[str, xr.DataArray, xr.DataArray]:
-    """Return name and draws of the parameter that mixes slowest, and all sizes in their order."""
+def _slowest_parameter(data: xr.DataTree, labeller: Any) -> tuple[str, xr.DataArray, xr.DataArray]:
+    """Name and draws of the parameter that mixes slowest, and sorted effective sample sizes."""
     posterior = data["posterior"].to_dataset()
     entries = list(xarray_var_iter(posterior, skip_dims={"chain", "draw"}))
     values = np.stack([draws for *_, draws in entries], axis=-1)
@@ -486,36 +490,26 @@ def _slowest(data: xr.DataTree, labeller: Any) -> tuple[str, xr.DataArray, xr.Da
     draws = xr.DataArray(values[:, :, worst], chains, ("chain", "draw"))
     ordered = xr.DataArray(np.sort(ess[np.isfinite(ess)]), dims="rank")
     name = labeller.make_label_flat(*entries[worst][:3])
-    sizes = _points(_numbers(ordered, "rank"), xr.apply_ufunc(np.log10, ordered))
-    return name, _points(_numbers(draws, "draw"), draws), sizes
+    sizes = _xy_points(_indices_along(ordered, "rank"), xr.apply_ufunc(np.log10, ordered))
+    return name, _xy_points(_indices_along(draws, "draw"), draws), sizes
 
 
-def _tail(values: xr.DataArray, dim: str) -> xr.DataArray:
-    """Return log10 of values in ascending order, and of the share that is as large or larger."""
+def _survival_curve(values: xr.DataArray, dim: str) -> xr.DataArray:
+    """Logarithms of sorted values, and of the share of values that are at least as large."""
     ordered = xr.apply_ufunc(np.sort, values, input_core_dims=[[dim]], output_core_dims=[[dim]])
     count = ordered.notnull().sum(dim)
-    share = (1.0 - _numbers(values, dim) / count).where(ordered.notnull())
-    return xr.apply_ufunc(np.log10, _points(ordered, share))
+    share = (1.0 - _indices_along(values, dim) / count).where(ordered.notnull())
+    return xr.apply_ufunc(np.log10, _xy_points(ordered, share))
 
 
-def _numbers(values: xr.DataArray, dim: str) -> xr.DataArray:
+def _indices_along(values: xr.DataArray, dim: str) -> xr.DataArray:
     return xr.DataArray(np.arange(values.sizes[dim]), dims=dim)
 
 
-def _points(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
+def _xy_points(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
     both = xr.concat(xr.broadcast(x, y), "plot_axis")
     return both.assign_coords(plot_axis=["x", "y"])
 
 
-def _constant(data: xr.Dataset, value: float = 0.0) -> xr.Dataset:
+def _constant_panel(data: xr.Dataset, value: float = 0.0) -> xr.Dataset:
     return xr.Dataset(dict.fromkeys(data.data_vars, value))
-
-
-def _group(data: Any, group: str, variable: str, expected: str) -> xr.Dataset:
-    """Group of a tree with a variable in it; SettingError says what to pass instead."""
-    tree = trace_of(data)
-    node = tree.children.get(group)
-    found = xr.Dataset() if node is None else node.to_dataset(inherit=False)
-    if variable not in found:
-        raise SettingError(f"data= has no {variable!r} in a group {group!r}. Pass {expected}.")
-    return found

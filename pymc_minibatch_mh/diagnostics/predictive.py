@@ -1,7 +1,7 @@
 """Log-likelihoods, predictions and leave-one-out cross-validation of chosen observations."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import arviz as az
@@ -11,6 +11,7 @@ import pytensor
 import xarray as xr
 from numpy.random import Generator
 from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
+from pymc.pytensorf import compile as compile_graph
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import clone_replace
@@ -20,31 +21,83 @@ from pytensor.tensor.type_other import NoneTypeT
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from pymc_minibatch_mh.diagnostics.chosen_rows import (
-    BatchFunction,
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.diagnostics.draws import (
+    Draws,
     counted,
-    observed_variable,
     posterior_draws,
     require_same_data,
-    row_dimension,
-    row_numbers,
     stand_ins,
-    with_labels,
+    value_graphs,
 )
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.independence import BatchWalk, inputs_of_values
 from pymc_minibatch_mh.model.independence_rules import MixedRowsError
-from pymc_minibatch_mh.model.inputs import ModelArrays, generator_of, model_of
+from pymc_minibatch_mh.model.inputs import ModelArrays, array_of, generator_of, model_of
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.model.terms import term_of
 from pymc_minibatch_mh.progress import showing
 
-#: Rows that a pass over all of them reads at a time.
+#: Observations that an evaluation of all of them reads at a time.
 CHUNK = 65_536
 
 
-class RowLogLikelihood:
+class BatchFunction:
+    """A graph of a batch of rows, compiled once for all draws and batches; rows are its axis 0.
+
+    Its arguments are `inputs`, which stand for the free variables by name, the number of rows as an
+    int64 scalar, and batches of the data arrays.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Variable],
+        output: Variable,
+        length: Variable,
+        batches: Sequence[tuple[Column, Variable]],
+        random_seed: Any = None,
+    ) -> None:
+        self._inputs = {str(v.name): v for v in inputs}
+        self._batches = batches
+        self._function = compile_graph(
+            [*self._inputs.values(), length, *(batch for _, batch in batches)],
+            output,
+            random_seed=random_seed,
+            on_unused_input="ignore",
+        )
+
+    def batch(self, rows: slice | np.ndarray) -> list[np.ndarray]:
+        """Rows of all data arrays, in the types of the graph."""
+        return [
+            np.ascontiguousarray(column.read(rows), batch.type.dtype)
+            for column, batch in self._batches
+        ]
+
+    def __call__(
+        self, point: Mapping[str, np.ndarray], length: int, batch: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Evaluate a batch of `length` rows at a point of the free variables."""
+        values = [
+            np.ascontiguousarray(point[name], v.type.dtype).reshape(np.shape(point[name]))
+            for name, v in self._inputs.items()
+        ]
+        return np.asarray(self._function(*values, np.asarray(length), *batch))
+
+    def at_draws(self, draws: Draws, rows: np.ndarray) -> np.ndarray:
+        """Evaluate rows draw by draw, shape (chain, draw, row, ...)."""
+        chains, count = next(iter(draws.values())).shape[:2]
+        batch, out = self.batch(rows), None
+        for chain, draw in counted("Evaluating draws", list(np.ndindex(chains, count))):
+            point = {name: values[chain, draw] for name, values in draws.items()}
+            values = self(point, len(rows), batch)
+            if out is None:
+                out = np.empty((chains, count, *values.shape), values.dtype)
+            out[chain, draw] = values
+        return np.empty((chains, count, len(rows))) if out is None else out
+
+
+class RowLogLikelihood(BatchFunction):
     """Log-likelihood of each observation of one observed variable.
 
     UnsupportedModelError if observations cannot be proven to be independent given the parameters;
@@ -56,37 +109,71 @@ class RowLogLikelihood:
         names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
         self.arrays = ModelArrays()
         term = term_of(model, rv, names, arrays=self.arrays)
-        given = stand_ins(model)
-        (logp,) = clone_replace([term.logp], values_of(model, given), rebuild_strict=False)
+        inputs = stand_ins(model)
+        values = value_graphs(model, inputs)
+        (logp,) = clone_replace([term.logp], values, rebuild_strict=False)
         self.name, self.n_rows = term.name, term.n_rows
-        self._function = BatchFunction(
-            {str(v.name): v for v in given.values()}, logp, term.length, term.batches
-        )
-
-    def at_draws(self, draws: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
-        """Return the log-likelihood of chosen rows, shape (chain, draw, row)."""
-        return self._function.at_draws(draws, rows)
+        super().__init__(inputs.values(), logp, term.length, term.batches)
 
     def at_point(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Log-likelihood of all observations at one point, shape (N,)."""
         out = np.empty(self.n_rows)
         for first in counted("Evaluating all observations", range(0, self.n_rows, CHUNK)):
             last = min(first + CHUNK, self.n_rows)
-            batch = self._function.batch(slice(first, last))
-            out[first:last] = self._function(point, last - first, batch)
+            out[first:last] = self(point, last - first, self.batch(slice(first, last)))
         return out
 
 
-def values_of(model: pm.Model, given: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
-    """Return the value variables as functions of the free variables themselves."""
-    values = {}
-    for rv, inner in given.items():
-        transform = model.rvs_to_transforms[rv]
-        if transform is not None:
-            parameters = clone_replace(rv.owner.inputs, given, rebuild_strict=False)
-            inner = transform.forward(inner, *parameters)
-        values[model.rvs_to_values[rv]] = inner
-    return values
+def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
+    """Observed variable of a name, by default the only one."""
+    by_name = {str(rv.name): rv for rv in model.observed_RVs}
+    if var_name is None and len(by_name) == 1:
+        return next(iter(by_name.values()))
+    if var_name not in by_name:
+        problem = f"var_name={var_name!r} names no observed variable of this model"
+        if var_name is None and by_name:
+            problem = (
+                f"var_name= is not given, and this model has {len(by_name)} observed variables"
+            )
+        raise SettingError(f"{problem}. Choose from {sorted(by_name)}.")
+    return by_name[var_name]
+
+
+def row_numbers(observations: Any, n_rows: int, name: str) -> np.ndarray:
+    """Numbers of observations as int64, after a check."""
+    numbers = array_of("observations= has", observations)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
+        raise SettingError(
+            f"observations={observations!r} are not numbers of observations of {name!r}. Give a "
+            "sequence of integers."
+        )
+    if numbers.min() < 0 or numbers.max() >= n_rows:
+        outside = numbers[(numbers < 0) | (numbers >= n_rows)][0]
+        raise SettingError(
+            f"observations= contains {outside}, but {name!r} has {n_rows:,} observations. Choose "
+            f"from 0 to {n_rows - 1}."
+        )
+    return numbers.astype(np.int64)
+
+
+def row_dimension(model: pm.Model, name: str) -> str:
+    """Name of the axis of observations in a trace."""
+    dims = model.named_vars_to_dims.get(name)
+    return str(dims[0]) if dims and dims[0] is not None else f"{name}_dim_0"
+
+
+def label_rows(
+    values: np.ndarray, rows: np.ndarray, model: pm.Model, name: str, draws: xr.Dataset | None
+) -> xr.Dataset:
+    """Dataset of values of observations, shape (observation, ...), or of these for all `draws`."""
+    dims = [row_dimension(model, name), *list(model.named_vars_to_dims.get(name) or ())[1:]]
+    dims += [f"{name}_dim_{k}" for k in range(len(dims), values.ndim)]
+    labels = model.coords.get(dims[0])
+    coords: dict[str, Any] = {dims[0]: rows if labels is None else [labels[row] for row in rows]}
+    if draws is not None:
+        dims = ["chain", "draw", *dims]
+        coords |= {dim: draws.coords[dim] for dim in dims[:2]}
+    return xr.Dataset({name: (dims[: values.ndim], values)}, coords)
 
 
 @showing("Reading the likelihood")
@@ -99,7 +186,7 @@ def log_likelihood(
 ) -> xr.DataTree:
     """Evaluate the log-likelihood of chosen observations at every draw.
 
-    Observations come from the model's present data: after :func:`pymc.set_data`, from the new ones.
+    Observations come from the present data of the model, those of :func:`pymc.set_data` included.
     No array of all observations times all draws is made.
 
     Parameters
@@ -140,13 +227,13 @@ def log_likelihood(
     chosen = row_numbers(observations, likelihood.n_rows, likelihood.name)
     values = likelihood.at_draws(posterior_draws(data, model), chosen)
     posterior = data["posterior"].to_dataset()
-    found = with_labels(values, chosen, model, likelihood.name, posterior)
+    found = label_rows(values, chosen, model, likelihood.name, posterior)
     return xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": found})
 
 
-#: Where random variables are defined that follow NumPy's rules of batches. One that calls a
-#: function of the user, as a CustomDist(random=...), is defined elsewhere.
-KNOWN = ("pytensor.tensor.random.", "pymc.distributions.")
+#: Modules of random variables that follow NumPy's rules of batches. Variables that call a function
+#: of the user, as a CustomDist(random=...), belong to other modules.
+BATCHED_MODULES = ("pytensor.tensor.random.", "pymc.distributions.")
 
 
 @showing("Reading the likelihood")
@@ -161,19 +248,13 @@ def posterior_predictive(
     """Draw chosen observations anew, one set of them per draw of the posterior.
 
     Neither other observations nor their parameters are computed: the variable's random graph is
-    rebuilt for the chosen ones. Observations come from the model's present data: after
-    :func:`pymc.set_data`, from the new ones.
+    rebuilt for the chosen ones.
 
     Parameters
     ----------
-    data
-        Trace of :func:`pymc.sample` or :func:`sample`.
-    observations
-        Numbers of observations, from 0, in any order.
-    model
-        The model; by default the model of the context.
-    var_name
-        Name of the observed variable; by default the only one.
+    data, observations, model, var_name
+        Trace, numbers of observations, and the model's observed variable, as in
+        :func:`log_likelihood`.
     random_seed
         Seed of the draws.
 
@@ -202,44 +283,36 @@ def posterior_predictive(
     model = model_of(model)
     generator = generator_of("random_seed", random_seed)
     rv = observed_variable(model, var_name)
-    name = str(rv.name)
-    given = stand_ins(model)
-    names = {v: str(v.name) for v in given.values()}
-    walk = PredictiveWalk(name, _number_of_rows(model, rv), names)
-    (graph,) = clone_replace([rv], given, rebuild_strict=False)
+    name, inputs = str(rv.name), stand_ins(model)
+    walk = PredictiveWalk(name, _number_of_rows(model, rv), {v: v.name for v in inputs.values()})
+    (graph,) = clone_replace([rv], inputs, rebuild_strict=False)
     batch = _batch_of_draws(walk, graph)
     chosen = row_numbers(observations, walk.n_rows, name)
-    draw = BatchFunction(
-        {names[v]: v for v in names},
-        batch,
-        walk.length,
-        list(walk.batches.values()),
-        int(generator.integers(2**63)) if isinstance(random_seed, Generator) else random_seed,
-    )
-    values = draw.at_draws(posterior_draws(data, model), chosen)
-    posterior = data["posterior"].to_dataset()
+    seed = int(generator.integers(2**63)) if isinstance(random_seed, Generator) else random_seed
+    sample = BatchFunction(inputs.values(), batch, walk.length, list(walk.batches.values()), seed)
+    values = sample.at_draws(posterior_draws(data, model), chosen)
+    observed, posterior = _observed_rows(model, rv, chosen), data["posterior"].to_dataset()
     return xr.DataTree.from_dict(
         {
-            "posterior_predictive": with_labels(values, chosen, model, name, posterior),
-            "observed_data": with_labels(_observed(model, rv, chosen), chosen, model, name, None),
+            "posterior_predictive": label_rows(values, chosen, model, name, posterior),
+            "observed_data": label_rows(observed, chosen, model, name, None),
         }
     )
 
 
-def _observed(model: pm.Model, rv: Variable, chosen: np.ndarray) -> np.ndarray:
-    """Chosen observations of a variable, which may be stored or computed from data."""
+def _observed_rows(model: pm.Model, rv: Variable, chosen: np.ndarray) -> np.ndarray:
+    """Observed values of chosen rows, which may be stored or computed from data."""
     walk = BatchWalk(str(rv.name), _number_of_rows(model, rv), {})
     batch = walk.rows(model.rvs_to_values[rv], 0)
-    read = BatchFunction({}, batch, walk.length, list(walk.batches.values()))
+    read = BatchFunction((), batch, walk.length, list(walk.batches.values()))
     return read({}, len(chosen), read.batch(chosen))
 
 
 class PredictiveWalk(BatchWalk):
     """Walk a random graph backwards, carrying the observation axis through its random variables.
 
-    Values of a random variable are independent along all axes but those of one draw: rows of the
-    draws depend on the same rows of the parameters. In a log-likelihood no random variable is
-    left, so that only this walk has a rule for them.
+    Values of a random variable are independent along all axes but those of one draw, and rows of
+    the values depend on the same rows of the parameters. Log-likelihoods hold no random variables.
     """
 
     def __init__(self, name: str, n_rows: int, names: dict[Variable, str]) -> None:
@@ -247,7 +320,7 @@ class PredictiveWalk(BatchWalk):
         self._by_rows: Counter[Apply] = Counter()
 
     def require_single_draws(self) -> None:
-        """Refuse graphs that use the draws of a random variable by rows and in another way."""
+        """Refuse graphs that use a random variable twice, or by rows and in another way."""
         shared = visit(self.shared_by_all, inputs_of_values)
         others = {v.owner for v in shared if v.owner is not None}
         twice = [node for node, count in self._by_rows.items() if count > 1 or node in others]
@@ -260,14 +333,13 @@ class PredictiveWalk(BatchWalk):
         if isinstance(op, RandomVariable | SymbolicRandomVariable):
             self._by_rows[variable.owner] += 1
         if isinstance(op, RandomVariable):
-            if not type(op).__module__.startswith(KNOWN):
+            if not type(op).__module__.startswith(BATCHED_MODULES):
                 why = f"{operation_name(op)} is not known to draw its rows independently"
                 raise MixedRowsError(op, why)
             return self._draws(variable.owner, axis)
         if isinstance(op, SymbolicRandomVariable):
-            place = variable.owner.outputs.index(variable)
             opened = op.fgraph.bind(variable.owner.inputs)
-            return self.rows(opened[place], axis)
+            return self.rows(opened[variable.owner.outputs.index(variable)], axis)
         if isinstance(op, ViewOp):
             return self.rows(variable.owner.inputs[0], axis)
         return super()._build(variable, axis)
@@ -321,16 +393,14 @@ def _number_of_rows(model: pm.Model, rv: Variable) -> int:
 
 
 class LazyLogLikelihood(BackendArray):
-    """Log-likelihoods of shape (chain, draw, N) that are evaluated where they are indexed.
+    """Log-likelihoods of shape (chain, draw, N), evaluated for the entries that are indexed.
 
-    ArviZ chooses the rows and indexes an array of all of them; xarray reads such an array as it
-    reads one in a file.
+    ArviZ chooses observations by indexing an array, which xarray reads like an array in a file.
     """
 
-    def __init__(self, likelihood: RowLogLikelihood, draws: Mapping[str, np.ndarray]) -> None:
-        self._likelihood = likelihood
-        self._draws = draws
-        self._asked: list[bytes] = []
+    def __init__(self, likelihood: RowLogLikelihood, draws: Draws) -> None:
+        self._likelihood, self._draws = likelihood, draws
+        self._last_key: list[bytes] = []
         chains, count = next(iter(draws.values())).shape[:2]
         self.shape = chains, count, likelihood.n_rows
         self.dtype = np.dtype(float)
@@ -345,14 +415,12 @@ class LazyLogLikelihood(BackendArray):
             np.arange(n)[k] if isinstance(k, slice) else np.asarray(k)
             for k, n in zip(key, self.shape, strict=True)
         )
-        asked = [part.tobytes() for part in (chain, draw, row)]
-        # ArviZ reads the observations that it chose three times.
-        if asked != self._asked:
-            chosen = {
-                name: values[np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))]
-                for name, values in self._draws.items()
-            }
-            self._asked = asked
+        key_bytes = [part.tobytes() for part in (chain, draw, row)]
+        # ArviZ reads the chosen observations three times.
+        if key_bytes != self._last_key:
+            entries = np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))
+            chosen = {name: values[entries] for name, values in self._draws.items()}
+            self._last_key = key_bytes
             self._values = self._likelihood.at_draws(chosen, np.atleast_1d(row))
         return self._values.reshape(chain.shape + draw.shape + row.shape)
 
@@ -378,15 +446,11 @@ def loo_subsample(
 
     Parameters
     ----------
-    data
-        Trace of :func:`pymc.sample` or :func:`sample`.
+    data, model, var_name
+        Trace, and the model's observed variable, as in :func:`log_likelihood`.
     observations
         Number of observations to choose at random, or their numbers. The estimate is biased for
         numbers that were not chosen at random.
-    model
-        The model; by default the model of the context.
-    var_name
-        Name of the observed variable; by default the only one.
     random_seed
         Seed of the choice. By default ArviZ's own, so that models of the same data are compared by
         the same observations.
@@ -427,7 +491,7 @@ def loo_subsample(
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(data, model)
     require_same_data(data, likelihood.arrays)
-    chosen = _checked(observations, likelihood)
+    chosen = _check_observations(observations, likelihood)
     at_mean = likelihood.at_point(posterior_mean(draws))
     if not np.isfinite(at_mean).all():
         raise MinibatchError(
@@ -437,13 +501,12 @@ def loo_subsample(
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
-    every = ("chain", "draw", dim), lazy
-    # ArviZ reads no more of the observations than their number.
+    # ArviZ reads no observation, but only their number.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {
-            "/posterior": _dataset(draws),
-            "/log_likelihood": xr.Dataset({name: every}),
+            "/posterior": _dataset_of_draws(draws),
+            "/log_likelihood": xr.Dataset({name: (("chain", "draw", dim), lazy)}),
             "/observed_data": xr.Dataset({name: (dim, unread)}),
         }
     )
@@ -457,8 +520,8 @@ def loo_subsample(
     )
 
 
-def _dataset(draws: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """Return draws as a group, with axes that only their own variable has."""
+def _dataset_of_draws(draws: Draws) -> xr.Dataset:
+    """Draws as a group, in which no two variables share an axis."""
     return xr.Dataset(
         {
             name: (("chain", "draw", *(f"{name}_dim_{k}" for k in range(x.ndim - 2))), x)
@@ -467,7 +530,7 @@ def _dataset(draws: Mapping[str, np.ndarray]) -> xr.Dataset:
     )
 
 
-def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
+def _check_observations(observations: Any, likelihood: RowLogLikelihood) -> Any:
     if isinstance(observations, int | np.integer) and not isinstance(observations, bool):
         if not 0 < observations <= likelihood.n_rows:
             raise SettingError(
@@ -478,10 +541,7 @@ def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
     return row_numbers(observations, likelihood.n_rows, likelihood.name)
 
 
-def posterior_mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the mean of every variable, rounded where the variable is discrete."""
+def posterior_mean(draws: Draws) -> dict[str, np.ndarray]:
+    """Mean of every variable, rounded if the variable is discrete."""
     means = {name: values.mean(axis=(0, 1)) for name, values in draws.items()}
-    return {
-        name: mean if draws[name].dtype.kind == "f" else np.rint(mean)
-        for name, mean in means.items()
-    }
+    return {name: x if draws[name].dtype.kind == "f" else np.rint(x) for name, x in means.items()}

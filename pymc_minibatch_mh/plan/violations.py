@@ -17,7 +17,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.compiled.compiled_model import PlacedRows
+from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import (

@@ -16,7 +16,6 @@ from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import QUICK, fast
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.model import CompiledModel

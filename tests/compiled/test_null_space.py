@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 from every import every
 from helpers import zoo
 from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.form_rows import placed
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize

@@ -16,7 +16,6 @@ from helpers.families import FAMILIES
 from helpers.tiers import fast
 from helpers.zoo import poisson
 from model.evaluation import evaluate, positions, rows_of_whole, split_of
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Leaves, pieces_of
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
 from pymc_minibatch_mh.compiled.prior import GraphPrior

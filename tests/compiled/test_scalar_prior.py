@@ -11,7 +11,6 @@ from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
 from pymc_minibatch_mh.compiled import prior as compiled_prior
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.compiled.prior import GraphPrior, ScalarPrior
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import factorize

@@ -107,7 +107,7 @@ def test_fewer_groups_are_advised_where_there_are_groups(step_of, name, has_grou
     means = STATS | {"full_pass": float(step.updates_per_draw)}
     stats = xr.Dataset({key: (("chain", "draw"), [[mean] * 4]) for key, mean in means.items()})
     trace = xr.DataTree.from_dict({"/sample_stats": stats, "/posterior": xr.Dataset()})
-    judged = verdicts.on_trace(step, trace).message
+    judged = verdicts.judge_trace(step, trace).message
     for message in (warned, judged):
         assert "fewer parameters with more" in message
         assert ("such as fewer groups" in message) == has_groups

@@ -11,7 +11,7 @@ import pytest
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH
 from pymc_minibatch_mh.data import digests as contents
-from pymc_minibatch_mh.diagnostics.bias import frozen_as_sampled
+from pymc_minibatch_mh.diagnostics.bias import frozen_chain
 from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.model.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel
@@ -57,7 +57,7 @@ USES = {
     "copied": lambda step, model, path: lambda: copy.copy(step),
     "saved": lambda step, model, path: lambda: step.save(path / "step.npz"),
     "audited": lambda step, model, path: (
-        lambda: frozen_as_sampled(step, None, None, np.random.default_rng(1))
+        lambda: frozen_chain(step, None, None, np.random.default_rng(1))
     ),
     "given a state": lambda step, model, path: setter(step),
     "taken out of warm-up": lambda step, model, path: warm_up_that_ends(step),

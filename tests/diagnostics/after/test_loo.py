@@ -10,7 +10,7 @@ import pytest
 from diagnostics.after import traces
 from law.statistical.budget import FAR
 from pymc_minibatch_mh import loo_subsample
-from pymc_minibatch_mh.diagnostics import chosen_rows
+from pymc_minibatch_mh.diagnostics import draws
 from pymc_minibatch_mh.diagnostics.predictive import RowLogLikelihood
 from pymc_minibatch_mh.errors import MinibatchError, StaleDataError
 
@@ -161,7 +161,7 @@ def test_what_is_done_is_counted(model, trace, monkeypatch):
     def counting(label, total):
         yield lambda: counted.append((label, total))
 
-    monkeypatch.setattr(chosen_rows, "counting", counting)
+    monkeypatch.setattr(draws, "counting", counting)
     loo_subsample(trace, 25, model=model)
     assert counted == [("Evaluating all observations", 1), *[("Evaluating draws", 500)] * 500]
 

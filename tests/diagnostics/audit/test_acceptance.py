@@ -10,6 +10,9 @@ from helpers.zoo import sample
 from pymc_minibatch_mh import TunaMH, audit
 from pymc_minibatch_mh.diagnostics.audit import on_acceptance
 from pymc_minibatch_mh.diagnostics.bias import accepted
+from pymc_minibatch_mh.diagnostics.audit import judge_acceptance
+from pymc_minibatch_mh.diagnostics.bias import compare_rates
+from helpers.zoo import sample
 
 #: Standard deviations: near by, beyond what a move brings back, and far off.
 SHIFTS = (1.0, 3.0, 20.0)
@@ -83,7 +86,7 @@ def rates(pairs, trace, number=0, temperature=1.0, times=1.0):
     }
     coords = {"chain": np.arange(len(trace))}
     tree = xr.DataTree.from_dict({"/sample_stats": xr.Dataset(stats, coords)})
-    return accepted(np.asarray(pairs, dtype=float), tree, number, np.array([np.nan, times]))
+    return compare_rates(np.asarray(pairs, dtype=float), tree, number, np.array([np.nan, times]))
 
 
 def updates(*shares, draws=1_000, seed=75):
@@ -92,11 +95,11 @@ def updates(*shares, draws=1_000, seed=75):
 
 
 def verdict(*args, **settings):
-    return on_acceptance(rates(*args, **settings)).verdict
+    return judge_acceptance(rates(*args, **settings)).verdict
 
 
 def test_moves_that_are_rejected_alone_do_not_pass():
-    found = on_acceptance(rates(np.full(200, 0.012), updates(0.97)))
+    found = judge_acceptance(rates(np.full(200, 0.012), updates(0.97)))
     assert found.verdict == "fail"
     assert found.message.startswith("0.012 of the audited proposals are accepted, 0.97")
     # Rare rejections say little, however sure their rate is; nor do few or dependent moves.

@@ -18,7 +18,7 @@ from law.compound.models import shared
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics import audit as verdicts
-from pymc_minibatch_mh.diagnostics import chosen_rows
+from pymc_minibatch_mh.diagnostics import draws as readings
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.native.row_sums import largest_of
 from robustness.conformance.harness import same_state
@@ -80,7 +80,7 @@ def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, 
         yield lambda: done.append(label)
         totals.append((total, len(done)))
 
-    monkeypatch.setattr(chosen_rows, "counting", counting)
+    monkeypatch.setattr(readings, "counting", counting)
     with caplog.at_level(logging.INFO):
         audit(trace, step, 6, 22, model=model)
     assert totals == [(1, 1), (6, 6)]
@@ -226,7 +226,7 @@ def test_stats_of_the_trace_are_judged(exact):
     for (name, value), word in zip(changes.items(), words, strict=True):
         changed = trace.copy()
         changed["sample_stats"][name] = xr.full_like(trace["sample_stats"][name], value)
-        judged = verdicts.on_trace(step, changed)
+        judged = verdicts.judge_trace(step, changed)
         assert judged.verdict == "warn"
         assert word in judged.message
 

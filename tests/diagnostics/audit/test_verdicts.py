@@ -46,22 +46,22 @@ def bounded(ratios):
 
 
 def test_bounds_are_judged_by_the_row_that_exceeds_its_own_most():
-    judged = audits.on_bounds(step_of(), bounded([0.2, 1.3, np.nan, 1.1]))
+    judged = audits.judge_bounds(step_of(), bounded([0.2, 1.3, np.nan, 1.1]))
     assert judged.verdict == "fail"
     assert judged.message.startswith(
         "'late': observation 8 changes by 1.3 times its bound in pair 1"
     )
     assert "the draws are not exact. Please report it" in judged.message
-    own = audits.on_bounds(step_of(derives=False), bounded([1.3]))
+    own = audits.judge_bounds(step_of(derives=False), bounded([1.3]))
     assert "Enlarge your own bounds" in own.message
-    assert audits.on_bounds(step_of(), bounded([0.2, 1.0])).verdict == "ok"
+    assert audits.judge_bounds(step_of(), bounded([0.2, 1.0])).verdict == "ok"
 
 
 def test_pairs_beyond_all_bounds_are_warned_of():
-    judged = audits.on_bounds(step_of(), bounded([np.nan, np.nan]))
+    judged = audits.judge_bounds(step_of(), bounded([np.nan, np.nan]))
     assert judged.verdict == "warn"
     assert "bounds hold for none of the pairs" in judged.message
-    assert audits.on_bounds(step_of(bounds=False), bounded([np.nan])).verdict == "ok"
+    assert audits.judge_bounds(step_of(bounds=False), bounded([np.nan])).verdict == "ok"
 
 
 def biased(bias, mcse):
@@ -76,19 +76,19 @@ def biased(bias, mcse):
 def test_a_bias_is_judged_by_what_its_error_leaves_of_it():
     approximate = step_of(exact=False)
     small, large = [[0.0, 0.01], [-0.02, 0.0]], [[0.0, 0.01], [-0.5, 0.0]]
-    assert audits.on_bias(approximate, biased(small, 0.02)).verdict == "ok"
-    judged = audits.on_bias(approximate, biased(large, 0.02))
+    assert audits.judge_bias(approximate, biased(small, 0.02)).verdict == "ok"
+    judged = audits.judge_bias(approximate, biased(large, 0.02))
     assert judged.verdict == "fail"
     assert judged.message.startswith("'a': the estimated bias of its posterior sd is -0.5 ± 0.02")
     # An error as large as this does not exclude a tenth of an sd, and does not prove it.
-    assert audits.on_bias(approximate, biased(small, 0.06)).verdict == "warn"
-    assert audits.on_bias(approximate, biased(large, 0.2)).verdict == "warn"
+    assert audits.judge_bias(approximate, biased(small, 0.06)).verdict == "warn"
+    assert audits.judge_bias(approximate, biased(large, 0.2)).verdict == "warn"
 
 
 def test_an_exact_method_may_have_no_bias_at_all():
     little = [[0.0, 0.01], [0.0, 0.0]]
-    assert audits.on_bias(step_of(exact=False), biased(little, 0.001)).verdict == "ok"
-    judged = audits.on_bias(step_of(), biased(little, 0.001))
+    assert audits.judge_bias(step_of(exact=False), biased(little, 0.001)).verdict == "ok"
+    judged = audits.judge_bias(step_of(), biased(little, 0.001))
     assert judged.verdict == "fail"
     assert "'b': the estimated bias of its posterior mean" in judged.message
     assert "please report it" in judged.message
@@ -96,7 +96,7 @@ def test_an_exact_method_may_have_no_bias_at_all():
 
 def test_a_coordinate_that_stands_still_fails():
     still = [[0.0, 0.0], [np.nan, 0.0]]
-    judged = audits.on_bias(step_of(), biased(still, 0.01))
+    judged = audits.judge_bias(step_of(), biased(still, 0.01))
     assert judged.verdict == "fail"
     assert judged.message.startswith("'a' does not move in this trace")
 
@@ -120,7 +120,7 @@ def drifting(drift, joint=0.0):
 )
 def test_a_drift_of_a_moment_or_of_the_log_density_fails(case):
     drift, joint, verdict, begins = case
-    judged = audits.on_drift(drifting(drift, joint))
+    judged = audits.judge_drift(drifting(drift, joint))
     assert judged.verdict == verdict
     assert judged.message.startswith(begins)
 
@@ -137,7 +137,7 @@ def test_batches_are_judged_by_skewness_and_their_largest_rows():
     approximate = step_of(exact=False)
 
     def verdict(*args, n_top=10, **more):
-        return audits.on_normality(approximate, batches(*args, **more), n_top).verdict
+        return audits.judge_normality(approximate, batches(*args, **more), n_top).verdict
 
     assert verdict(0.1) == "ok"
     # The error is 0.0665 times the skewness of a batch's sum, that of a row over √400.
@@ -152,7 +152,7 @@ def test_batches_are_judged_by_skewness_and_their_largest_rows():
     # Noise too small to matter, and pairs that all rows decide.
     assert verdict(0.9 * 20.0, variance=1e-9) == "ok"
     assert verdict(0.9 * 20.0, rows=9_000.0) == "ok"
-    assert audits.on_normality(step_of(), batches(18.0), 10).verdict == "ok"
+    assert audits.judge_normality(step_of(), batches(18.0), 10).verdict == "ok"
 
 
 def traced(*, draws=100, **stats):
@@ -173,19 +173,20 @@ def traced(*, draws=100, **stats):
 def test_stats_are_of_all_updates_between_two_draws():
     # Of ten updates a draw, one in ten is let pass.
     assert audits.updates_per_draw(step_of(), traced()) == 10
-    assert audits.on_trace(step_of(), traced(full_pass=0.9)).verdict == "ok"
-    judged = audits.on_trace(step_of(), traced(full_pass=1.2))
+    assert audits.judge_trace(step_of(), traced(full_pass=0.9)).verdict == "ok"
+    judged = audits.judge_trace(step_of(), traced(full_pass=1.2))
     assert judged.verdict == "warn"
     assert "'late': 12% of the updates evaluate all observations" in judged.message
     assert "such as fewer groups" not in judged.message
     assert (
-        "such as fewer groups" in audits.on_trace(step_of(elements=8), traced(full_pass=2)).message
+        "such as fewer groups"
+        in audits.judge_trace(step_of(elements=8), traced(full_pass=2)).message
     )
     # A method that always reads all rows is not told to read fewer.
-    assert audits.on_trace(step_of(reads_all=True), traced(full_pass=10.0)).verdict == "ok"
+    assert audits.judge_trace(step_of(reads_all=True), traced(full_pass=10.0)).verdict == "ok"
     assert (
         "12% of the proposals have a log-density"
-        in audits.on_trace(step_of(), traced(invalid=1.2)).message
+        in audits.judge_trace(step_of(), traced(invalid=1.2)).message
     )
 
 
@@ -194,7 +195,7 @@ def test_statistics_that_a_step_does_not_have_are_not_asked_for():
     for name in ("invalid", "certified", "temperature"):
         del trace["sample_stats"][name]
     audits.require_stats(trace)
-    assert audits.on_trace(step_of(), trace).verdict == "ok"
+    assert audits.judge_trace(step_of(), trace).verdict == "ok"
 
 
 def test_coordinates_are_named_by_the_labels_of_the_trace():
@@ -213,17 +214,19 @@ def test_coordinates_are_named_by_the_labels_of_the_trace():
     natural = dict.fromkeys(["both", "sums", "plain", "scale"])
     factorization = SimpleNamespace(blocks=blocks, natural=natural)
     step = FakeMH(target=SimpleNamespace(factorization=factorization))
-    assert audits.labels_of(step, model, trace) == [
+    assert audits.coordinate_labels(step, model, trace) == [
         *(f"both[{a}, {b}]" for a in level for b in place),
         *("sums_zerosum__[0]", "sums_zerosum__[1]", "plain[0]", "plain[1]", "scale_log__"),
     ]
 
 
 def test_draws_without_a_certificate_or_at_another_temperature_are_warned_of():
-    assert "not all draws are proved" in audits.on_trace(step_of(), traced(certified=False)).message
+    assert (
+        "not all draws are proved" in audits.judge_trace(step_of(), traced(certified=False)).message
+    )
     approximate = step_of(exact=False)
-    assert audits.on_trace(approximate, traced(certified=False)).verdict == "ok"
-    assert "power 1/2" in audits.on_trace(approximate, traced(temperature=2.0)).message
+    assert audits.judge_trace(approximate, traced(certified=False)).verdict == "ok"
+    assert "power 1/2" in audits.judge_trace(approximate, traced(temperature=2.0)).message
 
 
 def test_traces_that_say_too_little_are_refused():

@@ -24,7 +24,7 @@ from pymc_minibatch_mh import (
     posterior_predictive,
     sample,
 )
-from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
+from pymc_minibatch_mh.diagnostics.draws import posterior_draws
 from pymc_minibatch_mh.diagnostics.model_summary import subsampled_terms
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import cleaned, response_parameters
