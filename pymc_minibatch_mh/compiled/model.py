@@ -42,7 +42,7 @@ class CompiledModel:
     """The parts of a split model, compiled, wherever the rows lie."""
 
     def __init__(
-        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None
+        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         self.factorization = factorization
         if compile_kwargs is not None:

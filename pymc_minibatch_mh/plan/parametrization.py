@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
@@ -31,17 +32,19 @@ POWERS = (1, 2)
 MOST_SHAPES, MOST_PARAMETERS = 4, 300
 
 
-def choose_shape_parametrization(target: Target, point: Mapping[str, np.ndarray]) -> Target:
+def choose_shape_parametrization(
+    model: CompiledModel, point: Mapping[str, np.ndarray]
+) -> CompiledModel:
     """Return a model with reciprocals of shapes as coordinates, where these are much better.
 
     The search for the mode starts at `point`.
     """
-    best, cost, options = target, -1.0, target.compiled.compile_kwargs
-    if target.factorization.size > MOST_PARAMETERS:
+    best, cost, options = model, -1.0, model.compile_kwargs
+    if model.factorization.size > MOST_PARAMETERS:
         return best
-    for name in shapes_of(target.factorization)[:MOST_SHAPES]:
+    for name in shapes_of(model.factorization)[:MOST_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
-        others = [Target(found, 2, 1.0, options) for found in tried if found is not None]
+        others = [CompiledModel(found, options) for found in tried if found is not None]
         if not others:
             continue
         cost = _cost(best, point) if cost < 0.0 else cost
@@ -52,11 +55,13 @@ def choose_shape_parametrization(target: Target, point: Mapping[str, np.ndarray]
     return best
 
 
-def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
+def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
     """Return the cost of an independent draw, in rows; infinite where that is not known."""
-    functions, count = target.row_functions, target.source.n_rows
+    functions = model.row_functions
     if isinstance(functions, BoundsError):
         return np.inf
+    target = Target(model)
+    count = target.source.n_rows
     rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
     target.condition_on(point)
     try:

@@ -15,8 +15,11 @@ from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass, require_ranges
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
+from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.model.inputs import storage_of
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
@@ -130,15 +133,15 @@ def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) 
 PREPARATION_SEED = 20_170_808
 
 
-def functions_of(target: Target) -> list[RowFunction]:
-    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
-    functions = target.row_functions
+def functions_of(model: Target | CompiledModel) -> list[RowFunction]:
+    """Terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    functions = model.row_functions
     if isinstance(functions, BoundsError):
         raise functions
     return functions
 
 
-def require_possible(target: Target, requirements: Requirements) -> None:
+def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     """Refuse a model for reasons that its graph has, before any search, pass or compilation.
 
     BoundsError where no row could be bounded as a method needs, whatever the data and the mode are;
@@ -146,21 +149,22 @@ def require_possible(target: Target, requirements: Requirements) -> None:
     not draw stored rows ahead.
     """
     # First, as methods without bounds are no way out of this.
-    target.compiled.require_derivatives()
-    if not target.source.in_memory:
-        require_drawn_ahead(requirements, target.factorization.terms[0].name)
+    model.require_derivatives()
+    terms = model.factorization.terms
+    if any(storage_of(term) is not None for term in terms):
+        require_drawn_ahead(requirements, terms[0].name)
     if requirements.derives:
-        functions = functions_of(target)
+        functions = functions_of(model)
         for function in functions:
             require_rules(function)
         if requirements.derived_ranges:
-            require_ranges(functions, _support(target))
+            require_ranges(functions, _support(model.factorization))
     if requirements.precondition is not None:
-        requirements.precondition(functions_of(target))
+        requirements.precondition(functions_of(model))
 
 
-def _support(target: Target) -> tuple[np.ndarray, np.ndarray]:
-    return target.factorization.lower, target.factorization.upper
+def _support(factorization: Factorization) -> tuple[np.ndarray, np.ndarray]:
+    return factorization.lower, factorization.upper
 
 
 class Sought(NamedTuple):
@@ -385,7 +389,7 @@ class Plan:
 
     def _derived(self) -> AnyTables:
         functions = functions_of(self.target)
-        support = _support(self.target)
+        support = _support(self.target.factorization)
         if not self.target.source.in_memory:
             return BlockBounds(functions, self.reference, support).tables()
         kind = RangesPass if self.requirements.ranges else BoundsPass

@@ -12,6 +12,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -94,7 +95,7 @@ class SharedModel:
 
     request: tuple | None
     watched: WatchedModel
-    target: Target
+    compiled: CompiledModel
     #: Whether the coordinates of shapes were chosen, which takes passes over some rows.
     chosen: bool
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
@@ -261,9 +262,9 @@ def read_model(
     if request is not None:
         # Kept also where it is refused to this method: the next one need not read it again.
         _known[model] = found
-    require_possible(found.target, requirements)
+    require_possible(found.compiled, requirements)
     if not found.chosen:
-        found.target, found.chosen = choose_shape_parametrization(found.target, point), True
+        found.compiled, found.chosen = choose_shape_parametrization(found.compiled, point), True
     return found
 
 
@@ -284,6 +285,6 @@ def _read(
     )
     if reading.in_linear_coordinates:
         parts = in_linear_coordinates(in_differences(parts))
-    target = Target(parts, 2, 1.0, reading.compile_kwargs)
+    compiled = CompiledModel(parts, reading.compile_kwargs)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
-    return SharedModel(request, watched, target, chosen=not reading.in_linear_coordinates)
+    return SharedModel(request, watched, compiled, chosen=not reading.in_linear_coordinates)

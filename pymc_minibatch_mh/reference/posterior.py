@@ -7,7 +7,6 @@ likelihood may lie below. The maximum of the density of log κ is inside, and ne
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -19,7 +18,6 @@ from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.check import ModelDensity, check_split
-from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.posterior import Reference
@@ -170,35 +168,22 @@ class Target:
 
     def __init__(
         self,
-        factorization: Factorization,
-        taylor_order: int,
-        inverse_temperature: float,
-        compile_kwargs: Mapping[str, Any] | None,
+        compiled: CompiledModel,
+        taylor_order: int = 2,
+        inverse_temperature: float = 1.0,
         covariance: np.ndarray | None = None,
-        compiled: CompiledModel | None = None,
     ) -> None:
-        self.compiled = compiled or CompiledModel(factorization, compile_kwargs)
-        self.factorization = factorization
+        self.compiled = compiled
+        self.factorization = compiled.factorization
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
         self.covariance = covariance
-        self.source: ArrayRows = row_source(factorization)
-
-    def with_order_and_temperature(
-        self,
-        taylor_order: int,
-        inverse_temperature: float,
-        covariance: np.ndarray | None = None,
-    ) -> "Target":
-        """Return the model with another order or temperature, and the same compiled functions."""
-        factorization, compiled = self.factorization, self.compiled
-        return Target(factorization, taylor_order, inverse_temperature, None, covariance, compiled)
+        self.source: ArrayRows = row_source(self.factorization)
 
     def __reduce__(self) -> tuple:
         """Leave out compiled functions and the addresses of this process."""
-        compiled = self.compiled
-        settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
-        return Target, (compiled.factorization, *settings, self.covariance)
+        compiled = CompiledModel(self.factorization, self.compiled.compile_kwargs)
+        return Target, (compiled, self.taylor_order, self.inverse_temperature, self.covariance)
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:

@@ -20,7 +20,7 @@ whose density has negative parts.
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,19 +208,17 @@ def barker_test(
     max_error: float | None = None,
     skew_correction: bool = False,
 ) -> BarkerTest:
-    """Check the settings of :class:`BarkerMinibatchMH`, and return the record of a chain.
+    """Settings of the test that a chain starts with, refused where they do not go together.
 
     "predict" sizes one batch for a variance of 0.7 sigma² and at most the predicted error
     `max_error`; "grow" reads on until s < sigma and the estimated error is below it.
     """
-    choice("batch_rule", batch_rule, ("predict", "grow"))
-    choice("error_bound", error_bound, ("edgeworth", "novak"))
     if skew_correction and batch_rule == "grow":
         raise SettingError(
             "skew_correction=True needs a batch size that is known before drawing, but "
             "batch_rule='grow' enlarges batches while drawing. Use 'predict'."
         )
-    table = correction_table(positive("sigma", sigma))
+    table = correction_table(sigma)
     limit = math.inf if max_error is None else positive("max_error", max_error)
     if limit <= table.error:
         raise SettingError(
@@ -229,12 +227,12 @@ def barker_test(
             "Raise max_error or lower sigma."
         )
     return BarkerTest(
-        batch_size=integer("batch_size", batch_size, 2),
+        batch_size=batch_size,
         **UNMEASURED,
         sigma=float(table.sigma),
         grow=int(batch_rule == "grow"),
         novak=int(error_bound == "novak"),
-        skewed=int(flag("skew_correction", skew_correction)),
+        skewed=int(skew_correction),
         max_error=limit,
         table_error=float(table.error),
         atoms=np.ascontiguousarray(table.atoms),
@@ -255,7 +253,7 @@ class BarkerMethod(BatchMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class BarkerSettings(SharedSettings):
-    """Settings of :class:`BarkerMinibatchMH`, which :func:`barker_test` checks.
+    """Settings of :class:`BarkerMinibatchMH`; :func:`barker_test` refuses some together.
 
     Parameters
     ----------
@@ -275,12 +273,12 @@ class BarkerSettings(SharedSettings):
         Whether to correct the acceptance probability for the batch's skewness; for "predict" only.
     """
 
-    batch_size: int = setting(default=100)
-    sigma: float = setting(default=1.2)
-    batch_rule: str = setting(default="predict")
+    batch_size: int = setting(partial(integer, least=2), default=100)
+    sigma: float = setting(positive, default=1.2)
+    batch_rule: str = setting(partial(choice, known=("predict", "grow")), default="predict")
     max_error: float | None = setting(default=None)
-    error_bound: str = setting(default="edgeworth")
-    skew_correction: bool = setting(default=False)
+    error_bound: str = setting(partial(choice, known=("edgeworth", "novak")), default="edgeworth")
+    skew_correction: bool = setting(flag, default=False)
 
 
 class BarkerMinibatchMH(MinibatchStep):

@@ -26,8 +26,7 @@ from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.chain.starts import begin
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.bambi import response_parameters
-from pymc_minibatch_mh.model.inputs import model_of, point_of
+from pymc_minibatch_mh.model.inputs import model_of
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
@@ -40,7 +39,6 @@ from pymc_minibatch_mh.samplers.base import Sampler
 from pymc_minibatch_mh.samplers.componentwise import componentwise
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps.deterministics import tell_of_large
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     docstring_of,
@@ -206,22 +204,28 @@ class MinibatchStep(BlockedStep):
     @progress.showing(READING)
     def _prepare(self, settings: SharedSettings, method: Method) -> None:
         """Read the model, prepare a plan by passes over all rows, and make a chain."""
-        began, name = time.perf_counter(), type(self).__name__
-        progress.in_parts(READING, *[BOUNDING] * method.requirements.derives, UPDATES)
+        began, name, needs = time.perf_counter(), type(self).__name__, method.requirements
+        progress.in_parts(READING, *[BOUNDING] * needs.derives, UPDATES)
         model = model_of(settings.model)
-        point = self._take_settings(settings, model)
-        reading, needs = settings.reading_for(method), method.requirements
-        read = read_model(model, self.vars, point, reading, needs)
-        tell_of_large(model, point, name, response_parameters(settings.model))
-        report.tell_of_preparation(name, read.target, model)
-        self._watched, factorization = read.watched, read.target.factorization
-        default = point if settings.initial_point is None else model.initial_point()
-        self._default_start = factorization.ravel(default)
-        target = settings.target_of(read.target)
-        target.condition_on(point)
-        start, blocks = factorization.ravel(point), settings.blocks_for(method, target)
+        self.vars = own_variables(model, settings.vars)
+        point = settings.point_of(model)
+        read = read_model(model, self.vars, point, settings.reading_for(method), needs)
+        target = settings.target_of(read, point)
+        report.tell_of_preparation(name, target, model, point, settings.model)
+        start, blocks = target.factorization.ravel(point), settings.blocks_for(method, target)
         plan = read.plan_for(target, needs, model, start, settings.prepared, by_elements=blocks)
         progress.report(UPDATES)
+        self._watched = read.watched
+        usual = point if settings.initial_point is None else model.initial_point()
+        self._default_start = target.factorization.ravel(usual)
+        self._make_chain(plan, method, settings)
+        self.seconds = time.perf_counter() - began
+        report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
+
+    def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
+        """Make what chains share, and one that can run; refuse to subsample in vain."""
+        self.settings, self._method_key = settings.describe(), settings.key
+        self.tune = self._adapts = settings.tune
         method = replace(method, full_pass_above=settings.row_limit)
         sampler = self.sampler_of(plan, method, settings.used_proposal)
         run = settings.updates_per_draw, settings.schedule, settings.slice_moves
@@ -230,8 +234,6 @@ class MinibatchStep(BlockedStep):
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
         self.chain.kernel_state()
-        self.seconds = time.perf_counter() - began
-        report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
 
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
@@ -239,14 +241,6 @@ class MinibatchStep(BlockedStep):
         if plan.elements is not None:
             return componentwise(method, plan.elements)
         return Metropolis(method, proposal)
-
-    def _take_settings(self, settings: SharedSettings, model: pm.Model) -> dict[str, np.ndarray]:
-        """Keep what a step tells of its settings; the point that preparation starts at."""
-        self.vars = own_variables(model, settings.vars)
-        self.settings, self._method_key = settings.describe(), settings.key
-        self.tune = self._adapts = settings.tune
-        usual = settings.initial_point is None
-        return point_of(model, model.initial_point() if usual else settings.initial_point)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.

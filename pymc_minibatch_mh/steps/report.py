@@ -19,11 +19,13 @@ from rich.table import Column
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.chain.starts import Begun
 from pymc_minibatch_mh.chain.state import ChainState
+from pymc_minibatch_mh.model.bambi import response_parameters
 from pymc_minibatch_mh.model.inputs import likelihoods_of
 from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.steps.deterministics import tell_of_large
 
 _log = logging.getLogger("pymc")
 _REAL = np.float64
@@ -161,11 +163,15 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.1f} seconds" if seconds >= 1.0 else f"{1000.0 * seconds:.0f} milliseconds"
 
 
-def tell_of_preparation(name: str, target: Target, model: pm.Model) -> None:
+def tell_of_preparation(
+    name: str, target: Target, model: pm.Model, point: Mapping[str, np.ndarray], source: Any
+) -> None:
     """Log that a step is being prepared, and what traces leave out or statistics do not count.
 
-    That is stored data, and potentials that evaluate many data values in every update.
+    That is stored data, and potentials that evaluate many data values in every update. Large
+    deterministics are warned of, unless Bambi computes them afterwards for its model, the `source`.
     """
+    tell_of_large(model, point, name, response_parameters(source))
     for potential, why in potentials_in_full(model).items():
         _log.warning("%s: %r is %s.", name, potential, why)
     if not target.source.in_memory:

@@ -20,10 +20,10 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
-from pymc_minibatch_mh.model.inputs import generator_of, value_variables
+from pymc_minibatch_mh.model.inputs import generator_of, point_of, value_variables
 from pymc_minibatch_mh.model.weights import Weights
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings
+from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.posterior import Target
@@ -322,11 +322,19 @@ class SharedSettings:
         """Number of slice moves after an update; None for "auto"."""
         return None if isinstance(self.moves_without_rows, str) else self.moves_without_rows
 
-    def target_of(self, read: Target) -> Target:
+    def point_of(self, model: pm.Model) -> dict[str, np.ndarray]:
+        """Point that preparation starts at."""
+        usual = self.initial_point is None
+        return point_of(model, model.initial_point() if usual else self.initial_point)
+
+    def target_of(self, read: SharedModel, point: Mapping[str, np.ndarray]) -> Target:
         """Posterior of a model, with the order, the temperature and the metric of a step."""
-        order = self.order_for(read.factorization.discrete_in_rows)
-        covariance = self.covariance_for(read.factorization.size)
-        return read.with_order_and_temperature(order, self.inverse_temperature, covariance)
+        factorization = read.compiled.factorization
+        order = self.order_for(factorization.discrete_in_rows)
+        covariance = self.covariance_for(factorization.size)
+        target = Target(read.compiled, order, self.inverse_temperature, covariance)
+        target.condition_on(point)
+        return target
 
     def blocks_for(self, method: Method, target: Target) -> ByElements:
         """Whether group effects are accepted one at a time."""

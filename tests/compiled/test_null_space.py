@@ -123,7 +123,7 @@ def test_directions_are_those_that_change_no_row(name):
 @every("name", ["crossed", "one sum"])
 def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
-    target = Target(factorize(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)
+    target = Target(CompiledModel(factorize(model, model.value_vars, min_rows=ROWS)), 0, 1.0)
     rng = np.random.default_rng(1)
     for direction in target.compiled.null_space:
         position = rng.normal(0.0, 0.3, target.factorization.size)

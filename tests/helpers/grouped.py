@@ -10,6 +10,7 @@ from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.plan.prepare import ReadingSettings, read_model
 from pymc_minibatch_mh.reference.arrow_reference import find_grouped
+from pymc_minibatch_mh.reference.posterior import Target
 
 
 def _late(rng, predictor):
@@ -223,7 +224,7 @@ def step_of(name):
 def target_of(model):
     reading = ReadingSettings(None, None, (), None)
     point = model.initial_point()
-    return read_model(model, model.value_vars, point, reading, Requirements()).target
+    return Target(read_model(model, model.value_vars, point, reading, Requirements()).compiled)
 
 
 @cache

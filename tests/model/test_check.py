@@ -9,6 +9,7 @@ import pytest
 from every import every
 from helpers.tiers import fast
 from model.evaluation import split_of
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.model import check
 from pymc_minibatch_mh.model.check import ModelDensity, Reading, check_split
@@ -140,7 +141,7 @@ ROUNDED_MOST = [
 
 
 def target_of(model):
-    return Target(split_of(model), 0, 1.0, None)
+    return Target(CompiledModel(split_of(model)), 0, 1.0)
 
 
 @every("name", fast(NOT_WRONG, ROUNDED_MOST))

@@ -13,6 +13,7 @@ from data.elsewhere import Recording
 from every import every
 from model.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan.file import split_digests
@@ -85,7 +86,7 @@ def counts_and_times(data):
 
 
 def target_of(model, weights=None):
-    return Target(factorize(model, model.value_vars, weights=weights), 2, 1.0, None)
+    return Target(CompiledModel(factorize(model, model.value_vars, weights=weights)))
 
 
 #: Models, each with the likelihoods that have weights.

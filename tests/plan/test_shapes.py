@@ -5,6 +5,7 @@ import pytest
 
 from every import every
 from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.diagnostics.model_summary import reparametrized_variables, subsampled_terms
 from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
@@ -20,17 +21,16 @@ FAR = {POISSON: negative_binomial, NORMAL: student}
 
 def chosen(model):
     """Return a model in the coordinates that are chosen for its shapes."""
-    return choose_shape_parametrization(Target(own(model), 2, 1.0, None), model.initial_point())
+    return choose_shape_parametrization(CompiledModel(own(model)), model.initial_point())
 
 
 def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
-    target = chosen(model)
-    return [shape.label for shape in target.factorization.maps]
+    return [shape.label for shape in chosen(model).factorization.maps]
 
 
 def prepared(model, power=1):
-    target = Target(reciprocal(model, power), 2, 1.0, None)
+    target = Target(CompiledModel(reciprocal(model, power)))
     start = target.factorization.ravel(model.initial_point())
     reference = target.expand(start, np.random.default_rng(0))[0]
     return Plan(target, Requirements(derived_bounds=True), reference).completed()

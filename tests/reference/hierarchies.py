@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.posterior import Target
 
@@ -27,7 +28,9 @@ def target_of(define, order=2):
         define()
     # PyTensor's own function for the start of a Cholesky factor wants BLAS.
     point = STARTS.get(define) or model.initial_point()
-    target = Target(factorize(model, model.value_vars, initial_point=point), order, 1.0, None)
+    target = Target(
+        CompiledModel(factorize(model, model.value_vars, initial_point=point)), order, 1.0
+    )
     return target, target.factorization.ravel(point)
 
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from every import every
 from pymc_minibatch_mh.compiled import model as compiled_model
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -152,7 +153,7 @@ def normal():
         mu = pm.Normal("mu", 0.0, 0.1)
         pm.Normal("few", mu, 0.5, observed=few)
         pm.Normal("many", mu * design, 2.0, observed=many)
-    target = Target(factorize(model, model.value_vars), 2, 0.5, None)
+    target = Target(CompiledModel(factorize(model, model.value_vars)), 2, 0.5)
     precision = 100.0 + 0.5 * (1_000 / 0.25 + design @ design / 4.0)
     mean = 0.5 * (few.sum() / 0.25 + design @ many / 4.0) / precision
     return SimpleNamespace(target=target, precision=precision, mean=mean, few=few, design=design)
@@ -195,7 +196,7 @@ def test_a_curvature_without_value_is_named_by_its_row_and_operation(road, monke
     with pm.Model() as model:
         mu = pm.Normal("mu")
         pm.CustomDist("y", mu, logp=lambda v, mu: -((v * pt.exp(mu)) ** 1.5), observed=y)
-    target = Target(factorize(model, model.value_vars, min_rows=1), 2, 1.0, None)
+    target = Target(CompiledModel(factorize(model, model.value_vars, min_rows=1)))
     with pytest.raises(ModeError, match=f"not finite in row 37 of 'y'{through}, at mu = ") as told:
         target.mode(np.zeros(1), np.random.default_rng(0))
     assert "kink" not in str(told.value)
@@ -268,7 +269,7 @@ def test_the_mode_of_a_mixture_is_found_where_a_part_is_impossible(weight, order
             rows = np.logaddexp(*reactions(TIMES, *given, np.where))
         return 0.5 * (((given - means) / [1, 1, 0.1, 1]) ** 2).sum() - rows.sum()
 
-    found = Target(factorization, 2, 1.0, None).mode(start[:size], np.random.default_rng(0))
+    found = Target(CompiledModel(factorization)).mode(start[:size], np.random.default_rng(0))
     best = minimize(objective, found.position + 0.05, method="BFGS").x
     gap = found.position - best
     assert np.sqrt(gap @ found.precision @ gap) < 2e-3

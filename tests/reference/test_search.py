@@ -15,6 +15,7 @@ from model.evaluation import at_points
 from models.gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import newton
@@ -43,7 +44,7 @@ def told(monkeypatch):
 
 def searched(model):
     """Return the mode, from where PyMC starts, and the target."""
-    target = Target(factorize(model, model.value_vars), 2, 1.0, None)
+    target = Target(CompiledModel(factorize(model, model.value_vars)))
     start = target.factorization.ravel(model.initial_point())
     return target.mode(start, np.random.default_rng(0)), target
 
@@ -434,7 +435,7 @@ def test_a_subsample_saves_passes_over_all_rows(many_rows, read):
 
 
 def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch):
-    target = Target(factorize(many_rows, many_rows.value_vars), 2, 1.0, None)
+    target = Target(CompiledModel(factorize(many_rows, many_rows.value_vars)))
     found = target.expand(np.zeros(2), np.random.default_rng(0))[0]
     assert sum(rows is None for rows, _ in read) == 3
     monkeypatch.setattr(target_module, "MANY_ROWS", 10**9)
@@ -443,7 +444,7 @@ def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch)
 
 
 def test_rows_as_a_graph_spare_hessians(many_rows, read):
-    target = Target(factorize(many_rows, many_rows.value_vars), 2, 1.0, None)
+    target = Target(CompiledModel(factorize(many_rows, many_rows.value_vars)))
     target.compiled.rows = GraphRows(target.factorization, target.source)
     target.expand(np.zeros(2), np.random.default_rng(0))
     assert read.count((None, True)) <= 3

@@ -9,6 +9,7 @@ import pytest
 
 from every import every
 from helpers.in_library import expansion_change, predicted_noise
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import move_between
 from pymc_minibatch_mh.native.row_sums import moments_of_move
@@ -26,15 +27,15 @@ BETAS = (1.0, 0.2)
 
 @cache
 def compiled():
-    """The model at order 2, whose compiled functions serve every order and temperature."""
+    """The model, whose compiled functions serve every order and temperature."""
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.0, shape=3)
         pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=y)
-    return Target(factorize(model, model.value_vars), 2, 1.0, None)
+    return CompiledModel(factorize(model, model.value_vars))
 
 
 def setting_of(order, beta=1.0):
-    target = compiled().with_order_and_temperature(order, beta)
+    target = Target(compiled(), order, beta)
     mode = target.mode(np.zeros(3), np.random.default_rng(1))
     reference = reference_at(mode, order, beta)
     rng = np.random.default_rng(2)

@@ -12,6 +12,7 @@ from helpers.grouped import slopes
 from helpers.zoo import poisson, sample, student
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan import prepare as sharing
@@ -132,7 +133,7 @@ def keys():
     """Return what a file of a step would belong to, on some models: the same in every process."""
     models = [spline(), FAMILIES["normal_mixture"]()]
     parts = [factorize(model, model.value_vars) for model in models]
-    return [key_of(Target(part, 2, 1.0, None)) for part in parts]
+    return [key_of(Target(CompiledModel(part))) for part in parts]
 
 
 def test_other_objects_in_an_operation_make_another_key():
@@ -147,9 +148,9 @@ def test_a_key_tells_order_and_temperature():
     model = poisson()
     parts = factorize(model, model.value_vars)
     settings = [(2, 1.0), (1, 1.0), (2, 0.5)]
-    keys = [key_of(Target(parts, order, beta, None)) for order, beta in settings]
+    keys = [key_of(Target(CompiledModel(parts), order, beta)) for order, beta in settings]
     assert len({json.dumps(key) for key in keys}) == len(settings)
-    assert keys[0] == key_of(Target(parts, 2, 1.0, None))
+    assert keys[0] == key_of(Target(CompiledModel(parts)))
 
 
 def test_a_file_holds_effects_that_move_each_by_itself(tmp_path, monkeypatch):

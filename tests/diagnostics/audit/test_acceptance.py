@@ -8,11 +8,8 @@ import xarray as xr
 from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import TunaMH, audit
-from pymc_minibatch_mh.diagnostics.audit import on_acceptance
-from pymc_minibatch_mh.diagnostics.bias import accepted
 from pymc_minibatch_mh.diagnostics.audit import judge_acceptance
 from pymc_minibatch_mh.diagnostics.bias import compare_rates
-from helpers.zoo import sample
 
 #: Standard deviations: near by, beyond what a move brings back, and far off.
 SHIFTS = (1.0, 3.0, 20.0)

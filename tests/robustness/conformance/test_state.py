@@ -18,6 +18,7 @@ from helpers.zoo import METHODS, logistic
 from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import Bounds, OwnMove, PenaltyMH, TunaMH
+from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.draw import END, NEXT
@@ -195,7 +196,7 @@ def test_a_state_of_another_step_is_refused(model, what):
 )
 def test_a_state_of_another_model_is_refused(own, changed, weights, what):
     model = counts(**changed)
-    target = Target(factorize(model, model.value_vars, weights=weights), 2, 1.0, None)
+    target = Target(CompiledModel(factorize(model, model.value_vars, weights=weights)))
     with refused_as_differing_in(what):
         own.sampling_state = replace(own.sampling_state, key=own.key | key_of(target))
 
