@@ -7,7 +7,6 @@ import pytest
 import xarray as xr
 
 from models.adversary.subject import STABLE
-from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws
 from pymc_minibatch_mh.diagnostics.draws import posterior_draws
 from pymc_minibatch_mh.errors import SettingError
 
