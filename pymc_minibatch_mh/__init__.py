@@ -10,7 +10,6 @@ from pymc_minibatch_mh import errors as errors
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds as Bounds
-    from pymc_minibatch_mh.bounds.user_bounds import Ranges as Ranges
     from pymc_minibatch_mh.diagnostics.audit import audit as audit
     from pymc_minibatch_mh.diagnostics.explain import explain as explain
     from pymc_minibatch_mh.diagnostics.plots import plot_audit as plot_audit
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
     from pymc_minibatch_mh.published.firefly import FireflyMH as FireflyMH
+    from pymc_minibatch_mh.published.poisson import PoissonMH as PoissonMH
+    from pymc_minibatch_mh.published.ranges import Ranges as Ranges
     from pymc_minibatch_mh.sampling.driver import sample as sample
     from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
     from pymc_minibatch_mh.steps.own_test import OwnTestMH as OwnTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
-    from pymc_minibatch_mh.steps.poisson import PoissonMH as PoissonMH
     from pymc_minibatch_mh.steps.tuna import FactorizedMH as FactorizedMH
     from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.tuna import TunaMH as TunaMH
@@ -61,10 +61,10 @@ _ON_FIRST_USE = {
     "OwnMove": "proposals.own_move",
     "OwnTestMH": "steps.own_test",
     "PenaltyMH": "steps.penalty",
-    "PoissonMH": "steps.poisson",
+    "PoissonMH": "published.poisson",
     "Proposal": "proposals.base",
     "RandomWalk": "proposals.walk",
-    "Ranges": "bounds.user_bounds",
+    "Ranges": "published.ranges",
     "Rows": "model.rows",
     "ScalableSubsamplingMH": "steps.tuna",
     "TunaMH": "steps.tuna",

@@ -104,7 +104,6 @@ class BlockTables:
     most_at_once: int = MOST_FETCHED
 
     verified = True
-    are_ranges = False
     metric = None
     heavy = NO_ROWS
     #: Identity of these bounds among others of one model and centre.

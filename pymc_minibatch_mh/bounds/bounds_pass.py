@@ -70,15 +70,15 @@ def explain_unbounded(
 ) -> BoundsError:
     """Return the error that names the first operation whose derivatives have no bound in a row."""
     jets = Jets(data, boxes, order)
-    culprit = _culprit(function.root, lambda expr: _are_bounded(jets.of(expr).values()))
+    culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
     lower = _lower_order(function, data, boxes, order)
     smooth = ""
     if culprit is not None and _is_condition(culprit):
         smooth = _about_condition(function, culprit)
     return BoundsError(
         f"{function.name!r} has no proved bound: in row {row} the derivatives of order {order} of "
-        f"{_called(culprit)} are unbounded over the trust region, for example at a kink or a "
-        f"singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
+        f"{words_of_operation(culprit)} are unbounded over the trust region, for example at a kink "
+        f"or a singularity. {smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no "
         f"bounds,{lower} or pass bounds=Bounds(...)."
     )
 
@@ -89,29 +89,12 @@ def _lower_order(
     """Return the order of control variates with which a row has bounds, as advice, or ""."""
     for lower in range(order - 1, 0, -1):
         jet = Jets(data, boxes, lower).of(function.root)
-        if _are_bounded(value for index, value in jet.items() if len(index) == lower):
+        if are_bounded(value for index, value in jet.items() if len(index) == lower):
             return f" use taylor_order={lower - 1},"
     return ""
 
 
-def explain_without_range(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
-) -> BoundsError:
-    """Return the error that names the first operation whose values have no bound in a row."""
-    jets = Jets(data, boxes, 1)
-    culprit = _culprit(function.root, lambda expr: _are_bounded([jets.of(expr)[()]]))
-    why = "the sampled parameters have no bound that limits it"
-    if culprit is not None:
-        why = f"{_called(culprit)} has no bound"
-    return BoundsError(
-        f"{function.name!r} has no range: in row {row} its log-likelihood is not bounded on both "
-        f"sides over the supports of the parameters, because {why}. Use bounded priors such as "
-        "pm.Uniform, pass ranges=Ranges(low, high), or use TunaMH(), which needs bounds of "
-        "differences only."
-    )
-
-
-def _culprit(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
+def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     """Return the first operation that is not bounded, though all that it is computed from is."""
     for expr in _operations(root):
         parts = (part for part in expr.inputs if not part.is_data)
@@ -120,11 +103,13 @@ def _culprit(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     return None
 
 
-def _are_bounded(enclosures: Iterable[Interval]) -> bool:
+def are_bounded(enclosures: Iterable[Interval]) -> bool:
+    """Whether all ends of enclosures are finite."""
     return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
 
 
-def _called(culprit: Apply | None) -> str:
+def words_of_operation(culprit: Apply | None) -> str:
+    """Name of an operation in messages."""
     if culprit is None:
         return "the log-likelihood"
     if _is_condition(culprit):

@@ -43,7 +43,6 @@ class PartTables:
 
     parts: Parts
     verified: ClassVar[bool] = True
-    are_ranges: ClassVar[bool] = False
     key: ClassVar[str] = "derived by parts"
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
 

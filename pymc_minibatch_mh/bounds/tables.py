@@ -18,10 +18,9 @@ from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.bound_tables import KIND, NO_ROWS, TOTAL, BoundTables, no_tables
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import ffi
-from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
 #: Bytes of bounds up to which a pickle holds them.
@@ -118,11 +117,6 @@ class Tables:
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
     groups: Groups | None = None
     copy: WhitenedCopy = NO_COPY
-
-    @property
-    def are_ranges(self) -> bool:
-        """Whether they are the ranges of log-likelihoods: see :mod:`bounds.user_bounds`."""
-        return bool(self.headers[0, KIND] == CONSTANT)
 
     @property
     def key(self) -> str:

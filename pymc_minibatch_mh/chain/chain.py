@@ -17,8 +17,8 @@ from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.run import run
 from pymc_minibatch_mh.native.statistics import COUNTS, numbers, summed
 from pymc_minibatch_mh.plan.method import WarmUpCounts
-from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan
-from pymc_minibatch_mh.plan.violations import violation_message
+from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.violations import PREPARATION_SEED
 from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 
 #: Draws between two adaptations.
@@ -306,9 +306,7 @@ class Chain:
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last["bound_row"]), float(last["bound_ratio"])
         here, there = kernel_state.record.worst_move
-        of_range, target = self.plan.requirements.ranges, self.plan.target
-        message = violation_message(target, row, here, there, ratio, of_range=of_range)
-        self.handle_violation(message)
+        self.handle_violation(self.plan.violation_by(row, ratio, here, there))
 
 
 def draws_until_adaptation(chain: Chain) -> int:

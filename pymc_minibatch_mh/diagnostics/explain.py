@@ -46,7 +46,7 @@ from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.inputs import generator_of, model_of
 from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.moves import CONSTANT, DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
@@ -71,7 +71,6 @@ KINDS = {
     JOINT: "over the joint length of the arguments",
     SHARP: "sharp, one argument a row",
     GIVEN: "with a metric of the user's own",
-    CONSTANT: "the widths of the ranges of all log-likelihoods",
 }
 
 
@@ -408,13 +407,14 @@ def certify_step(step: MinibatchStep, certified: bool, why_not_exact: str) -> Ce
     `why_not_exact` is the message of the :class:`BoundsError` that ruled out an exact step.
     """
     tables, heavy, lines = step.tables, step.plan.n_rows - step.plan.n_drawn, []
-    drawn = nan
+    drawn, source = nan, step.plan.requirements.bounds
     if tables is not None:
         known = tables.headers[:, 0] >= 0.0
         for radius, kind, total in tables.headers[known]:
             near = f"within {radius:.2f} posterior sds of the centre"
             region = near if np.isfinite(radius) else "everywhere"
-            lines.append(f"C = Σ c_i = {figure(total)} {region}; {KINDS[int(kind)]}")
+            meaning = source.meaning if source and source.meaning else KINDS[int(kind)]
+            lines.append(f"C = Σ c_i = {figure(total)} {region}; {meaning}")
         drawn = float(tables.heads_of_drawn[known, TOTAL].min())
         if step.program.method.draws_by_bounds:
             heavy = tables.heavy.size
@@ -445,8 +445,9 @@ def _hyperparameters_first(step: MinibatchStep, model: pm.Model) -> tuple[str, .
 
 def _explain_order(step: MinibatchStep, parts: Factorization) -> str:
     order = step.target.taylor_order
-    if step.plan.requirements.ranges:
-        return "log-likelihoods themselves have ranges, so nothing is expanded"
+    source = step.plan.requirements.bounds
+    if source is not None and source.order_reason:
+        return source.order_reason
     if order == 2:
         return "a quadratic approximation of each observation leaves the smallest remainders"
     if parts.discrete_in_rows:

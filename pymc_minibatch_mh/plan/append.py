@@ -15,8 +15,10 @@ from pymc_minibatch_mh.data.files import AGAIN
 from pymc_minibatch_mh.data.source import StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.plan.file import first_difference, split_digests
-from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan, Sought, functions_of
+from pymc_minibatch_mh.plan.plan import Plan, Sought
+from pymc_minibatch_mh.plan.violations import PREPARATION_SEED
 from pymc_minibatch_mh.reference.posterior import Target
 
 _log = logging.getLogger("pymc")

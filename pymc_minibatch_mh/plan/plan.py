@@ -1,81 +1,64 @@
 """All that passes over all rows have found: control variates, their remainders, bounds."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
-from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.bounds.jets import require_rules
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass, require_ranges
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
-from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
-from pymc_minibatch_mh.model.factorization import Factorization
+from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.inputs import storage_of
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
+from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
 from pymc_minibatch_mh.plan.violations import (
+    PREPARATION_SEED,
     BoundCheck,
-    audited,
     audited_parts,
-    heavy_rows,
+    seeded_moves,
     sizes_of_many,
-    tell_of_unverified_bounds,
-    typical_moves,
+    violation_message,
 )
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.structure.row_function import RowFunction
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
-GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
-GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
-
 
 @dataclass(frozen=True, eq=False)
 class Requirements:
     """Facts of all rows that a method needs before it subsamples them.
 
-    `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows. Bounds
-    or ranges are derived from the model or a user's. `precondition` refuses terms by a BoundsError
-    before any search. `in_memory` says that rows are found by their numbers, or drawn without
-    bounds.
+    `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows;
+    `bounds` are the source of bounds. `precondition` refuses terms by a BoundsError before any
+    search. `in_memory` says that rows are found by their numbers, or drawn without bounds.
     """
 
     calibration: bool = False
-    derived_bounds: bool = False
-    given_bounds: GivenBounds | None = None
+    bounds: BoundSource | None = None
     precondition: Callable[[Sequence[RowFunction]], None] | None = None
-    derived_ranges: bool = False
-    given_ranges: GivenRanges | None = None
     in_memory: bool = False
 
     @property
-    def ranges(self) -> bool:
-        """Whether rows are bounded by ranges of their log-likelihoods."""
-        return self.derived_ranges or self.given_ranges is not None
-
-    @property
     def derives(self) -> bool:
-        """Whether bounds or ranges are derived from the model."""
-        return self.derived_bounds or self.derived_ranges
+        """Whether bounds are derived from the model."""
+        return self.bounds is not None and self.bounds.derived
 
     @property
     def given(self) -> bool:
-        """Whether the user gave bounds or ranges."""
-        return self.given_bounds is not None or self.given_ranges is not None
+        """Whether the user gave bounds."""
+        return self.bounds is not None and not self.bounds.derived
 
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.
@@ -90,12 +73,8 @@ _log = logging.getLogger("pymc")
 
 def require_drawn_ahead(requirements: Requirements, name: str) -> None:
     """Refuse methods that draw rows in another way than evenly or by derived bounds."""
-    others = (
-        requirements.derived_ranges,
-        requirements.given,
-        requirements.in_memory,
-    )
-    if any(others) or requirements.derived_bounds == requirements.calibration:
+    otherwise = requirements.given or requirements.in_memory
+    if otherwise or requirements.derives == requirements.calibration:
         raise SettingError(
             f"{name!r}: data of Rows(...) are fetched ahead, drawn uniformly or by derived "
             "bounds. This step draws them in another way, evaluates all of them at every update "
@@ -129,18 +108,6 @@ def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) 
     return reference.centre + scale * (reference.factor @ noise)
 
 
-#: Seed of all that is random before a chain runs, so that equal models are prepared alike.
-PREPARATION_SEED = 20_170_808
-
-
-def functions_of(model: Target | CompiledModel) -> list[RowFunction]:
-    """Terms of a model; BoundsError where their derivatives cannot be enclosed."""
-    functions = model.row_functions
-    if isinstance(functions, BoundsError):
-        raise functions
-    return functions
-
-
 def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     """Refuse a model for reasons that its graph has, before any search, pass or compilation.
 
@@ -153,18 +120,10 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     terms = model.factorization.terms
     if any(storage_of(term) is not None for term in terms):
         require_drawn_ahead(requirements, terms[0].name)
-    if requirements.derives:
-        functions = functions_of(model)
-        for function in functions:
-            require_rules(function)
-        if requirements.derived_ranges:
-            require_ranges(functions, _support(model.factorization))
+    if requirements.bounds is not None:
+        requirements.bounds.require_possible(model)
     if requirements.precondition is not None:
         requirements.precondition(functions_of(model))
-
-
-def _support(factorization: Factorization) -> tuple[np.ndarray, np.ndarray]:
-    return factorization.lower, factorization.upper
 
 
 class Sought(NamedTuple):
@@ -249,7 +208,8 @@ class Plan:
             return []
         assert self.tables is not None
         totals = self.tables.heads_of_drawn[:, TOTAL]
-        return [float(totals[move.table] * move.m) for move in self._typical_moves(self.tables)]
+        moves = seeded_moves(self.target, self.reference, self.tables)
+        return [float(totals[move.table] * move.m) for move in moves]
 
     @cached_property
     def scale_conditional(self) -> ScaleConditional | None:
@@ -263,13 +223,12 @@ class Plan:
             return found if found.parts is not None else found._by_parts(found.elements)
         if requirements.calibration and found.calibration is None:
             found = found._calibrated()
-        bounded = requirements.derives or requirements.given
-        if found.tables is not None and bounded and found.tables.are_ranges != requirements.ranges:
+        source = requirements.bounds
+        if source is not None and found.tables is not None and not source.has_made(found.tables):
             # Those of another method on the same model, or of a file of its.
             found = replace(found, tables=None, violation=None)
-        if found.tables is None and bounded:
-            tables = self._derived() if requirements.derives else self._given()
-            found = replace(found, tables=self._reading_heavy_rows(tables))
+        if source is not None and found.tables is None:
+            found = replace(found, tables=source.tables(found.target, found.reference))
         if found.tables is not None and found.violation is None:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
@@ -358,7 +317,13 @@ class Plan:
             return audited_parts(self.target, self.elements, self.parts, rng)
         if self.tables is None:
             return ""
-        return audited(self.target, self.reference, self.tables, rng, rows)
+        source = self.requirements.bounds or DerivedBounds()
+        return source.audit(self.target, self.reference, self.tables, rng, rows)
+
+    def violation_by(self, row: int, ratio: float, position: np.ndarray, new: np.ndarray) -> str:
+        """Message about a row that exceeds its bound in a move."""
+        source = self.requirements.bounds or DerivedBounds()
+        return violation_message(self.target, row, position, new, *source.excess(ratio))
 
     def _without_measurements(self) -> Self:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
@@ -373,47 +338,6 @@ class Plan:
             target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
         )
         return replace(self, calibration=measured, heavy=heavy)
-
-    def _typical_moves(self, tables: AnyTables) -> Iterator[BoundedMove]:
-        rng = np.random.default_rng(PREPARATION_SEED)
-        return typical_moves(self.target, self.reference, tables, rng)
-
-    def _reading_heavy_rows(self, tables: AnyTables) -> AnyTables:
-        """Return tables with the rows that every update reads; none where no mode was sought."""
-        if isinstance(tables, BlockTables) or tables.are_ranges:
-            return tables
-        if self.target.covariance is not None:
-            return tables
-        heavy = heavy_rows(tables, self._typical_moves(tables))
-        return tables.reading_always(heavy) if heavy.size else tables
-
-    def _derived(self) -> AnyTables:
-        functions = functions_of(self.target)
-        support = _support(self.target.factorization)
-        if not self.target.source.in_memory:
-            return BlockBounds(functions, self.reference, support).tables()
-        kind = RangesPass if self.requirements.ranges else BoundsPass
-        return kind(functions, self.reference, support).tables()
-
-    def _given(self) -> Tables:
-        requirements = self.requirements
-        if requirements.ranges:
-            ranges = self._of_user(requirements.given_ranges, Ranges, "ranges", "Ranges(low, high)")
-            return ranges.tables(self.n_rows, self.reference.inverse_temperature)
-        bounds = self._of_user(requirements.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
-        return bounds.tables(self.n_rows)
-
-    def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
-        """Return bounds or ranges of a user, or those that a function of theirs returns."""
-        if not isinstance(given, kind):
-            given = given(self.target.factorization.unravel(self.reference.centre, {}))
-        if not isinstance(given, kind):
-            raise SettingError(
-                f"{setting}= is a function that returned a {type(given).__name__}. Return "
-                f"{call} for the centre that it is called with."
-            )
-        tell_of_unverified_bounds(names_of_terms(self.target.factorization), setting)
-        return given
 
 
 def full_passes_by_bounds(plan: Plan, most_drawn: float, rng: np.random.Generator) -> int:

@@ -26,14 +26,13 @@ from pymc_minibatch_mh.plan.append import extend_plan
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
-    PREPARATION_SEED,
     Plan,
     Requirements,
     gaussian_draw,
     require_possible,
     require_same_again,
 )
-from pymc_minibatch_mh.plan.violations import tell_of_unverified_bounds
+from pymc_minibatch_mh.plan.violations import PREPARATION_SEED, tell_of_unverified_bounds
 from pymc_minibatch_mh.reference.arrow_reference import find_grouped
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates

@@ -62,6 +62,14 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     return heavy.astype(np.int64) if worthwhile else NO_ROWS
 
 
+def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tables:
+    """Tables with rows that every update reads; without any where no mode was sought."""
+    if target.covariance is not None:
+        return tables
+    heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
+    return tables.reading_always(heavy) if heavy.size else tables
+
+
 #: Directions that moves are measured without, at most: leaving one out takes time at every update.
 MOST_LEFT_OUT = 32
 
@@ -125,6 +133,8 @@ def spread_of(
 
 _log = logging.getLogger("pymc")
 
+#: Seed of all that is random before a chain runs, so that equal models are prepared alike.
+PREPARATION_SEED = 20_170_808
 #: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
 #: where the bounds were derived: those of a user are proven by nothing else.
 MOVES, CHANGES = 4, 1_000_000
@@ -143,23 +153,24 @@ def audited(
 
     Stored rows are held against them in part: evenly spread ones, by default of all, or of `rows`.
     """
+    for move in audited_moves(target, reference, tables, rng):
+        here, there, _ = move.ends
+        ratio, row = _largest_ratio(target, tables, move, rows)
+        if not ratio <= 1.0:
+            return violation_message(target, row, here, there, *exceeds_bound(ratio))
+    return ""
+
+
+def audited_moves(
+    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
+) -> Iterator[BoundedMove]:
+    """Typical moves by which bounds are audited, fewer where many rows have derived ones."""
     moves = MOVES
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
     # A position outside of the support is refused before a row is read.
     support = target.factorization.lower, target.factorization.upper
-    for move in islice(typical_moves(target, reference, tables, rng, support), moves):
-        here, there, centre = move.ends
-        if isinstance(tables, Tables) and tables.are_ranges:
-            for place in (here, there):
-                ratio, row = _furthest_out(target, reference, tables, place)
-                if not ratio <= 1.0:
-                    return violation_message(target, row, centre, place, ratio, of_range=True)
-            continue
-        ratio, row = _largest_ratio(target, tables, move, rows)
-        if not ratio <= 1.0:
-            return violation_message(target, row, here, there, ratio)
-    return ""
+    return islice(typical_moves(target, reference, tables, rng, support), moves)
 
 
 def audited_parts(
@@ -168,7 +179,9 @@ def audited_parts(
     """Return an objection of a row to its ceiling in a typical move, or an empty string."""
     here, there = (found.draw(rng, 1.0) for _ in range(2))
     ratio, row = largest_of_parts(target, found, tables, here, there)
-    return "" if not ratio > 1.0 else violation_message(target, row, here, there, ratio)
+    if not ratio > 1.0:
+        return ""
+    return violation_message(target, row, here, there, *exceeds_bound(ratio))
 
 
 def largest_of_parts(
@@ -216,23 +229,9 @@ def _largest_ratio(
     return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
 
 
-def _furthest_out(
-    target: Target, reference: Reference, tables: Tables, position: np.ndarray
-) -> tuple[float, int]:
-    """Return the largest distance from the middle of a range, in halves of that, and its row."""
-    beta = reference.inverse_temperature
-    largest, worst = 0.0, 0
-    for first in range(0, target.source.n_rows, CHUNK):
-        last = min(first + CHUNK, target.source.n_rows)
-        differences, scales = np.zeros((2, last - first))
-        ends = reference.centre, position, reference.centre
-        differences_of(target.space, ends, np.arange(first, last), differences, scales)
-        width, below = tables.c[:, first:last].astype(np.float64)
-        differences += (below - 0.5 * width) / beta
-        ratio, place = largest_of(differences, scales, width, 0.5, beta)
-        if ratio > largest:
-            largest, worst = ratio, first + place
-    return largest, worst
+def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Iterator[BoundedMove]:
+    """Typical moves that are the same in every preparation of a model."""
+    return typical_moves(target, reference, tables, np.random.default_rng(PREPARATION_SEED))
 
 
 def sizes_of_many(
@@ -293,26 +292,22 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
         )
 
 
+def exceeds_bound(ratio: float) -> tuple[str, str]:
+    """How a row exceeds its bound, and the setting of such bounds, for messages."""
+    return f"changes by {ratio:.3g} times its bound", "bounds"
+
+
 def violation_message(
-    target: Target,
-    row: int,
-    position: np.ndarray,
-    new: np.ndarray,
-    ratio: float,
-    *,
-    of_range: bool = False,
+    target: Target, row: int, position: np.ndarray, new: np.ndarray, excess: str, setting: str
 ) -> str:
-    """Return the message about a row that exceeded its bound in a move, or left its range."""
+    """Return the message about a row that exceeded its bound in a move."""
     name, inside = target.term_and_row(row)
     show = np.array2string
-    exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
-    if of_range:
-        exceeds, what = f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
     return (
-        f"{name!r}: row {inside} {exceeds} in the move from "
+        f"{name!r}: row {inside} {excess} in the move from "
         f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
-        f"(unconstrained values), so the draws would not be exact. Enlarge custom {what}, report "
-        "derived ones, or use PenaltyMH(), which needs none."
+        f"(unconstrained values), so the draws would not be exact. Enlarge custom {setting}, "
+        "report derived ones, or use PenaltyMH(), which needs none."
     )
 
 

@@ -45,8 +45,9 @@ from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import model_of
 from pymc_minibatch_mh.native.statistics import Feature
+from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.published.lower_bounds import (
     AT_CENTRE,
@@ -130,8 +131,7 @@ class FireflyMethod(Method):
         if self.touching is not None:
             precondition = partial(require_lower_bounds, self.touching)
             return Requirements(precondition=precondition, in_memory=True)
-        derives = self.bounds is None
-        return Requirements(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
+        return Requirements(bounds=bound_source(self.bounds), in_memory=True)
 
     def record(self, plan: Plan) -> FireflyTest:
         """Return the settings, with bright rows that have yet to be drawn."""

@@ -27,6 +27,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.checks import choice, integer, positive
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -91,7 +92,7 @@ class ConfidenceMethod(Method):
     @property
     def requirements(self) -> Requirements:
         """Derived bounds, or nothing with a scan."""
-        return Requirements(derived_bounds=not self.settings.scans, in_memory=True)
+        return Requirements(bounds=None if self.settings.scans else DerivedBounds(), in_memory=True)
 
     def record(self, plan: Plan) -> ConfidenceTest:
         """Return the settings, with the largest bound of every table."""

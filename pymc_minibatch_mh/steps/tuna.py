@@ -54,8 +54,9 @@ import numpy as np
 
 from pymc_minibatch_mh.checks import choice, flag, positive
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts, best_chi
-from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import (
@@ -197,7 +198,7 @@ class PoissonMethod(Method):
     @property
     def requirements(self) -> Requirements:
         """Bounds, derived from the model unless the user gave some."""
-        return Requirements(derived_bounds=self.bounds is None, given_bounds=self.bounds)
+        return Requirements(bounds=bound_source(self.bounds))
 
     @property
     def refuses_elements(self) -> str:

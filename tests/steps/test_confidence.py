@@ -100,4 +100,4 @@ def test_infinite_and_undefined_log_ratios(width):
 def test_the_guarantee_says_what_the_range_rests_on(scans):
     method = confidence.ConfidenceMethod(confidence.confidence_test(scans=scans))
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)
-    assert method.requirements.derived_bounds == (not scans)
+    assert method.requirements.derives == (not scans)

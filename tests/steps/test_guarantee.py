@@ -13,6 +13,7 @@ from helpers.zoo import APPROXIMATE, EXACT, METHODS, sample
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh import steps as methods
 from pymc_minibatch_mh.native import compiler
+from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
@@ -32,7 +33,7 @@ class BoundedBatches(penalty.PenaltyMethod):
     """A test on batches that carries bounds of all rows."""
 
     guarantee = Guarantee(Promise.APPROXIMATE, "noise of a batch")
-    requirements = Requirements(calibration=True, derived_bounds=True)
+    requirements = Requirements(calibration=True, bounds=DerivedBounds())
 
 
 class BoundedPenaltyMH(MinibatchStep):

@@ -16,7 +16,7 @@ from law.exactness.poisson import NEGLIGIBLE, accept, counts_of, mixture_matrix
 from law.exactness.toys import jump, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.native.moves import CONSTANT
-from pymc_minibatch_mh.steps import poisson as levels
+from pymc_minibatch_mh.published import poisson as levels
 
 #: How much wider the ranges are than they have to be.
 MARGIN = 1.15

@@ -14,7 +14,7 @@ from law.exactness.compiled import BY_BOUNDS
 from law.exactness.enumeration import total_variation
 from law.exactness.poisson import logistic, random_chain, student
 from law.exactness.poisson_levels import Rule, shares, transition_matrix
-from pymc_minibatch_mh.steps import poisson as levels
+from pymc_minibatch_mh.published import poisson as levels
 
 pytestmark = BY_BOUNDS
 

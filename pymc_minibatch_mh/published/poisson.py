@@ -31,12 +31,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pymc_minibatch_mh.bounds.user_bounds import Ranges
 from pymc_minibatch_mh.checks import positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.plan import GivenRanges, Plan, Requirements
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
+from pymc_minibatch_mh.published.ranges import DerivedRanges, GivenRanges, Ranges, UserRanges
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
@@ -94,7 +94,8 @@ class LevelsMethod(Method):
     @property
     def requirements(self) -> Requirements:
         """Ranges, derived from the model unless the user gave some."""
-        return Requirements(derived_ranges=self.ranges is None, given_ranges=self.ranges)
+        source = DerivedRanges() if self.ranges is None else UserRanges(self.ranges)
+        return Requirements(bounds=source, in_memory=True)
 
     def record(self, plan: Plan) -> LevelsTest:
         """Return the settings; an automatic λ follows from the ranges."""

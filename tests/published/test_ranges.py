@@ -6,11 +6,16 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import Ranges
-from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.published.ranges import (
+    OF_NO_MOVE,
+    DerivedRanges,
+    RangesPass,
+    table_of_ranges,
+)
 from pymc_minibatch_mh.structure.row_function import row_functions
 
 RNG = np.random.default_rng(91)
@@ -52,7 +57,7 @@ def test_the_range_of_a_mixture(transform, beta):
     assert (width - below >= high).all()
     assert width.sum() < 1.05 * (high - low).sum()
     assert found.verified
-    assert found.are_ranges
+    assert DerivedRanges().has_made(found)
 
 
 @every(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])

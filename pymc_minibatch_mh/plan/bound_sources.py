@@ -1,0 +1,134 @@
+"""Sources of bounds: derived from the model, or given by a user."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.jets import require_rules
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.model import CompiledModel
+from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.native.bound_tables import KIND
+from pymc_minibatch_mh.native.moves import CONSTANT
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.plan.violations import (
+    audited,
+    exceeds_bound,
+    tell_of_unverified_bounds,
+    with_heavy_rows,
+)
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.row_function import RowFunction
+
+GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
+
+
+def functions_of(target: Target | CompiledModel) -> list[RowFunction]:
+    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        raise functions
+    return functions
+
+
+class BoundSource(ABC):
+    """Where a method has the bounds of all rows from, and how rows are held against them."""
+
+    #: Whether bounds are derived from the model, for all steps on it; otherwise they are a user's.
+    derived: bool = True
+    #: Meaning of the tables and reason of the order in reports, instead of the usual ones.
+    meaning: str = ""
+    order_reason: str = ""
+
+    def require_possible(self, model: CompiledModel) -> None:
+        """Refuse a model by its graph, before any search, by a BoundsError."""
+        return
+
+    @abstractmethod
+    def tables(self, target: Target, reference: Reference) -> AnyTables:
+        """Bounds of all rows around a centre; BoundsError where a row has none."""
+
+    def has_made(self, tables: AnyTables) -> bool:
+        """Whether tables of another step on the model are such as this source makes."""
+        return tables.headers[0, KIND] != CONSTANT
+
+    def audit(
+        self,
+        target: Target,
+        reference: Reference,
+        tables: AnyTables,
+        rng: np.random.Generator,
+        rows: np.ndarray | None = None,
+    ) -> str:
+        """Description of the first row that exceeds its bound in typical moves, or ""."""
+        return audited(target, reference, tables, rng, rows)
+
+    def excess(self, ratio: float) -> tuple[str, str]:
+        """How a row exceeds its bound, and the setting of such bounds, for messages."""
+        return exceeds_bound(ratio)
+
+
+class DerivedBounds(BoundSource):
+    """Bounds of remainders, derived from the model."""
+
+    def require_possible(self, model: CompiledModel) -> None:
+        """Refuse operations without a rule."""
+        for function in functions_of(model):
+            require_rules(function)
+
+    def tables(self, target: Target, reference: Reference) -> AnyTables:
+        """Bounds by interval arithmetic, of blocks where rows are stored."""
+        functions, support = functions_of(target), support_of(target)
+        if target.source.in_memory:
+            found: AnyTables = BoundsPass(functions, reference, support).tables()
+        else:
+            found = BlockBounds(functions, reference, support).tables()
+        return (
+            found if isinstance(found, BlockTables) else with_heavy_rows(target, reference, found)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class UserBounds(BoundSource):
+    """Bounds of a user, or a function that returns them for a centre."""
+
+    bounds: GivenBounds
+
+    derived = False
+
+    def tables(self, target: Target, reference: Reference) -> Tables:
+        """Bounds as the user gives them, unverified."""
+        given = of_user(target, reference, self.bounds, Bounds, "bounds", "Bounds(c, metric)")
+        return with_heavy_rows(target, reference, given.tables(target.source.n_rows))
+
+
+def bound_source(bounds: GivenBounds | None) -> BoundSource:
+    """Source of a user's bounds, or of derived ones for None."""
+    return DerivedBounds() if bounds is None else UserBounds(bounds)
+
+
+def support_of(target: Target | CompiledModel) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper ends of the coordinates, shapes (d,)."""
+    return target.factorization.lower, target.factorization.upper
+
+
+def of_user[T](
+    target: Target, reference: Reference, given: Any, kind: type[T], setting: str, call: str
+) -> T:
+    """Value of a user's setting, or the value that their function returns for the centre."""
+    if not isinstance(given, kind):
+        given = given(target.factorization.unravel(reference.centre, {}))
+    if not isinstance(given, kind):
+        raise SettingError(
+            f"{setting}= is a function that returned a {type(given).__name__}. Return "
+            f"{call} for the centre that it is called with."
+        )
+    tell_of_unverified_bounds(names_of_terms(target.factorization), setting)
+    return given

@@ -1,0 +1,263 @@
+"""Ranges of log-likelihoods over all of the parameters' space.
+
+Relative to their values at a centre θ̂, log-likelihoods satisfy
+
+    -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    so that 0 <= m_i <= M_i.
+
+They are enclosed over the box that the supports of the parameters span. The first table holds the
+M_i, which bound the change of a row in any move, and the second, which serves no move, the m_i.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.bounds.bounds_pass import (
+    BOUNDING,
+    RowPass,
+    are_bounded,
+    best_cuts,
+    first_unbounded,
+    rounded_up,
+    trial_rows,
+    words_of_operation,
+)
+from pymc_minibatch_mh.bounds.geometry import box_of_support
+from pymc_minibatch_mh.bounds.jets import Jets, require_rules
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.user_bounds import numbers_per_row
+from pymc_minibatch_mh.compiled.model import CompiledModel
+from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.expressions.graph import Expr
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.native.bound_tables import KIND
+from pymc_minibatch_mh.native.moves import CONSTANT
+from pymc_minibatch_mh.native.posterior import Reference
+from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
+from pymc_minibatch_mh.plan.bound_sources import BoundSource, functions_of, of_user, support_of
+from pymc_minibatch_mh.plan.violations import CHUNK, audited_moves, violation_message
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
+
+#: Radius of the table of the m_i: every proposal is longer.
+OF_NO_MOVE = -1.0
+
+
+def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
+    """Return tables of ranges, ends of β [ℓ_i(θ) - ℓ_i(θ̂)] on either side of 0, shapes (N,)."""
+    below = rounded_up(np.maximum(-low, 0.0))
+    widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
+    totals = [c.sum(dtype=np.float64) for c in (widths, below)]
+    headers = np.array([[np.inf, CONSTANT, totals[0]], [OF_NO_MOVE, CONSTANT, totals[1]]])
+    return Tables(headers, np.stack([widths, below]), float("nan"), verified)
+
+
+class RangesPass(RowPass):
+    """Encloses the log-likelihood of every row of a model's terms over the whole space."""
+
+    def tables(self) -> Tables:
+        """Enclose all rows; BoundsError if one is not bounded on both sides, or has no rule."""
+        report(BOUNDING)
+        pieces = [_pieces(function, self._support) for function in self._functions]
+        ends = np.empty((2, self._n_rows))
+        self._fill(ends, lambda k, _, data: self._relative(self._functions[k], data, pieces[k]))
+        bounded = np.isfinite(ends).all(axis=0)
+        if not bounded.all():
+            raise _without_range(*self._term_of(int(np.argmin(bounded))), self._support)
+        widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
+        return table_of_ranges(*(widened * ends), verified=True)
+
+    def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
+        """Return the ends of ℓ_i(θ) - ℓ_i(θ̂), on either side of 0, shape (2, n)."""
+        whole = _enclosed(function, data, pieces, self._support)
+        relative = whole - _value(data, self.geometry(function, data).boxes(0.0), function.root)
+        ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
+        return np.stack([np.broadcast_to(end, data.rows.shape) for end in ends])
+
+
+def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Array]) -> None:
+    """Refuse a model of which one of a few rows has no range, by a BoundsError, knowing no mode."""
+    for function in functions:
+        data = trial_rows(function)
+        found = _enclosed(function, data, _pieces(function, support), support)
+        bounded = np.broadcast_to(np.isfinite(found.width), data.rows.shape)
+        if not bounded.all():
+            raise _without_range(function, int(data.rows[np.argmin(bounded)]), support)
+
+
+def _enclosed(
+    function: RowFunction, data: RowData, pieces: Sequence[int], support: tuple[Array, Array]
+) -> Interval:
+    """Return the enclosure over the whole space, of the log-likelihood of some rows."""
+    boxes = box_of_support(function, data, *support)
+    cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
+    return reduce(Interval.hull, (_value(data, piece, function.root) for piece in product(*cuts)))
+
+
+def _pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
+    """Return into how many pieces the interval of each argument is best cut."""
+    data = trial_rows(function)
+
+    @cache
+    def total(pieces: tuple[int, ...]) -> float:
+        width = _enclosed(function, data, pieces, support).width
+        return float(np.broadcast_to(width, data.rows.shape).mean())
+
+    return best_cuts(function, total, few=0.0)
+
+
+def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:
+    data = RowData(function, np.array([row]))
+    return _explain_without_range(function, data, box_of_support(function, data, *support), row)
+
+
+def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
+    """Return the enclosure of a log-likelihood over a box, each branch over its own rows only."""
+    low, high = np.empty((2, data.rows.size))
+    for rows, part, branch in branches_by_data(root, data):
+        found = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
+        low[rows], high[rows] = found.lo, found.hi
+    return Interval(low, high)
+
+
+def _explain_without_range(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
+) -> BoundsError:
+    """Return the error that names the first operation whose values have no bound in a row."""
+    jets = Jets(data, boxes, 1)
+    culprit = first_unbounded(function.root, lambda expr: are_bounded([jets.of(expr)[()]]))
+    why = "the sampled parameters have no bound that limits it"
+    if culprit is not None:
+        why = f"{words_of_operation(culprit)} has no bound"
+    return BoundsError(
+        f"{function.name!r} has no range: in row {row} its log-likelihood is not bounded on both "
+        f"sides over the supports of the parameters, because {why}. Use bounded priors such as "
+        "pm.Uniform, pass ranges=Ranges(low, high), or use TunaMH(), which needs bounds of "
+        "differences only."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Custom ranges ``low_i <= ℓ_i(θ) - ℓ_i(θ̂) <= high_i`` for every θ.
+
+    They bound the log-likelihood of an observation in the model, at temperature 1, relative to its
+    value at the centre θ̂, so constants cancel. They are not verified: the trace is exact if they
+    hold. Every evaluated observation is checked.
+
+    Parameters
+    ----------
+    low, high : array_like, shape (N,)
+        Ends of the range of every observation, ``low <= 0 <= high``, for all subsampled variables
+        in order. If you know only the width w of a range, give -w and w.
+    """
+
+    low: ArrayLike
+    high: ArrayLike
+
+    def tables(self, n_rows: int, inverse_temperature: float) -> Tables:
+        """Return them as tables; SettingError unless all ends are finite, with 0 between them."""
+        setting = "ranges=Ranges(low, high)"
+        low = numbers_per_row(setting, "low", self.low, n_rows, -np.inf)
+        high = numbers_per_row(setting, "high", self.high, n_rows, -np.inf)
+        wrong = ~((low <= 0.0) & (high >= 0.0))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise SettingError(
+                f"ranges=Ranges(low, high) has low[{row}]={low[row]} and high[{row}]={high[row]}, "
+                "but the range has to contain 0, the value at the centre. Give both ends "
+                "relative to that value."
+            )
+        beta = inverse_temperature
+        return table_of_ranges(beta * low, beta * high, verified=False)
+
+
+GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
+
+
+class RangeSource(BoundSource):
+    """Ranges of log-likelihoods in the place of bounds of remainders."""
+
+    meaning = "the widths of the ranges of all log-likelihoods"
+    order_reason = "log-likelihoods themselves have ranges, so nothing is expanded"
+
+    def has_made(self, tables: AnyTables) -> bool:
+        """Whether tables are ranges."""
+        return bool(tables.headers[0, KIND] == CONSTANT)
+
+    def audit(
+        self,
+        target: Target,
+        reference: Reference,
+        tables: AnyTables,
+        rng: np.random.Generator,
+        rows: np.ndarray | None = None,
+    ) -> str:
+        """Description of the first row outside of its range at the ends of moves, or ""."""
+        assert isinstance(tables, Tables)
+        for move in audited_moves(target, reference, tables, rng):
+            *both_ends, centre = move.ends
+            for position in both_ends:
+                ratio, row = _furthest_out(target, reference, tables, position)
+                if not ratio <= 1.0:
+                    return violation_message(target, row, centre, position, *self.excess(ratio))
+        return ""
+
+    def excess(self, ratio: float) -> tuple[str, str]:
+        """How far a row is outside of its range."""
+        return f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
+
+
+class DerivedRanges(RangeSource):
+    """Ranges that are derived from the model."""
+
+    def require_possible(self, model: CompiledModel) -> None:
+        """Refuse operations without a rule, and a few rows without a range."""
+        functions = functions_of(model)
+        for function in functions:
+            require_rules(function)
+        _require_ranges(functions, support_of(model))
+
+    def tables(self, target: Target, reference: Reference) -> Tables:
+        """Ranges by interval arithmetic."""
+        return RangesPass(functions_of(target), reference, support_of(target)).tables()
+
+
+@dataclass(frozen=True, eq=False)
+class UserRanges(RangeSource):
+    """Ranges of a user, or a function that returns them for a centre."""
+
+    ranges: GivenRanges
+
+    derived = False
+
+    def tables(self, target: Target, reference: Reference) -> Tables:
+        """Ranges as the user gives them, unverified."""
+        given = of_user(target, reference, self.ranges, Ranges, "ranges", "Ranges(low, high)")
+        return given.tables(target.source.n_rows, reference.inverse_temperature)
+
+
+def _furthest_out(
+    target: Target, reference: Reference, tables: Tables, position: np.ndarray
+) -> tuple[float, int]:
+    """Return the largest distance from the middle of a range, in halves of that, and its row."""
+    beta = reference.inverse_temperature
+    largest, worst = 0.0, 0
+    for first in range(0, target.source.n_rows, CHUNK):
+        last = min(first + CHUNK, target.source.n_rows)
+        differences, scales = np.zeros((2, last - first))
+        ends = reference.centre, position, reference.centre
+        differences_of(target.space, ends, np.arange(first, last), differences, scales)
+        width, below = tables.c[:, first:last].astype(np.float64)
+        differences += (below - 0.5 * width) / beta
+        ratio, place = largest_of(differences, scales, width, 0.5, beta)
+        if ratio > largest:
+            largest, worst = ratio, first + place
+    return largest, worst
