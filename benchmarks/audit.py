@@ -24,7 +24,7 @@ CASES = (
     ("AustereMH", {"epsilon": 0.3, "batch_size": 5, "taylor_order": 1}),
     ("AustereMH", {"epsilon": 0.3, "batch_size": 20, "taylor_order": 1}),
     ("AustereMH", {"epsilon": 0.1, "batch_size": 30, "taylor_order": 1}),
-    ("BarkerMinibatchMH", {"batch_rule": "grow", "batch_size": 20, "taylor_order": 1}),
+    ("BarkerPaperMH", {"batch_size": 20, "taylor_order": 1}),
     ("TunaMH", {"taylor_order": 1}),
 )
 ROWS, SIZE = 1_000_000, 3

@@ -8,7 +8,6 @@ batches of 100 hardly ever contain. The reference is TunaMH, whose draws are exa
 """
 
 from contextlib import contextmanager
-from functools import partial
 from time import perf_counter
 
 import arviz as az
@@ -16,7 +15,14 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit
 
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh import (
+    AustereMH,
+    BarkerMinibatchMH,
+    BarkerPaperMH,
+    PenaltyMH,
+    TunaMH,
+    sample,
+)
 from pymc_minibatch_mh.reference import influential as heavy
 
 ROWS, MEMBERS, ALIKE = 50_000, 20, 19
@@ -26,7 +32,7 @@ REFERENCE_DRAWS = 100_000
 METHODS = {
     "PenaltyMH()": PenaltyMH,
     "BarkerMinibatchMH()": BarkerMinibatchMH,
-    'BarkerMinibatchMH(batch_rule="grow")': partial(BarkerMinibatchMH, batch_rule="grow"),
+    "BarkerPaperMH()": BarkerPaperMH,
     "AustereMH()": AustereMH,
 }
 

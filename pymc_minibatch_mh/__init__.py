@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.own_move import OwnMove as OwnMove
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
+    from pymc_minibatch_mh.published.barker_paper import BarkerPaperMH as BarkerPaperMH
     from pymc_minibatch_mh.published.firefly import FireflyMH as FireflyMH
     from pymc_minibatch_mh.published.poisson import PoissonMH as PoissonMH
     from pymc_minibatch_mh.published.ranges import Ranges as Ranges
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _ON_FIRST_USE = {
     "AustereMH": "steps.austere",
     "BarkerMinibatchMH": "steps.barker",
+    "BarkerPaperMH": "published.barker_paper",
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
     "FactorizedMH": "steps.tuna",

@@ -18,11 +18,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
+from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps.barker import (
     BarkerMethod,
     BarkerTest,
     CorrectionTable,
-    barker_test,
     correction_table,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -134,7 +134,7 @@ def ridge_test(ridge: float, points: int, sigma: float, **settings: Any) -> Bark
     """
     table = ridge_correction(sigma, ridge * (COARSE / points) ** 2, points=COARSE)
     masses = table.masses / table.masses.sum()
-    return barker_test(sigma, **settings)._replace(
+    return growing_test(sigma, **settings)._replace(
         table_error=table.error,
         atoms=np.ascontiguousarray(table.atoms),
         masses=np.ascontiguousarray(masses),
@@ -150,15 +150,14 @@ class RidgeSettings(SharedSettings):
     ----------
     ridge, points
         The paper's λ and N.
-    sigma, batch_size, batch_rule
-        As in :class:`~pymc_minibatch_mh.BarkerMinibatchMH`.
+    sigma, batch_size
+        As in :class:`~pymc_minibatch_mh.BarkerPaperMH`.
     """
 
     ridge: float = setting(default=10.0)
     points: int = setting(default=4_000)
     sigma: float = setting(default=1.0)
     batch_size: int = setting(default=100)
-    batch_rule: str = setting(default="grow")
 
 
 class RidgeBarkerMH(MinibatchStep):
@@ -166,13 +165,12 @@ class RidgeBarkerMH(MinibatchStep):
 
     Guarantee: *approximate*, as :class:`~pymc_minibatch_mh.BarkerMinibatchMH`, with the error of
     this correction in every update besides.
-
     """
 
     name = "ridge_barker_mh"
 
     @takes(RidgeSettings)
     def __init__(self, settings: RidgeSettings) -> None:
-        batches = {"batch_size": settings.batch_size, "batch_rule": settings.batch_rule}
-        test = ridge_test(settings.ridge, settings.points, settings.sigma, **batches)
+        size = settings.batch_size
+        test = ridge_test(settings.ridge, settings.points, settings.sigma, batch_size=size)
         self._prepare(settings, BarkerMethod(test))

@@ -19,7 +19,7 @@ from papers.data import Digits, ones_and_sevens
 from papers.report import Cell, Claim, Curve, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.seita_logistic import TEMPERATURE, WALK, regression, starts, walk
-from pymc_minibatch_mh import BarkerMinibatchMH, RandomWalk, sample
+from pymc_minibatch_mh import BarkerPaperMH, RandomWalk, sample
 
 SWITCH, END = 400, 1_000
 SMALLER = (0.0005, 0.001)
@@ -46,11 +46,10 @@ def learned(run: Run, digits: Digits) -> Learned:
     return Learned(run.rows, np.stack([digits.accuracy(chain) for chain in run.values("beta")]))
 
 
-def barker(model: pm.Model, temperature: Any, proposal: RandomWalk) -> BarkerMinibatchMH:
+def barker(model: pm.Model, temperature: Any, proposal: RandomWalk) -> BarkerPaperMH:
     """Return the published step at a temperature."""
-    return BarkerMinibatchMH(
+    return BarkerPaperMH(
         batch_size=100,
-        batch_rule="grow",
         sigma=1.0,
         model=model,
         centre="start",

@@ -18,7 +18,7 @@ from papers.ridge import correction_errors
 from papers.runner import Size, main, trials
 from pymc_minibatch_mh import (
     AustereMH,
-    BarkerMinibatchMH,
+    BarkerPaperMH,
     ConfidenceMH,
     RandomWalk,
 )
@@ -92,7 +92,7 @@ def tests(model: pm.Model, mean: float, n_rows: int) -> dict[str, MinibatchStep]
         ),
         "Austere, all rows from half of them on": AustereMH(batch_size=100, epsilon=0.05, **shared),
         "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **published),
-        "Barker": BarkerMinibatchMH(batch_size=100, batch_rule="grow", sigma=1.0, **published),
+        "Barker": BarkerPaperMH(batch_size=100, sigma=1.0, **published),
     }
 
 

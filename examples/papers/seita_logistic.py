@@ -28,6 +28,7 @@ from papers.seita_mixture import compared_rows as without_scan
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
+    BarkerPaperMH,
     ConfidenceMH,
     RandomWalk,
 )
@@ -118,10 +119,10 @@ def steps(model: pm.Model) -> dict[str, MinibatchStep]:
         "proposal": walk(WALK),
         "full_pass_above": np.inf,
     }
-    growing: dict[str, Any] = {"batch_size": 100, "batch_rule": "grow", "sigma": 1.0}
+    growing: dict[str, Any] = {"batch_size": 100, "sigma": 1.0}
     return {
         PROGRAMMED: early_barker(**shared),
-        WRITTEN: BarkerMinibatchMH(**growing, **shared),
+        WRITTEN: BarkerPaperMH(**growing, **shared),
         RIDGE: RidgeBarkerMH(ridge=10.0, points=4_000, **growing, **shared),
         "Austere (nc)": PerUpdateAustereMH(design=PerUpdate(TOLERANCE), **shared),
         "Austere (c)": AustereMH(batch_size=450, epsilon=0.01, **shared),
@@ -165,7 +166,7 @@ def ours(model: pm.Model, digits: Digits, count: int, size: Size, seed: int) -> 
         "temperature": TEMPERATURE,
         "proposal": walk(WALK),
     }
-    first = BarkerMinibatchMH(batch_size=SMALLEST, batch_rule="grow", **shared)
+    first = BarkerPaperMH(batch_size=SMALLEST, **shared)
     d = digits.X.shape[1]
     begun = trials(first, burn_in, starts=starts(count, seed, d), seed=seed)
     last = [{"beta": chain[-1]} for chain in begun.values("beta")]

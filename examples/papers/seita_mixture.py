@@ -21,7 +21,13 @@ from scipy.special import gammaln
 from papers.parts import Part, part
 from papers.report import Claim, Panel, Report, Table, contours, curve, histogram, mean_sd
 from papers.runner import Array, Run, Size, acceptance_error, main, trials
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH, RandomWalk
+from pymc_minibatch_mh import (
+    AustereMH,
+    BarkerMinibatchMH,
+    BarkerPaperMH,
+    ConfidenceMH,
+    RandomWalk,
+)
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 VARIANCE, TEMPERATURE, WALK = 2.0, 1e4, 0.15
@@ -70,14 +76,14 @@ def mixture(rows: int, seed: int) -> tuple[pm.Model, NDArray[np.float64]]:
 def steps(model: pm.Model, temperature: float) -> dict[str, MinibatchStep]:
     """Return the steps that the paper compares, in the order of table 1."""
     shared = settings(model, temperature)
-    growing = shared | {"batch_rule": "grow", "sigma": 1.0}
+    growing = shared | {"sigma": 1.0}
     austere = shared | {"epsilon": 0.005, "full_pass_above": np.inf}
     confidence = shared | {"batch_size": 100, "range": "scan"}
     return {
-        "Barker": BarkerMinibatchMH(batch_size=50, **growing),
+        "Barker": BarkerPaperMH(batch_size=50, **growing),
         "Austere (c)": AustereMH(batch_size=50, **austere),
         "Confidence": ConfidenceMH(gamma=2.0, **confidence),
-        IN_2016.format("Barker"): BarkerMinibatchMH(batch_size=100, **growing),
+        IN_2016.format("Barker"): BarkerPaperMH(batch_size=100, **growing),
         IN_2016.format("Austere (c)"): AustereMH(batch_size=100, **austere),
         IN_2016.format("Confidence"): ConfidenceMH(gamma=1.5, **confidence),
     }

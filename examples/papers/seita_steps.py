@@ -27,7 +27,7 @@ from papers.seita_logistic import (
     starts,
     walk,
 )
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, ConfidenceMH
 
 #: Standard deviation of the walk -> published rows a test.
 PUBLISHED_STEPS = {0.005: 116.1, 0.01: 216.5, 0.05: 2215.6}
@@ -84,7 +84,7 @@ def of_steps(model: Any, digits: Digits, size: Size, seed: int) -> dict[str, dic
     for scale in PUBLISHED_STEPS:
         settings = shared(model) | {"proposal": walk(scale)}
         programmed = early_barker(**settings)
-        written = BarkerMinibatchMH(batch_size=100, batch_rule="grow", sigma=1.0, **settings)
+        written = BarkerPaperMH(batch_size=100, sigma=1.0, **settings)
         for way, step, first in (
             (AS_PUBLISHED, programmed, published),
             (f"{PROGRAMMED}, from 0", programmed, zero),

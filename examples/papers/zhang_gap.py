@@ -20,9 +20,9 @@ import pymc as pm
 from papers.report import Claim, Curve, Look, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.zhang_laws import batch_decision, gap, poisson_acceptance, rate, stationary, walk
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMove, TunaMH
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, FactorizedMH, OwnMove, TunaMH
+from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps.austere import austere_test
-from pymc_minibatch_mh.steps.barker import barker_test
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.tuna import chi_for_gap, poisson_test
 
@@ -38,7 +38,7 @@ RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
 TESTS: dict[str, Any] = {
     "Austere, ε = .05": austere_test(0.05, batch_size=BATCH),
     "Austere, ε = .01": austere_test(0.01, batch_size=BATCH),
-    "Barker": barker_test(1.0, batch_size=BATCH, batch_rule="grow"),
+    "Barker": growing_test(1.0, batch_size=BATCH),
 }
 
 #: How often steps to the right and to the left are accepted.
@@ -82,7 +82,7 @@ def steps(model: pm.Model, **settings: Any) -> dict[str, MinibatchStep]:
     return {
         TUNA: TunaMH(chi=CHI, form="paper", **same),
         "Austere, ε = .05": AustereMH(batch_size=BATCH, epsilon=0.05, **same),
-        "Barker": BarkerMinibatchMH(batch_size=BATCH, batch_rule="grow", sigma=1.0, **same),
+        "Barker": BarkerPaperMH(batch_size=BATCH, sigma=1.0, **same),
         ALL: AustereMH(epsilon=0.0, **same),
     }
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.checks import choice, flag, integer, positive
+from pymc_minibatch_mh.checks import flag, integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -186,7 +186,8 @@ class BarkerTest(NamedTuple):
     kappa: float
     #: Standard deviation that the noise of the log ratio is topped up to.
     sigma: float
-    #: 1 for `batch_rule="grow"`, `error_bound="novak"` and a corrected skewness; else 0.
+    #: 1 for batches that grow and for the bound of Novak, as published, and for a corrected
+    #: skewness; else 0.
     grow: int
     novak: int
     skewed: int
@@ -203,21 +204,13 @@ def barker_test(
     sigma: float = 1.2,
     *,
     batch_size: int = 100,
-    batch_rule: str = "predict",
-    error_bound: str = "edgeworth",
     max_error: float | None = None,
     skew_correction: bool = False,
 ) -> BarkerTest:
     """Settings of the test that a chain starts with, refused where they do not go together.
 
-    "predict" sizes one batch for a variance of 0.7 sigma² and at most the predicted error
-    `max_error`; "grow" reads on until s < sigma and the estimated error is below it.
+    One batch is sized for a variance of 0.7 sigma² and at most the predicted error `max_error`.
     """
-    if skew_correction and batch_rule == "grow":
-        raise SettingError(
-            "skew_correction=True needs a batch size that is known before drawing, but "
-            "batch_rule='grow' enlarges batches while drawing. Use 'predict'."
-        )
     table = correction_table(sigma)
     limit = math.inf if max_error is None else positive("max_error", max_error)
     if limit <= table.error:
@@ -230,8 +223,8 @@ def barker_test(
         batch_size=batch_size,
         **UNMEASURED,
         sigma=float(table.sigma),
-        grow=int(batch_rule == "grow"),
-        novak=int(error_bound == "novak"),
+        grow=0,
+        novak=0,
         skewed=int(skew_correction),
         max_error=limit,
         table_error=float(table.error),
@@ -262,22 +255,15 @@ class BarkerSettings(SharedSettings):
     sigma : float in (0.5, 1.7]
         Standard deviation of the log ratio after noise is added to that of the batch. The batch
         size is proportional to 1/sigma²; the correction has an error of 1.6e-5 at 1.2, 5.4e-8 at 1.
-    batch_rule : {"predict", "grow"}
-        "predict" sizes a batch by the proposal before it is drawn. "grow", as published, enlarges
-        it until its noise is below sigma, which biases decisions.
     max_error : float, optional
         Largest predicted error of the acceptance probability.
-    error_bound : {"edgeworth", "novak"}
-        Estimate of the leading error terms, or the published bound.
     skew_correction : bool
-        Whether to correct the acceptance probability for the batch's skewness; for "predict" only.
+        Whether to correct the acceptance probability for the batch's skewness.
     """
 
     batch_size: int = setting(partial(integer, least=2), default=100)
     sigma: float = setting(positive, default=1.2)
-    batch_rule: str = setting(partial(choice, known=("predict", "grow")), default="predict")
     max_error: float | None = setting(default=None)
-    error_bound: str = setting(partial(choice, known=("edgeworth", "novak")), default="edgeworth")
     skew_correction: bool = setting(flag, default=False)
 
 
@@ -307,8 +293,6 @@ class BarkerMinibatchMH(MinibatchStep):
         test = barker_test(
             settings.sigma,
             batch_size=settings.batch_size,
-            batch_rule=settings.batch_rule,
-            error_bound=settings.error_bound,
             max_error=settings.max_error,
             skew_correction=settings.skew_correction,
         )

@@ -16,6 +16,7 @@ from law.exactness.enumeration import acceptance, sample_statistics, subsets
 from law.exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import AustereMH, audit, explain
 from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps import austere, barker, penalty
 
 BIG = 10**6
@@ -183,7 +184,7 @@ def test_logistic_at_the_infinities():
 TESTS = [
     austere.austere_test(),
     barker.barker_test(),
-    barker.barker_test(batch_rule="grow"),
+    growing_test(),
     penalty.penalty_test(),
 ]
 

@@ -11,6 +11,7 @@ from scipy.special import expit, ndtr
 from benchmarks.skew import AIM, LAWS
 from every import every
 from helpers.in_library import barker_error, barker_probability, decide_batch, sample_size
+from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps import barker
 from pymc_minibatch_mh.steps.barker import (
     SHIPPED_SIGMAS,
@@ -82,7 +83,7 @@ def test_predicted_batch_at_the_ends():
 
 @every(("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)])
 def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
-    settings = barker.barker_test(max_error=max_error, error_bound=bound)
+    settings = barker.barker_test(max_error=max_error)._replace(novak=int(bound == "novak"))
     settings = settings._replace(skewness=skewness)
     spread = 200.0
     rows = sample_size(spread, 0, BIG, settings)
@@ -95,7 +96,7 @@ def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
 
 
 def test_growth_reads_on_until_the_variance_and_the_error_fit():
-    settings = barker.barker_test(batch_rule="grow", max_error=0.05)
+    settings = growing_test(max_error=0.05)
     assert [sample_size(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
     assert decide_batch(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
     assert decide_batch(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
@@ -110,13 +111,13 @@ def test_edgeworth_error_is_the_documented_sum():
         expected += 0.0319 * s2**2 / 199 + table.error
         found = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
         assert found == pytest.approx(expected, rel=1e-12)
-        grown = barker.barker_test(batch_rule="grow")._replace(skewness=0.5)
+        grown = growing_test()._replace(skewness=0.5)
         more = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
 
 
 def test_novak_error_is_the_papers_at_300_rows():
-    settings = barker.barker_test(error_bound="novak")
+    settings = barker.barker_test()._replace(novak=1)
     error = barker_error(0.5, 0.0, 300, BIG, settings)
     # The paper's expression takes E|X| = .80 of Gaussian data where the test takes its bound 1.
     assert error == pytest.approx(0.68, abs=0.03)

@@ -12,10 +12,6 @@ moves.argument(Langevin, "batch_size", -1, 2.5, True)
 moves.argument(Langevin, "preconditioner", "rms")
 moves.argument(Langevin, "adapt", 1)
 moves.setting("BarkerMinibatchMH", "skew_correction", "yes")
-moves.gives(
-    "BarkerMinibatchMH(skew_correction=True, batch_rule='grow')",
-    lambda g: g.build("BarkerMinibatchMH", skew_correction=True, batch_rule="grow"),
-)
 moves.argument(Langevin, "preconditioner", "identity")
 moves.gives(
     "TunaMH(proposal=Langevin(batch_size=0), taylor_order=1)",

@@ -8,7 +8,8 @@ from dataclasses import replace
 from helpers import in_library
 from law.exactness.enumeration import audited_spread, sample_statistics
 from law.exactness.kernels import BETA, RULES
-from pymc_minibatch_mh.steps import barker, penalty
+from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.steps import penalty
 
 
 def with_variance(base, factor):
@@ -35,7 +36,7 @@ def full_data_when_variance_is_large():
 
 
 def growth_passed_off_as_fixed():
-    return replace(RULES["barker"], settings=barker.barker_test(batch_size=4, batch_rule="grow"))
+    return replace(RULES["barker"], settings=growing_test(batch_size=4))
 
 
 def sized_by_the_direction():

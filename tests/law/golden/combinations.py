@@ -19,10 +19,19 @@ from helpers.grouped import MODELS as GROUPED
 from helpers.zoo import METHODS, MODELS, RANGED, bounded
 from own_move import student
 from own_test import decide_batch, sample_size
-from pymc_minibatch_mh import Bounds, Langevin, Laplace, OwnMove, OwnTestMH, RandomWalk, Rows
+from pymc_minibatch_mh import (
+    BarkerPaperMH,
+    Bounds,
+    Langevin,
+    Laplace,
+    OwnMove,
+    OwnTestMH,
+    RandomWalk,
+    Rows,
+)
 
 ROWS = 2_000
-STEPS = METHODS | RANGED | {"OwnTestMH": OwnTestMH}
+STEPS = METHODS | RANGED | {"BarkerPaperMH": BarkerPaperMH, "OwnTestMH": OwnTestMH}
 Arrays = dict[str, np.ndarray]
 
 
@@ -166,9 +175,7 @@ COMBINATIONS = {
     "firefly, untuned": _way("logistic", "FireflyMH", bound="untuned", taylor_order=0),
     "poisson": _way("bounded", "PoissonMH"),
     "barker": _way("logistic", "BarkerMinibatchMH", taylor_order=1, pymc=True),
-    "barker that grows": _way(
-        "student", "BarkerMinibatchMH", batch_rule="grow", error_bound="novak", taylor_order=0
-    ),
+    "barker that grows": _way("student", "BarkerPaperMH", error_bound="novak", taylor_order=0),
     "barker with a skewness": _way("poisson", "BarkerMinibatchMH", skew_correction=True, sigma=1.0),
     "penalty": _way("two_likelihoods", "PenaltyMH"),
     "penalty in PyMC": _way("two_likelihoods", "PenaltyMH", taylor_order=0, pymc=True),

@@ -29,8 +29,6 @@ OWN = {
     "BarkerMinibatchMH": BATCHES
     | {
         "sigma": [0, 0.5, 1.8, math.nan, "a"],
-        "batch_rule": ["x", None],
-        "error_bound": ["x", None],
         "max_error": [0, -1, math.nan, 1e-9, "a"],
     },
     "ConfidenceMH": BATCHES
