@@ -208,7 +208,7 @@ def _difference(before: Declared, now: Declared) -> str:
 #: Rooms of the package that compute what a file holds.
 COMPUTING = (
     "_jit.py", "data", "functions", "expressions", "model", "structure", "reparametrize",
-    "native", "compiled", "reference", "bounds", "plan",
+    "native", "compiled", "reference", "bounds", "plan", "published",
 )  # fmt: skip
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "verified", "heavy")
