@@ -10,7 +10,6 @@ import pytest
 
 from bounds.certified import fit
 from data.elsewhere import Recording
-from every import every
 from helpers.tiers import fast
 from pymc_minibatch_mh.bounds import block_tables as blocks
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
@@ -102,7 +101,7 @@ def test_the_chance_of_every_row_is_its_share_of_the_bounds():
     np.testing.assert_array_equal(found[C == 0], 0)
 
 
-@every("most", [1, 7, 1_000])
+@pytest.mark.parametrize("most", [1, 7, 1_000])
 def test_the_chances_do_not_depend_on_how_many_are_fetched_at_a_time(monkeypatch, most):
     monkeypatch.setattr(blocks, "MOST_FETCHED", most)
     tables = toy()
@@ -148,7 +147,7 @@ def test_one_seed_draws_the_same_rows_in_an_order_that_is_none():
     assert not np.array_equal(one, tables.draw(0, np.random.default_rng(5), 400).rows)
 
 
-@every("n_rows", [1, 3, 4, 5, 8])
+@pytest.mark.parametrize("n_rows", [1, 3, 4, 5, 8])
 def test_few_rows_are_drawn_from_few_blocks(n_rows):
     c = np.arange(1, n_rows + 1, dtype=np.float32)
     largest = np.maximum.reduceat(c, np.arange(0, n_rows, LENGTH)).astype(float)
@@ -187,15 +186,15 @@ def test_rows_without_a_bounds_worth_are_not_drawn_by_a_share_that_rounds_up():
     np.testing.assert_array_equal(drawn.rows, np.full(9, 2))
 
 
-@every(("count", "all_bounded"), [(2, False), (200, True)])
+@pytest.mark.parametrize(("count", "all_bounded"), [(2, False), (200, True)])
 def test_all_rows_are_bounded_where_more_would_be_tried(count, all_bounded):
     tables = toy(most_at_once=len(C))
     tables.draw(0, np.random.default_rng(2), count)
     assert [isinstance(rows, slice) for _, rows in tables.bounds.storage.asked] == [all_bounded]
 
 
-@every("most_at_once", [0, 15])
-@every("value", [3.5, np.inf, np.nan])
+@pytest.mark.parametrize("most_at_once", [0, 15])
+@pytest.mark.parametrize("value", [3.5, np.inf, np.nan])
 def test_a_row_above_the_largest_is_not_the_one_that_was_bounded(value, most_at_once):
     tables = toy(most_at_once=most_at_once)
     tables.bounds.storage._arrays["c"] = tables.bounds.c.copy()
@@ -234,7 +233,7 @@ def pair(name, order, rows=1_003):
         return fitted.bounds(reference).tables(), found
 
 
-@every(("name", "order"), CASES)
+@pytest.mark.parametrize(("name", "order"), CASES)
 def test_bounds_are_those_of_rows_in_memory(name, order):
     tables, found = pair(name, order)
     np.testing.assert_array_equal(found.headers[:, :TOTAL], tables.headers[:, :TOTAL])
@@ -246,7 +245,7 @@ def test_bounds_are_those_of_rows_in_memory(name, order):
             np.testing.assert_array_max_ulp(found.of(table, rows), c[rows], maxulp=1)
 
 
-@every(("name", "order"), CASES)
+@pytest.mark.parametrize(("name", "order"), CASES)
 def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     tables, found = pair(name, order)
     exact = np.maximum.reduceat(tables.c.astype(float), np.arange(0, 1_003, 16), axis=1)
@@ -255,7 +254,7 @@ def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     assert (found.largest <= exact * (1.0 + 2.0 * blocks.ROUNDING)).all()
 
 
-@every(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])
+@pytest.mark.parametrize(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])
 def test_rows_are_drawn_from_every_table_with_its_bounds(name, order):
     tables, found = pair(name, order)
     for table, c in enumerate(tables.c):

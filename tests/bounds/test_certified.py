@@ -15,7 +15,6 @@ import pytest
 from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured, table
 from bounds.certified import HuntFromCentre, Rows, evaluate, fit, hunt
 from bounds.vectors import VECTORS
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import QUICK, fast
 from model.evaluation import rows_of_batch
@@ -73,7 +72,7 @@ def largest_gap(name, reference, tables):
     return hunt(fit(name, FEW_ROWS), reference, tables, **settings).max()
 
 
-@every(("name", "order"), EVERY_CASE)
+@pytest.mark.parametrize(("name", "order"), EVERY_CASE)
 def test_no_row_exceeds_its_bound(name, order):
     largest = hunt(*bounded(name, order), **HUNTED).max()
     assert largest <= 1.0
@@ -83,13 +82,13 @@ def test_no_row_exceeds_its_bound(name, order):
         assert largest > 0.9 * stored[name]["of_few_rows"]
 
 
-@every(("name", "order"), EVERY_CASE)
+@pytest.mark.parametrize(("name", "order"), EVERY_CASE)
 def test_no_density_lies_below_its_lower_bound(name, order):
     _, reference, tables = bounded(name, order)
     assert 0.0 < largest_gap(name, reference, tables) <= 1.0
 
 
-@every("name", ["poisson_exposure", "student_fixed"])
+@pytest.mark.parametrize("name", ["poisson_exposure", "student_fixed"])
 def test_no_row_of_a_tempered_posterior_exceeds_its_bound(name):
     fitted = fit(name, FEW_ROWS)
     reference = fitted.reference(2, beta=0.25)
@@ -104,8 +103,8 @@ def test_no_density_of_a_tempered_posterior_lies_below_its_lower_bound():
     assert 0.5 < largest_gap("poisson_exposure", reference, tables) <= 1.0
 
 
-@every("kind", [DIRECTIONAL, JOINT, SHARP])
-@every("order", [0, 1, 2])
+@pytest.mark.parametrize("kind", [DIRECTIONAL, JOINT, SHARP])
+@pytest.mark.parametrize("order", [0, 1, 2])
 def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
     """All kinds of tables hold for such a move with |a|^k/k!, and are used with it."""
     reference = fit("bernoulli_logit", FEW_ROWS).reference(order)
@@ -157,7 +156,7 @@ def test_branches_that_are_no_two_forms_of_one_function_are_refused(monkeypatch)
         fitted.bounds(near).tables()
 
 
-@every("name", fast([*FAMILIES, *VECTORS], [name for name, _ in FAST]))
+@pytest.mark.parametrize("name", fast([*FAMILIES, *VECTORS], [name for name, _ in FAST]))
 def test_rows_are_evaluated_as_the_model_evaluates_them(name):
     fitted = fit(name, FEW_ROWS)
     position = fitted.mode.position + 0.1

@@ -3,7 +3,6 @@ import pymc as pm
 import pytest
 
 from bounds.certified import Rows, fit
-from every import every
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.model.factorization import factorize
@@ -11,7 +10,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]
-every_family = every("name", FAMILIES)
+every_family = pytest.mark.parametrize("name", FAMILIES)
 ROWS = np.arange(0, 2_000, 23)
 
 
@@ -25,7 +24,7 @@ def placed(name):
 
 
 @every_family
-@every("radius", [0.01, 3.0, 9.0])
+@pytest.mark.parametrize("radius", [0.01, 3.0, 9.0])
 def test_boxes_hold_the_arguments_of_all_positions(name, radius):
     """Of positions on and in the trust region."""
     place, rows, reference = placed(name)
@@ -87,8 +86,8 @@ def by_hand(rng, m, d, rows):
     return Geometry((Interval.point(0.0),) * m, norms, tuple(whitened))
 
 
-@every("m", [1, 2, 3, 4])
-@every("d", [1, 2, 5])
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+@pytest.mark.parametrize("d", [1, 2, 5])
 def test_correlations_are_not_underestimated(m, d):
     place = by_hand(np.random.default_rng(m), m, d, 400)
     units = np.stack([

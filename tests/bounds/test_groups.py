@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.zoo import logistic
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -70,7 +69,7 @@ def factor_of(size):
     return np.tril(rng.normal(0.0, 0.3, (size, size)), -1) + np.diag(rng.uniform(0.5, 2.0, size))
 
 
-@every("name", MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
     build, shared, each, count = MODELS[name]
     model = build()

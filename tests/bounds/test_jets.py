@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from bounds.expressions import FUNCTIONS, ROWS, SMOOTH, built, exact_derivative, exact_value
-from every import every
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
 
@@ -13,7 +12,7 @@ POINTS = 2
 # Numerical differentiation of fourth order takes long: one point of one row.
 FOURTH = {"lengths": (4,), "rows": (3,), "count": 1}
 
-every_function = every("name", FUNCTIONS)
+every_function = pytest.mark.parametrize("name", FUNCTIONS)
 
 
 def boxes_of(m, width, seed):
@@ -47,13 +46,13 @@ def misses(name, width, seed=2, *, lengths=range(4), rows=range(ROWS), count=POI
     return found
 
 
-@every("width", [0.05, 1.0])
+@pytest.mark.parametrize("width", [0.05, 1.0])
 @every_function
 def test_enclosures_hold_exact_derivatives(name, width):
     assert not misses(name, width)
 
 
-@every("width", [0.05, 1.0])
+@pytest.mark.parametrize("width", [0.05, 1.0])
 @every_function
 def test_enclosures_hold_exact_fourth_derivatives(name, width):
     assert not misses(name, width, **FOURTH)
@@ -67,7 +66,7 @@ def test_enclosures_hold_exact_fourth_derivatives_of_many_boxes(name, width):
         assert not misses(name, width, seed, lengths=(4,))
 
 
-@every("name", SMOOTH)
+@pytest.mark.parametrize("name", SMOOTH)
 def test_enclosures_at_points_are_exact_values(name):
     root, data, m = built(name)
     boxes = [Interval.point(box.lo) for box in boxes_of(m, 1.0, 3)]
@@ -84,7 +83,7 @@ def test_enclosures_at_points_are_exact_values(name):
         )
 
 
-@every("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2, 3])
 def test_lower_orders_leave_out_higher_derivatives(order):
     root, data, m = built("four arguments")
     boxes = boxes_of(m, 0.5, 4)
@@ -101,7 +100,7 @@ def enclosed(name, *ends, order=4):
     return Jets(data, boxes, order).of(root)
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "ends"),
     [
         ("branches that combine", [(0.1, 0.3), (0.5, 0.6)]),
@@ -118,7 +117,7 @@ def test_a_condition_that_may_change_leaves_no_slope_bounded(name, ends):
     assert np.isfinite(jet[()].magnitude).all()
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "ends"),
     [
         ("branches that combine", [(-0.3, 0.1), (0.5, 0.6)]),

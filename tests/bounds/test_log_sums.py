@@ -9,7 +9,6 @@ from scipy import optimize, special
 
 from bounds.certified import Rows, derivatives, evaluate, fit, hunt
 from bounds.exponentials import EXPONENTIALS, classes, layer
-from every import every
 from helpers.tiers import fast
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Exponents,
@@ -69,7 +68,7 @@ def largest_moments(rng, values, z, radius):
     return np.maximum(found, tried.max(axis=0))
 
 
-@every("radius", [0.0, 0.5, 3.0, np.inf])
+@pytest.mark.parametrize("radius", [0.0, 0.5, 3.0, np.inf])
 def test_moments_are_bounded_and_closely(radius):
     rng = np.random.default_rng(11)
     ratios = []
@@ -129,7 +128,7 @@ def largest_value(forms, whitened, rng):
     return largest
 
 
-@every("name", ["four_classes", "clusters", "normal_mixture"])
+@pytest.mark.parametrize("name", ["four_classes", "clusters", "normal_mixture"])
 def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
     fitted = fit(name, ROWS)
     (function,), reference = fitted.functions, fitted.reference(2)
@@ -160,7 +159,7 @@ def test_what_all_exponents_have_in_common_does_not_matter():
         assert plain.third[0] <= other.third[0] * (1.0 + 1e-6)
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "order"),
     fast([*product(EXPONENTIALS, (1, 2))], [("four_classes", 1), ("counts", 2), ("clusters", 2)]),
 )
@@ -174,7 +173,9 @@ def test_no_row_exceeds_its_bound(name, order):
     assert largest.max() > 0.3 or name == "clusters"
 
 
-@every("name", [*EXPONENTIALS, "softmax", "normal_mixture", "zero_inflated_poisson"])
+@pytest.mark.parametrize(
+    "name", [*EXPONENTIALS, "softmax", "normal_mixture", "zero_inflated_poisson"]
+)
 def test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear(name):
     fitted = fit(name, ROWS)
     (function,) = fitted.functions
@@ -238,9 +239,9 @@ def bounds_without_and_with_parts(name, order, radius, fitted_rows, some):
     )
 
 
-@every("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
-@every("order", [1, 2])
-@every("radius", [1.0, 5.0])
+@pytest.mark.parametrize("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("radius", [1.0, 5.0])
 def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order, radius):
     before, after = bounds_without_and_with_parts(name, order, radius, ROWS, some=100)
     assert all((new <= old).all() for new, old in zip(after, before, strict=True))
@@ -251,7 +252,7 @@ def test_rows_of_many_classes_read_few():
     assert np.minimum(*after).sum() < 0.05 * np.minimum(*before).sum()
 
 
-@every(
+@pytest.mark.parametrize(
     ("build", "why"),
     [
         (layer, "11 different linear combinations .* 11 of them in one term"),

@@ -2,13 +2,13 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pymc as pm
+import pytest
 
-from every import every
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.remainder import directional, joint, ways, weighted
 
 ROWS = 300
-every_order = every("order", [0, 1, 2])
+every_order = pytest.mark.parametrize("order", [0, 1, 2])
 
 
 def terms_of(m, order, seed=1):
@@ -39,7 +39,7 @@ def test_ways_to_order_an_index():
 
 
 @every_order
-@every("m", [1, 2, 3, 4])
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_sums_over_directions(m, order):
     terms = terms_of(m, order)
     expected = form(terms, m, order, np.ones((m, 1)))[:, 0]
@@ -59,7 +59,7 @@ def test_joint_bounds_of_two_arguments_are_close_to_the_maximum(order):
 
 
 @every_order
-@every("m", [1, 3, 4])
+@pytest.mark.parametrize("m", [1, 3, 4])
 def test_joint_bounds_of_one_argument_and_of_more_arguments_are_norms(m, order):
     rng = np.random.default_rng(2)
     s = np.abs(rng.standard_normal((m, 4_000))) ** 1.5
@@ -87,7 +87,7 @@ def test_terms_are_derivatives_times_norms():
     np.testing.assert_allclose(terms[1, 1, 1], 0.375)
 
 
-@every("m", [1, 2, 3])
+@pytest.mark.parametrize("m", [1, 2, 3])
 def test_a_derivative_without_bound_leaves_none(m):
     for index in combinations_with_replacement(range(m), 3):
         terms = {k: np.ones(2) for k in combinations_with_replacement(range(m), 3)}

@@ -8,7 +8,6 @@ import pytest
 from scipy.stats import chi2
 
 from bounds.certified import fit
-from every import every
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
@@ -52,7 +51,7 @@ def toy(logp, rows=40, d=1):
     return model
 
 
-@every(("name", "order"), EVERY)
+@pytest.mark.parametrize(("name", "order"), EVERY)
 def test_trust_regions_are_nested(name, order):
     tables = tables_of(name, order)
     radius, kind, total = tables.headers.T
@@ -69,7 +68,7 @@ def test_trust_regions_are_nested(name, order):
         assert (np.diff(c, axis=0) >= -1e-6 * c[1:]).all()
 
 
-@every(("name", "order"), EVERY)
+@pytest.mark.parametrize(("name", "order"), EVERY)
 def test_heads_tell_of_the_tables(name, order):
     tables = tables_of(name, order)
     n_rows = sum(f.n_rows for f in fit(name, ROWS).functions)
@@ -88,7 +87,7 @@ def test_rows_without_a_curve_far_out_are_bounded_everywhere():
     assert tables_of("student_fixed", 2).headers[-1, 0] < np.inf
 
 
-@every("name", ["bernoulli_logit", "binomial"])
+@pytest.mark.parametrize("name", ["bernoulli_logit", "binomial"])
 def test_bounds_are_rounded_up(name):
     fitted = fit(name, ROWS)
     bounds = fitted.bounds(fitted.reference(2))
@@ -125,7 +124,7 @@ def test_terms_follow_one_another():
     assert np.corrcoef(whole.c[-1, :first], parts[0])[0, 1] > 0.99
 
 
-@every("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2])
 def test_a_kink_is_refused_with_a_way_on(order):
     with pytest.raises(
         BoundsError, match=r"'abs'.*BarkerMinibatchMH.*taylor_order=0, or pass bounds=B"
@@ -159,7 +158,7 @@ SWITCHES = {
 }  # fmt: skip
 
 
-@every("name", SWITCHES)
+@pytest.mark.parametrize("name", SWITCHES)
 def test_a_switch_is_told_from_a_check_of_parameters(name):
     logp, words = SWITCHES[name]
     with pytest.raises(BoundsError, match=f"a condition on the parameters.*{words}") as found:
@@ -176,8 +175,8 @@ SHARES = {
 }
 
 
-@every("name", SHARES)
-@every("order", [1, 2])
+@pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize("order", [1, 2])
 def test_shares_that_stay_shares_have_bounds(name, order):
     x, rng = np.linspace(-6.0, 6.0, 40), np.random.default_rng(3)
     with pm.Model() as model:

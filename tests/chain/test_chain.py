@@ -6,7 +6,6 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from every import every
 from helpers.zoo import METHODS
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt
@@ -52,14 +51,14 @@ def test_a_chain_changes_nothing_that_it_shares(program):
         np.testing.assert_array_equal(tables.c, c)
 
 
-@every("name", ["position", "others"])
+@pytest.mark.parametrize("name", ["position", "others"])
 def test_what_compiled_code_writes_to_is_not_replaced(prepared, name):
     chain = chain_of(prepared("two_likelihoods").program, 7)
     with pytest.raises(AttributeError, match=name):
         setattr(chain, name, getattr(chain, name).copy())
 
 
-@every("part", ["_position", "rng"])
+@pytest.mark.parametrize("part", ["_position", "rng"])
 def test_a_copy_that_shares_its_scratch_or_its_generator_is_noticed(prepared, part):
     program = prepared("two_likelihoods").program
     whole = run(chain_of(program, 7))
@@ -80,7 +79,7 @@ def test_predicted_noise_grows_with_what_was_missing(prepared, share, growth):
     assert chain.state.test.kappa == pytest.approx(growth * before)
 
 
-@every("made", [0, 2])
+@pytest.mark.parametrize("made", [0, 2])
 def test_updates_without_memory_are_no_draws(prepared, monkeypatch, made):
     chain = chain_of(prepared("two_likelihoods").program, 1)
     monkeypatch.setattr(chains, "run", lambda *_: (Status.NO_MEMORY, made))

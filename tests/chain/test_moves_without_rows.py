@@ -12,7 +12,6 @@ import pytest
 from scipy.special import expit
 
 import pymc_minibatch_mh as mh
-from every import every
 from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
 from models.gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
@@ -259,7 +258,7 @@ def test_a_start_at_the_location_is_left(step, caplog):
     assert not scale_collapses(chain.plan, chain.position)
 
 
-@every("seed", range(3))
+@pytest.mark.parametrize("seed", range(3))
 def test_other_starts_are_kept(step, seed):
     chain = step.chain.copy()
     chain.position[:] = step.target.factorization.ravel(
@@ -306,7 +305,7 @@ def test_effects_that_are_far_apart_are_no_reason_to_step_off(step):
     assert perturbed_start(step.plan, position, np.random.default_rng(4)) is None
 
 
-@every("seed", range(3))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_chain_runs_away_from_a_centre_that_is_its_start(seed):
     model = hierarchy("centred")
     with model:

@@ -21,7 +21,6 @@ from chain.prefetched import (  # fmt: skip
     take_some,
     taken,
 )
-from every import every
 from helpers.interrupts import answers, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.chain.prefetch import ROOM, no_supplies
@@ -35,7 +34,7 @@ C = np.array(
 SIZES = np.r_[np.random.default_rng(1).integers(1, 900, 30), ROOM, 7, 1]
 
 
-@every("table", [0, 1])
+@pytest.mark.parametrize("table", [0, 1])
 def test_rows_are_handed_out_as_they_were_drawn(table):
     tables = tables_of(C)
     rows, numbers, c = taken(pool_of(tables), table, SIZES)
@@ -102,7 +101,7 @@ def test_rows_of_different_tables_are_drawn_apart():
     assert not np.array_equal(one, other)
 
 
-@every("used", [1, 1_000, ROOM - 1, ROOM, ROOM + 1, 2 * ROOM, 3 * ROOM - 7])
+@pytest.mark.parametrize("used", [1, 1_000, ROOM - 1, ROOM, ROOM + 1, 2 * ROOM, 3 * ROOM - 7])
 def test_a_chain_that_is_taken_up_goes_on_with_the_same_rows(used):
     tables = tables_of(C)
     own = pool_of(tables)
@@ -173,7 +172,7 @@ class Failing(Slow):
         return super().draw(*arguments)
 
 
-@every("fails", [1, 2, 3])
+@pytest.mark.parametrize("fails", [1, 2, 3])
 def test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there(fails):
     tables = Failing(tables_of(C), fails)
     own, found = pool_of(tables), []

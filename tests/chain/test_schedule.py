@@ -8,7 +8,6 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh as mh
-from every import every
 from helpers.zoo import drawn, sample
 from law.statistical.budget import FAR
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
@@ -49,7 +48,7 @@ def built(method):
 each = pytest.mark.parametrize("method", [TunaMH, BarkerMinibatchMH])
 
 
-@every(
+@pytest.mark.parametrize(
     ("n_draws", "adapting", "expected"),
     [
         (0, True, Stage(0, 130, 16.0)),

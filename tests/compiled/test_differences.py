@@ -13,7 +13,6 @@ from pymc.distributions.dist_math import i0e_scalar
 from pytensor.scalar import basic as scalar
 
 from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
@@ -73,7 +72,7 @@ def largest_excess(found, term, order, scale, seed=3):
     return worst
 
 
-@every(("name", "order"), fast([*product(SMOOTH, (0, 1, 2))], FAST))
+@pytest.mark.parametrize(("name", "order"), fast([*product(SMOOTH, (0, 1, 2))], FAST))
 def test_errors_are_below_what_is_owned_up_to(name, order):
     found = rows_of(name)
     for term in range(len(found.functions)):
@@ -81,7 +80,7 @@ def test_errors_are_below_what_is_owned_up_to(name, order):
             assert largest_excess(found, term, order, scale) < 1.0
 
 
-@every(("name", "order"), fast([*product(FAMILIES, (0, 1, 2))], FAST))
+@pytest.mark.parametrize(("name", "order"), fast([*product(FAMILIES, (0, 1, 2))], FAST))
 def test_the_way_back_has_the_opposite_difference_to_the_last_bit(name, order):
     found = rows_of(name)
     rows = np.arange(400)
@@ -116,8 +115,8 @@ def compiled_derivatives(found, term, rows, orders):
     return run(roles[term], arguments, leaves, width=len(indices(m, orders)))
 
 
-@every("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
-@every("name", fast(SMOOTH))
+@pytest.mark.parametrize("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
+@pytest.mark.parametrize("name", fast(SMOOTH))
 def test_derivatives_are_those_of_the_exact_function(name, orders):
     found = rows_of(name)
     for term, function in enumerate(found.functions):
@@ -143,7 +142,7 @@ def test_a_kink_has_the_slopes_of_its_sides():
         assert np.isfinite(observed)
 
 
-@every("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
+@pytest.mark.parametrize("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
 def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
     exprs = ExprGraph()
     root = exprs.node(scalar.log, (exprs.node(i0e_scalar, (exprs.argument(0),)),))
@@ -187,7 +186,7 @@ def brackets(mu, low, high):
     return above + pm.math.log1mexp(below - above)
 
 
-@every("end", [30.0, 1e3, 1e8])
+@pytest.mark.parametrize("end", [30.0, 1e3, 1e8])
 def test_open_brackets_have_all_derivatives(end):
     ends = np.array([-end, -0.5, 0.5, 1.5, end])
     with pm.Model() as model:

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 
 from compiled.fitted import run
-from every import every
 from model.evaluation import split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
@@ -79,7 +79,7 @@ def with_scale(writing):
     return parts, function
 
 
-@every("writing", WRITINGS)
+@pytest.mark.parametrize("writing", WRITINGS)
 def test_forms_are_those_of_the_coefficients(writing):
     _, function = with_scale(writing)
     assert len(function.arguments) == 2
@@ -119,7 +119,7 @@ def derived(parts, theta, rows):
     return sums[0], sums[1:], hessian
 
 
-@every("writing", WRITINGS)
+@pytest.mark.parametrize("writing", WRITINGS)
 def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
     parts, function = with_scale(writing)
     theta, rows = 0.3 * RNG.normal(size=10), np.arange(N - 1)
@@ -142,7 +142,9 @@ def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
     np.testing.assert_allclose(hessian, expected, rtol=1e-9, atol=1e-9)
 
 
-@every("writing", ["a product with a matrix", "a choice", "the same coordinate twice"])
+@pytest.mark.parametrize(
+    "writing", ["a product with a matrix", "a choice", "the same coordinate twice"]
+)
 def test_averages_of_slopes_are_those_of_the_curvature_nearby(writing):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
     parts, function = with_scale(writing)

@@ -3,8 +3,8 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 
-from every import every
 from helpers import zoo
 from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.form_rows import placed
@@ -97,7 +97,7 @@ def compiled(model):
     return CompiledModel(factorize(model, model.value_vars, min_rows=ROWS), None)
 
 
-@every("name", FOUND)
+@pytest.mark.parametrize("name", FOUND)
 def test_directions_are_those_that_change_no_row(name):
     """Linear forms are zero along them, and there are no others: ranks of all linear forms."""
     build, expected = FOUND[name]
@@ -120,7 +120,7 @@ def test_directions_are_those_that_change_no_row(name):
         assert np.linalg.matrix_rank(forms, tol=1e-10) + len(found) == size
 
 
-@every("name", ["crossed", "one sum"])
+@pytest.mark.parametrize("name", ["crossed", "one sum"])
 def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
     target = Target(CompiledModel(factorize(model, model.value_vars, min_rows=ROWS)), 0, 1.0)
@@ -156,7 +156,7 @@ def graph(read):
     return model
 
 
-@every("read", [False, True])
+@pytest.mark.parametrize("read", [False, True])
 def test_of_graphs_pieces_of_the_position_tell(read):
     parts = compiled(graph(read))
     assert parts.why_graph

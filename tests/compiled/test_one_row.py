@@ -3,8 +3,8 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import pytest
 
-from every import every
 from helpers.tiers import fast
 from model.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows
@@ -88,7 +88,7 @@ def model_with(kind, *, beside):
     return model
 
 
-@every("name", KINDS)
+@pytest.mark.parametrize("name", KINDS)
 def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
     model = model_with(KINDS[name], beside=False)
     parts = split_of(model)
@@ -104,8 +104,8 @@ def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
 # Compiled, beside a term of many rows and alone.
 
 
-@every("beside", fast([False, True], [True]))
-@every("reader", ["forms", "graph"])
+@pytest.mark.parametrize("beside", fast([False, True], [True]))
+@pytest.mark.parametrize("reader", ["forms", "graph"])
 def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     model = model_with(KINDS["custom density"], beside=beside)
     parts = split_of(model)

@@ -11,7 +11,6 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 
 from compiled.fitted import rows_of
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
 from helpers.zoo import poisson
@@ -64,7 +63,7 @@ def read():
     return readers(ArrayRows(COLUMNS, [N]))
 
 
-@every("numbers", [[0], [N - 1, 0, 0, 17], list(range(N))])
+@pytest.mark.parametrize("numbers", [[0], [N - 1, 0, 0, 17], list(range(N))])
 def test_rows_of_every_type_and_layout_are_read_by_address(read, numbers):
     for column, batch in zip(COLUMNS, read(numbers), strict=True):
         np.testing.assert_array_equal(batch, column.rows_first[numbers], err_msg=column.name)
@@ -196,7 +195,7 @@ def graph_of_all_rows(parts):
     return total
 
 
-@every("name", fast(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_sums_of_derivatives_are_those_of_the_graph(name):
     found = rows_of(name)
     theta = found.parts.position

@@ -7,7 +7,6 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from compiled.fitted import rows_of
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
 from pymc_minibatch_mh.compiled import prior as compiled_prior
@@ -29,7 +28,7 @@ def assert_same(parts, position):
     assert found.compiled()(position, context) == pytest.approx(theirs[0], rel=1e-12)
 
 
-@every("name", fast(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_prior_parts_of_families(name):
     found = rows_of(name)
     assert_same(found.parts, found.position)
@@ -58,7 +57,7 @@ PRIORS = {
 }
 
 
-@every("name", list(PRIORS))
+@pytest.mark.parametrize("name", list(PRIORS))
 def test_small_priors(name):
     parts = parts_with(PRIORS[name])
     assert_same(parts, 0.3 * np.random.default_rng(4).standard_normal(parts.size))
@@ -68,7 +67,7 @@ AREAS = np.roll(np.eye(6), 1, axis=1) + np.roll(np.eye(6), -1, axis=1)
 PRECISION = 2.0 * (np.diag(AREAS.sum(axis=1)) - 0.9 * AREAS)
 
 
-@every("areas", [AREAS, csr_matrix(AREAS)])
+@pytest.mark.parametrize("areas", [AREAS, csr_matrix(AREAS)])
 def test_effects_of_neighbours_have_the_density_of_their_precision(areas):
     with pm.Model() as model:
         effect = pm.CAR("effect", np.zeros(6), areas, alpha=0.9, tau=2.0)
@@ -81,7 +80,7 @@ def test_effects_of_neighbours_have_the_density_of_their_precision(areas):
     assert prior.derivatives(position, NOTHING, hessian=False)[1] == pytest.approx(gradient)
 
 
-@every("name", ["hierarchy", "student", "correlated"])
+@pytest.mark.parametrize("name", ["hierarchy", "student", "correlated"])
 def test_curvature_of_many_numbers_is_that_of_the_graph(name, monkeypatch):
     parts = parts_with(PRIORS[name])
     position = 0.3 * np.random.default_rng(4).standard_normal(parts.size)
@@ -101,7 +100,7 @@ def test_a_position_outside_of_the_support_has_no_density():
     assert not np.isfinite(ScalarPrior(parts).compiled()(position, context))
 
 
-@every(
+@pytest.mark.parametrize(
     ("prior", "why"),
     [
         (lambda z: pm.Normal("a", 0.0, 1.0, shape=500), "not small"),

@@ -5,11 +5,11 @@ import weakref
 
 import numpy as np
 import pytensor
+import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from compiled.fitted import rows_of, run
-from every import every
 from helpers.another_process import printed
 from pymc_minibatch_mh.compiled import scalar_functions as scalars
 from pymc_minibatch_mh.compiled.differences import remainder_difference
@@ -58,7 +58,7 @@ def test_entries_of_a_table_are_chosen_by_data():
     assert scalars.TableEntry(np.array([1.0])) != scalars.TableEntry(np.array([2.0]))
 
 
-@every("large", [False, True])
+@pytest.mark.parametrize("large", [False, True])
 def test_tables_are_compiled_in_unless_they_are_large(large):
     # A megabyte is too much for numba's cache, of which it warns.
     table = np.arange(2**18 if large else 9.0) ** 2

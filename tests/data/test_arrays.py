@@ -7,7 +7,6 @@ import zlib
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.data import ArrayRows, Column, Contents, digest
@@ -27,7 +26,7 @@ LAYOUTS = {
 }
 
 
-@every("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_addresses_and_strides_find_every_entry(layout):
     values, axis = LAYOUTS[layout]()
     column = Column("x", values, axis)
@@ -56,7 +55,7 @@ def test_values_that_all_rows_share_are_read_where_they_lie():
     assert (address, stride) == (source.others.ctypes.data, 8)
 
 
-@every("axis", [0, 1])
+@pytest.mark.parametrize("axis", [0, 1])
 def test_a_column_has_the_digest_of_its_rows(axis):
     values = np.array(TABLE if axis == 0 else TABLE.T)
     column = Column("x", values, axis)
@@ -78,8 +77,8 @@ def changed(array, place, value):
     return other
 
 
-@every("dtype", ["float64", "float32", "int64", "int16", "int8", "bool"])
-@every("row", [0, 1, 131_071, 131_072, 140_000, 210_002])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16", "int8", "bool"])
+@pytest.mark.parametrize("row", [0, 1, 131_071, 131_072, 140_000, 210_002])
 def test_a_single_number_that_changed_is_told(dtype, row):
     values = (TALL.ravel() > 0.0).astype(dtype)
     assert digest(changed(values, row, 1 - int(values[row]))) != digest(values)
@@ -93,7 +92,7 @@ def test_a_number_that_the_check_alone_would_miss_is_told():
     assert digest(other) != digest(values)
 
 
-@every(
+@pytest.mark.parametrize(
     "edit",
     [
         lambda x: -x,
@@ -114,7 +113,7 @@ def test_all_numbers_that_changed_are_told(edit):
     assert digest(edit(TALL)) != digest(TALL)
 
 
-@every(
+@pytest.mark.parametrize(
     "layout",
     [
         np.asfortranarray,
@@ -171,7 +170,7 @@ def test_contents_are_equal_and_hash_equally_where_all_arrays_are():
     assert one.difference(other) == ""
 
 
-@every(
+@pytest.mark.parametrize(
     ("arrays", "name"),
     [
         ({"x": TALL, "y": TALL[:3]}, "y"),
@@ -203,8 +202,8 @@ def table(dtype):
     return values.astype(dtype)
 
 
-@every("layout", BLOCK_LAYOUTS)
-@every("code", range(len(STORED)), ids=[dtype.name for dtype in STORED])
+@pytest.mark.parametrize("layout", BLOCK_LAYOUTS)
+@pytest.mark.parametrize("code", range(len(STORED)), ids=[dtype.name for dtype in STORED])
 def test_numbers_are_read_as_they_are_stored(code, layout):
     stored = BLOCK_LAYOUTS[layout](table(STORED[code]))
     rows = np.array([4, 0, 6, 4])

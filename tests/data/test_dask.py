@@ -9,7 +9,6 @@ from dask.callbacks import Callback
 from distributed import Client, LocalCluster, get_task_stream
 
 from data.stored_rows import arrays, chunked
-from every import every
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.dask import DaskStorage
 from pymc_minibatch_mh.data.source import map_blocks, workers_of
@@ -37,7 +36,7 @@ def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned(
     assert len(kept[-1]) <= 3
 
 
-@every(
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({}, r"from_dask\(\) has no arrays"),
@@ -75,7 +74,9 @@ def test_a_chunk_that_cannot_be_computed_is_named():
     assert storage.where(3_100) == "row 3,100, chunk 3 of 'X'"
 
 
-@every("wrong", [lambda block: block[1:], lambda block: block.astype("f8")], ids=["rows", "type"])
+@pytest.mark.parametrize(
+    "wrong", [lambda block: block[1:], lambda block: block.astype("f8")], ids=["rows", "type"]
+)
 def test_blocks_that_are_not_what_was_announced_are_named(wrong):
     X = da.from_array(arrays()["t"], chunks=1_000).astype("f4")
     storage = DaskStorage({"t": X.map_blocks(wrong, dtype="f4", meta=np.empty(0, "f4"))})
@@ -160,7 +161,7 @@ def test_sums_and_bounds_are_those_of_this_process(steps):
     np.testing.assert_allclose(ours.tables.sums, theirs.tables.sums, rtol=1e-6)
 
 
-@every(
+@pytest.mark.parametrize(
     ("cuts", "whole", "ends"),
     [
         ((), 1, [0, 40, 80, 100]),
@@ -268,7 +269,7 @@ def test_what_parts_share_is_loaded_once(client):
     assert Counted.loads == 1
 
 
-@every("name", ["X", "y", "g"])
+@pytest.mark.parametrize("name", ["X", "y", "g"])
 def test_whole_chunks_are_those_of_other_cuts(client, name):
     storage = on_dask().storage
     ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]

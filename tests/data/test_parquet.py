@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.stored_rows import COLUMNS, GROUP, PART, N, arrays, parquet_files, table
-from every import every
 from pymc_minibatch_mh.data.parquet import ParquetStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.rows import Rows
@@ -55,7 +54,7 @@ def lists(folder, values, kind, **options):
     return folder
 
 
-@every("written", [pa.float32(), pa.int16(), pa.bool_()])
+@pytest.mark.parametrize("written", [pa.float32(), pa.int16(), pa.bool_()])
 def test_a_list_of_each_row_is_a_matrix(tmp_path, written):
     values = (np.arange(60).reshape(20, 3) % 7 > 2) * 1
     listed = values.astype(bool).tolist() if pa.types.is_boolean(written) else values.tolist()
@@ -71,7 +70,7 @@ def test_a_list_of_each_row_is_a_matrix(tmp_path, written):
     assert ParquetStorage(folder).fields["x"].shape == (3,)
 
 
-@every("empty", [None, [1.0, None, 2.0]])
+@pytest.mark.parametrize("empty", [None, [1.0, None, 2.0]])
 def test_an_empty_entry_of_a_list_is_named(tmp_path, empty):
     listed = [[0.0, 1.0, 2.0]] * 20
     listed[13] = empty
@@ -80,7 +79,7 @@ def test_an_empty_entry_of_a_list_is_named(tmp_path, empty):
         storage.read(["X"], slice(10, 20))
 
 
-@every("kind", [pa.list_(pa.float64()), pa.list_(pa.list_(pa.float64(), 1), 3)])
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.list_(pa.list_(pa.float64(), 1), 3)])
 def test_lists_of_other_kinds_are_refused(tmp_path, kind):
     inner = [1.0] if pa.types.is_nested(kind.value_type) else 1.0
     folder = lists(tmp_path, [[inner] * 3] * 4, kind)
@@ -171,7 +170,7 @@ VALUES = {
 }
 
 
-@every(("values", "message"), VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize(("values", "message"), VALUES.values(), ids=VALUES)
 def test_columns_that_are_no_numbers_are_refused(tmp_path, values, message):
     path = tmp_path / "own.parquet"
     pq.write_table(pa.table({"x": values, "n": [1, 2]}), path)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from data.stored_rows import COLUMNS, PART, REQUESTS, STORAGES, N, arrays
-from every import every
 from pymc_minibatch_mh.data import zarr as zarr_storage
 from pymc_minibatch_mh.data.arrays import common_length, native_type
 from pymc_minibatch_mh.data.chunk_cache import DecodedParts, gather
@@ -34,8 +33,8 @@ def assert_read(storage, rows, expected):
         np.testing.assert_array_equal(found[name], values[rows], strict=True)
 
 
-@every("room", [zarr_storage.ROOM, 0], ids=["kept", "drawn from small chunks"])
-@every("kind", STORAGES)
+@pytest.mark.parametrize("room", [zarr_storage.ROOM, 0], ids=["kept", "drawn from small chunks"])
+@pytest.mark.parametrize("kind", STORAGES)
 def test_rows_are_those_of_the_arrays(kind, room, tmp_path):
     """As a block, by numbers, from a pickle, and in two threads at once, as passes ask for them."""
     expected = arrays()
@@ -78,9 +77,9 @@ def touched(path):
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
 
 
-@every("read_before", [False, True])
-@every("fault", FAULTS)
-@every("kind", FILES)
+@pytest.mark.parametrize("read_before", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", FILES)
 def test_a_file_that_changes_is_named(kind, fault, read_before, tmp_path):
     storage, folder = in_folder(tmp_path, kind)
     name, *asked = FILES[kind]
@@ -102,7 +101,7 @@ def test_a_file_that_changes_is_named(kind, fault, read_before, tmp_path):
     assert name in storage.where(3) or kind != "files"
 
 
-@every(("kind", "parts"), [("large chunks", 4), ("row groups", 16)])
+@pytest.mark.parametrize(("kind", "parts"), [("large chunks", 4), ("row groups", 16)])
 def test_a_part_is_decoded_once_for_all_rows_in_it(kind, parts, tmp_path, monkeypatch):
     get, decoded = DecodedParts.get, []
 
@@ -118,7 +117,7 @@ def test_a_part_is_decoded_once_for_all_rows_in_it(kind, parts, tmp_path, monkey
     assert len(decoded) == len(set(decoded)) == parts
 
 
-@every(
+@pytest.mark.parametrize(
     ("kind", "opened", "other"),
     [
         ("large chunks", ZarrStorage, lambda folder: ZarrStorage(folder, ["X", "t"])),
@@ -157,7 +156,7 @@ def test_rows_are_gathered_from_their_parts():
         assert len(set(asked)) == len(asked)
 
 
-@every("rows", [[-1], [N], [0, N + 5]])
+@pytest.mark.parametrize("rows", [[-1], [N], [0, N + 5]])
 def test_rows_that_are_not_there_are_not_read(rows):
     with pytest.raises(IndexError, match=f"are not all among the {N}"):
         gather(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)

@@ -11,7 +11,6 @@ import pytest
 import xarray as xr
 
 from data.stored_rows import arrays
-from every import every
 from pymc_minibatch_mh.data import files as file_reader
 from pymc_minibatch_mh.data.files import FileMap, FileReader
 from pymc_minibatch_mh.data.source import ArrayStorage
@@ -36,8 +35,8 @@ VIEWS = {
 }
 
 
-@every("view", VIEWS.values(), ids=VIEWS)
-@every("order", ["C", "F"])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("order", ["C", "F"])
 def test_views_of_maps_are_opened_as_they_were(view, order):
     with NamedTemporaryFile() as file:
         _open_again(file.name, view, order)
@@ -84,7 +83,7 @@ def test_files_that_are_no_arrays_are_refused(tmp_path):
         Rows.from_npy(X=tmp_path / "nothing.npy")
 
 
-@every(
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         (np.array(1.0), "'X' is a single number"),
@@ -98,7 +97,7 @@ def test_what_is_no_array_of_rows_is_refused(given, message):
         Rows(X=given)
 
 
-@every(
+@pytest.mark.parametrize(
     "kind",
     [pd.Series, lambda x: pl.Series("t", x), xr.DataArray],
     ids=["pandas", "Polars", "xarray"],
@@ -120,7 +119,7 @@ SHAPES = {
 }
 
 
-@every("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_rows_are_read_from_their_file_as_from_its_map(shape):
     with TemporaryDirectory() as folder:
         tmp_path = Path(folder)
@@ -138,8 +137,8 @@ def test_rows_are_read_from_their_file_as_from_its_map(shape):
                     reader.read(np.array(wrong))
 
 
-@every("shape", SHAPES.values(), ids=SHAPES)
-@every(("near", "span"), [(0, 2**22), (64, 512), (10**6, 2**22), (10**6, 96)])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("near", "span"), [(0, 2**22), (64, 512), (10**6, 2**22), (10**6, 96)])
 def test_rows_near_each_other_are_read_in_runs(shape, near, span):
     rng, folder = np.random.default_rng(3), TemporaryDirectory()
     with folder, pytest.MonkeyPatch.context() as patch:
@@ -161,7 +160,7 @@ def test_rows_in_pieces_are_read_from_the_map(tmp_path):
         assert FileReader.of(array) is None
 
 
-@every("rows", [slice(0, 500), np.array([3, 499])], ids=["slice", "numbers"])
+@pytest.mark.parametrize("rows", [slice(0, 500), np.array([3, 499])], ids=["slice", "numbers"])
 def test_a_file_that_is_cut_while_it_is_read_is_named(rows, tmp_path):
     path = tmp_path / "t.npy"
     np.save(path, np.arange(500.0))

@@ -9,7 +9,6 @@ import pymc as pm
 import pytest
 import zarr
 
-from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH, audit
 from pymc_minibatch_mh.bounds import bounds_pass
@@ -64,7 +63,7 @@ def draw(model, step, chains=1, **settings):
     return sample(model, step, 300, 300, chains, random_seed=5, **settings)
 
 
-@every("method", [TunaMH, ScalableSubsamplingMH, FactorizedMH])
+@pytest.mark.parametrize("method", [TunaMH, ScalableSubsamplingMH, FactorizedMH])
 def test_draws_are_those_of_rows_in_memory(method):
     steps = [step_of(model, method) for model in (in_memory, stored)]
     assert steps[1].plan.tables.heavy.size > 0

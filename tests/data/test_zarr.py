@@ -9,7 +9,6 @@ import zarr
 from zarr.core.sync import sync
 
 from data.stored_rows import arrays, zarr_group, zarrs
-from every import every
 from pymc_minibatch_mh.data.zarr import ZarrStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.rows import Rows
@@ -94,7 +93,7 @@ PICKLE = {"id": "pickle", "protocol": 5}
 IN_SHARDS = {"codecs": [{"name": "bytes"}], "index_codecs": [{"name": "numcodecs.pickle"}]}
 
 
-@every(
+@pytest.mark.parametrize(
     ("zarr_format", "metadata"),
     [
         (2, {"filters": [PICKLE]}),
@@ -115,7 +114,7 @@ def test_a_codec_that_runs_code_is_refused_before_a_chunk_is_read(
     assert not (folder / "ran").exists()
 
 
-@every(
+@pytest.mark.parametrize(
     "metadata",
     [
         {"filters": [{"id": "delta"}], "compressor": PICKLE},
@@ -150,7 +149,7 @@ def test_a_remote_chunk_that_is_gone_is_named():
         again.read(["t"], np.array([5_000]))
 
 
-@every(
+@pytest.mark.parametrize(
     ("values", "message"),
     [
         ({}, "has no arrays"),

@@ -10,7 +10,6 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh
-from every import every
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "recipes.md"
 RECIPE = re.compile(r"^## ([^\n]*)\n(?:(?!^## ).)*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
@@ -54,7 +53,7 @@ def test_every_recipe_has_its_truth():
 @pytest.mark.usefixtures("short_chains")
 # PyMC leaves data of files out of a trace, and says so.
 @pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")
-@every("title", TRUTH)
+@pytest.mark.parametrize("title", TRUTH)
 def test_a_recipe_finds_what_generated_its_data(title):
     found, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):

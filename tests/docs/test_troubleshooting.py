@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
-from every import every
 
 PACKAGE = Path(pymc_minibatch_mh.__file__).parent
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "troubleshooting.md"
 #: The table of refused inputs: the tests hold the package to every message in it.
-REFUSED = ROOT / "tests" / "inputs" / "README.md"
+REFUSED = ROOT / "tests" / "docs" / "inputs" / "README.md"
 MESSAGES = re.findall(r"```text\n(.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -37,7 +36,7 @@ def test_the_page_has_twelve_messages():
     assert len(MESSAGES) == 12
 
 
-@every("message", MESSAGES)
+@pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_the_page_is_given(message, given):
     for part in " ".join(message.split()).split("…"):
         words = part.strip()

@@ -11,7 +11,6 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
 import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers all rules
-from every import every
 from expressions.values import operations, value_of
 from model.evaluation import function_of
 from pymc_minibatch_mh.expressions import linalg, lower
@@ -163,7 +162,7 @@ GRAPHS = {
 }
 
 
-@every("name", GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_a_tensor_is_taken_apart_rightly(name):
     assert is_right(GRAPHS[name]())
 
@@ -183,7 +182,7 @@ REFUSED = {
 }
 
 
-@every("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_expression_is_refused(name):
     with pytest.raises(LoweringError):
         taken_apart(REFUSED[name]())
@@ -275,7 +274,7 @@ MATRICES = {
 }
 
 
-@every("name", MATRICES)
+@pytest.mark.parametrize("name", MATRICES)
 def test_a_matrix_is_taken_apart_rightly(name):
     assert is_right(MATRICES[name]())
 
@@ -305,7 +304,7 @@ REFUSED_MATRICES = {
 }
 
 
-@every("name", REFUSED_MATRICES)
+@pytest.mark.parametrize("name", REFUSED_MATRICES)
 def test_what_cannot_be_taken_apart_is_refused_by_its_cause(name):
     build, why = REFUSED_MATRICES[name]
     with pytest.raises(LoweringError, match=why):

@@ -6,7 +6,6 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy.special import expit
 
-from every import every
 from expressions.values import Builder, Formula, Formulas, operations, value_of
 from pymc_minibatch_mh.expressions import rules as simplify
 from pymc_minibatch_mh.expressions.graph import Affine, Constant, ExprGraph, LoweringError
@@ -266,7 +265,7 @@ UNDEFINED = {
 }
 
 
-@every("name", IDENTITIES)
+@pytest.mark.parametrize("name", IDENTITIES)
 def test_an_identity_keeps_the_value_and_leaves_what_it_should(name):
     expression, left = IDENTITIES[name]
     simplified, plain = values(expression)
@@ -276,7 +275,7 @@ def test_an_identity_keeps_the_value_and_leaves_what_it_should(name):
     assert operations(both(expression)[0]) == {*left.split()}
 
 
-@every("name", UNDEFINED)
+@pytest.mark.parametrize("name", UNDEFINED)
 def test_what_is_undefined_stays_undefined(name):
     simplified, plain = values(UNDEFINED[name])
     assert 0.1 < np.isnan(plain).mean() < 0.9
@@ -297,7 +296,9 @@ def log_weights(f, u, v, x):
     return [*parts, f.add(u, in_data)]
 
 
-@every("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1), (1, 4), (4, 1, 0), (3, 4)])
+@pytest.mark.parametrize(
+    "order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1), (1, 4), (4, 1, 0), (3, 4)]
+)
 def test_a_sum_of_logarithms_may_have_impossible_parts(order):
     exprs = ExprGraph()
     f = Builder(exprs, simplify.apply)
@@ -321,7 +322,7 @@ def test_impossible_data_have_no_weight():
         np.testing.assert_allclose(total, np.logaddexp.reduce(plain), rtol=1e-9)
 
 
-@every(
+@pytest.mark.parametrize(
     "expression",
     [
         f.convert_to_int64(u),
@@ -367,7 +368,7 @@ def test_numbers_and_affine_cells_stay_what_they_are():
     assert isinstance(simplified, Affine)
 
 
-@every(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
 def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
     exprs = ExprGraph()
     u = exprs.coordinate(0)
@@ -396,12 +397,12 @@ def normal_cdf(exprs, z):
     return apply(scalar.switch, apply(scalar.lt, z, low), below, above)
 
 
-@every(
+@pytest.mark.parametrize(
     "given",
     [0.7, 0.37, "row", "free"],
     ids=["a number", "another number", "one a row", "free"],
 )
-@every("sums", [False, True])
+@pytest.mark.parametrize("sums", [False, True])
 def test_branches_of_multiples_are_equal(given, sums):
     exprs = ExprGraph()
     u, v, w = map(exprs.coordinate, range(3))

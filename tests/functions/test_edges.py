@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import mpmath as mp
 import numpy as np
+import pytest
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as scalar
 
-from every import every
 from functions.cases import CASES, OTHERS, Case
 from pymc_minibatch_mh.compiled.differences import Slopes
 from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of
@@ -63,7 +63,7 @@ def points_of(case: Case) -> np.ndarray:
     return GRID[inside & ((GRID != 0.0) | (0.0 not in case.turns))]
 
 
-@every("case", [*CASES, *OTHERS], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *OTHERS], ids=str)
 def test_derivatives_hold_up_to_the_edges_of_the_numbers(case):
     points = points_of(case)
     found = np.empty((points.size, ORDER + 1))
@@ -89,7 +89,7 @@ def kernel_of(case: Case) -> Callable | None:
     return lambda order, x: op.kernel(order - 1 + first, x)
 
 
-@every("case", [case for case in (*CASES, *OTHERS) if kernel_of(case)], ids=str)
+@pytest.mark.parametrize("case", [case for case in (*CASES, *OTHERS) if kernel_of(case)], ids=str)
 def test_kernels_of_all_orders_are_exact(case):
     kernel = kernel_of(case)
     off = [
@@ -106,7 +106,7 @@ def is_held(low: float, high: float, value: mp.mpf) -> bool:
     return low <= max(value, -LARGEST) and min(value, LARGEST) <= high
 
 
-@every("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_enclosures_hold_up_to_the_edges_of_the_numbers(case):
     points = points_of(case)
     values = [exact(case, float(x)) for x in points]

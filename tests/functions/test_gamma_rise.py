@@ -2,7 +2,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh.functions import gamma_rise as rise
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at, gamma_rise_slope_at
 from pymc_minibatch_mh.functions.interval import Interval
@@ -33,7 +32,7 @@ def intervals(seed=0, count=40):
         yield Interval(*np.array([(0.0, hi), (lo, hi), (lo, lo), (lo, lo * 1.01)][k % 4]))
 
 
-@every("swapped", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
 def test_sums_of_logarithms_are_enclosed_tightly(swapped):
     low = np.zeros(COUNTS.size)
     shifts = (low, COUNTS) if swapped else (COUNTS, low)
@@ -51,7 +50,7 @@ def test_sums_of_logarithms_are_enclosed_tightly(swapped):
                 assert [lo, hi] == pytest.approx([min(values), max(values)], rel=1e-10, abs=1e-15)
 
 
-@every(("y", "z"), [(0.5, 0.0), (0.0, 0.5)])
+@pytest.mark.parametrize(("y", "z"), [(0.5, 0.0), (0.0, 0.5)])
 def test_half_a_step_is_enclosed(y, z):
     for u in intervals():
         found = derivatives(gamma_rise, u, ORDER, np.asarray(y), np.asarray(z))

@@ -5,11 +5,10 @@ from operator import add, mul, sub
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh.functions import interval
 from pymc_minibatch_mh.functions.interval import Interval
 
-OPERATIONS = every("operation", [add, sub, mul], ids=lambda f: f.__name__)
+OPERATIONS = pytest.mark.parametrize("operation", [add, sub, mul], ids=lambda f: f.__name__)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, 1e-200, -1e-200, 1e308, -1e308, np.inf, -np.inf]
 
 

@@ -13,7 +13,6 @@ from pytensor.scalar import math as scalar_math
 from pytensor.tensor.elemwise import Elemwise
 from scipy import special
 
-from every import every
 from pymc_minibatch_mh.functions import base, gamma
 from pymc_minibatch_mh.functions.base import Function, numpy_of, output_type
 from pymc_minibatch_mh.functions.gamma import trigamma
@@ -29,8 +28,8 @@ TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64
 ARRAYS = {dtype: np.array([0, 1, 1, 0, 1]).astype(dtype) for dtype in TYPES}
 
 
-@every("dtype", TYPES)
-@every(
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
     "op",
     [
         scalar.exp,
@@ -53,9 +52,9 @@ def test_functions_of_data_have_the_types_of_pytensor(op, dtype):
     np.testing.assert_allclose(found, exact, rtol=1e-6)
 
 
-@every("left", TYPES)
-@every("right", TYPES)
-@every("op", [scalar.add, scalar.mul, scalar.true_div, scalar.lt], ids=str)
+@pytest.mark.parametrize("left", TYPES)
+@pytest.mark.parametrize("right", TYPES)
+@pytest.mark.parametrize("op", [scalar.add, scalar.mul, scalar.true_div, scalar.lt], ids=str)
 def test_arithmetic_with_data_has_the_types_of_pytensor(op, left, right):
     with np.errstate(all="ignore"):
         found = numpy_of(op)(ARRAYS[left], ARRAYS[right])
@@ -81,7 +80,7 @@ def test_other_functions_of_data():
     )
 
 
-@every("made", sorted(Function.__subclasses__(), key=str))
+@pytest.mark.parametrize("made", sorted(Function.__subclasses__(), key=str))
 def test_operations_are_found_again_by_their_names(made):
     module = sys.modules[made.__module__]
     op = made(scalar.upgrade_to_float)
@@ -89,7 +88,7 @@ def test_operations_are_found_again_by_their_names(made):
     assert pickle.loads(pickle.dumps(op)) == op
 
 
-@every(
+@pytest.mark.parametrize(
     ("op", "data"),
     [
         (log_erfc, ()),
@@ -131,14 +130,14 @@ def test_names_on_disk_know_the_sources_of_all_that_is_compiled_in(tmp_path):
     assert changed[1] == names[1]
 
 
-@every(("low", "high"), [(1e-8, 1e-2), (1e-2, 1.0), (1.0, 30.0), (30.0, 1e8)])
+@pytest.mark.parametrize(("low", "high"), [(1e-8, 1e-2), (1e-2, 1.0), (1.0, 30.0), (30.0, 1e8)])
 def test_trigamma_is_that_of_scipy(low, high):
     points = np.geomspace(low, high, 2_000)
     ours = np.array([trigamma(x) for x in points])
     assert np.abs(ours / special.polygamma(1, points) - 1.0).max() < 2e-14
 
 
-@every("order", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_polygamma_functions_are_those_of_scipy(order):
     points = np.geomspace(1e-8, 1e8, 500)
     ours = np.array([gamma.polygamma(order, x) for x in points])

@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh.functions.polynomials import (
     Range,
     Unknown,
@@ -53,7 +52,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-@every("name", KNOWN)
+@pytest.mark.parametrize("name", KNOWN)
 def test_a_range_is_known(name):
     polynomial, ends, are_open = KNOWN[name]
     found = range_of(polynomial)
@@ -61,7 +60,7 @@ def test_a_range_is_known(name):
     assert (found.low_is_open, found.high_is_open) == are_open
 
 
-@every("seed", range(40))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_value_lies_outside_and_corners_are_reached(seed):
     rng = np.random.default_rng(seed)
     shares = [A, B, C, *W[:2]]

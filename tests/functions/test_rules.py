@@ -6,7 +6,6 @@ import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from every import every
 from functions.cases import CASES, ORDER, REALS
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.interval import Interval
@@ -15,8 +14,8 @@ from pymc_minibatch_mh.functions.rules import NoRuleError, Shape, derivatives
 
 INTERVALS, EXACT_POINTS = 2_000, 60
 
-every_case = every("case", CASES, ids=str)
-rounding_cases = every("case", [c for c in CASES if c.rounds], ids=str)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+rounding_cases = pytest.mark.parametrize("case", [c for c in CASES if c.rounds], ids=str)
 
 
 def intervals(case, seed=1):
@@ -127,7 +126,9 @@ def test_with_one_end_alone_values_are_missed(case):
     assert not encloses(case, of_lower_end, intervals(case))
 
 
-@every("case", [c for c in CASES if len(c.turns) > 1 or c.name in ("log_erfc", "gammaln")], ids=str)
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if len(c.turns) > 1 or c.name in ("log_erfc", "gammaln")], ids=str
+)
 def test_without_the_turns_values_are_missed(case, monkeypatch):
     ranged = Shape.range
 
@@ -197,7 +198,7 @@ def test_numbers_are_enclosed_like_the_elements_of_arrays(case):
             assert one.hi == pytest.approx(row.hi[i], rel=1e-13)
 
 
-@every("case", [c for c in CASES if c.domain != REALS], ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if c.domain != REALS], ids=str)
 def test_outside_of_the_domain_there_are_no_bounds(case):
     lower, upper = case.domain
     u = Interval(np.array([lower - 1.0, -np.inf]), np.array([-0.5, 3.0]) if upper else [2.0, 1.0])
@@ -241,7 +242,7 @@ def test_exponents_of_rows_are_those_of_single_powers():
     assert [e.shape for e in of_one_base] == [(5,)] * (ORDER + 1)
 
 
-@every("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
+@pytest.mark.parametrize("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
 def test_an_op_without_rule_is_named(op):
     with pytest.raises(NoRuleError, match="no enclosure") as raised:
         derivatives(op, Interval(0.0, 1.0), 3)

@@ -6,7 +6,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from model.evaluation import split_of
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -46,7 +45,7 @@ def test_other_constants_are_noticed(monkeypatch):
         check_split(readings, lambda _: (value, 0.0), [np.array([0.3])], ["y"])
 
 
-@every("off", [1e-6, np.nan])
+@pytest.mark.parametrize("off", [1e-6, np.nan])
 def test_parts_that_do_not_add_up_are_noticed(off):
     readings = {"here": lambda _: Reading(-3.0, -3.0), "there": lambda _: Reading(-3.1, -3.1)}
     check_split(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
@@ -60,7 +59,7 @@ def test_a_second_way_is_only_tried_where_the_first_disagrees():
     check_split(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
 
 
-@every(("rounding", "off", "agrees"), [(0.0, 1e-6, False), (1e-6, 1e-7, True)])
+@pytest.mark.parametrize(("rounding", "off", "agrees"), [(0.0, 1e-6, False), (1e-6, 1e-7, True)])
 def test_known_rounding_is_allowed_for(rounding, off, agrees):
     readings = {"here": lambda _: Reading(-3.0, -3.0, rounding)}
     if agrees:
@@ -144,7 +143,7 @@ def target_of(model):
     return Target(CompiledModel(split_of(model)), 0, 1.0)
 
 
-@every("name", fast(NOT_WRONG, ROUNDED_MOST))
+@pytest.mark.parametrize("name", fast(NOT_WRONG, ROUNDED_MOST))
 def test_what_only_rounding_changes_is_read_rightly(name):
     make, position, noticed = NOT_WRONG[name]
     model = make()

@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 import pytest
 from pymc.distributions.dist_math import normal_lcdf
 
-from every import every
 from model.evaluation import evaluate
 from pymc_minibatch_mh.model.constant_data import in_double
 
@@ -40,7 +39,7 @@ def test_a_censored_normal_does_not_jump_between_its_forms():
     assert jump(in_double(normal_lcdf(0.0, 1.0, x))) < 1e-15
 
 
-@every(
+@pytest.mark.parametrize(
     ("number", "expected"),
     [
         (lambda: pt.sqrt(2.0), 2.0**0.5),
@@ -64,7 +63,7 @@ def test_what_the_model_has_in_single_precision_stays():
     assert found == pytest.approx(float(np.float32(2.0**0.5)) + 2.0**0.5 + 3.0**0.5, rel=1e-15)
 
 
-@every("exact", [2.0**0.5, 3.0**-0.5, np.log(0.5), -(2.0**0.5)])
+@pytest.mark.parametrize("exact", [2.0**0.5, 3.0**-0.5, np.log(0.5), -(2.0**0.5)])
 def test_numbers_that_were_folded_are_read_in_double(exact):
     single = np.float32(exact)
     for folded in (single, float(single), np.full((1, 1), float(single))):

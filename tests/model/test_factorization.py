@@ -6,10 +6,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+import pytest
 import scipy.sparse as sp
 from pytensor.compile.builders import OpFromGraph
 
-from every import every
 from model.evaluation import assert_read_rightly, evaluate, positions, split_of
 from models.forms.odd import Data, likelihoods_of_different_length
 from pymc_minibatch_mh.model.factorization import factorize
@@ -45,8 +45,8 @@ def test_dims_and_coords_are_read_through():
     ]
 
 
-@every("wrap", [np.asarray, pt.as_tensor, lambda a: pm.Data("x", a)])
-@every("dtype", ["float64", "float32", "int8", "uint8", "int32", "bool"])
+@pytest.mark.parametrize("wrap", [np.asarray, pt.as_tensor, lambda a: pm.Data("x", a)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "uint8", "int32", "bool"])
 def test_predictors_of_every_type_are_read_alike(dtype, wrap):
     column = (3 * positive).astype(dtype)
     with pm.Model() as built:
@@ -54,8 +54,8 @@ def test_predictors_of_every_type_are_read_alike(dtype, wrap):
     assert_read_rightly(built, split_of(built))
 
 
-@every("wrap", [np.asarray, lambda a: pm.Data("X", a)])
-@every(
+@pytest.mark.parametrize("wrap", [np.asarray, lambda a: pm.Data("X", a)])
+@pytest.mark.parametrize(
     "layout",
     [np.asfortranarray, lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a[::-1, ::-1]],
     ids=["fortran", "strided", "reversed"],
@@ -98,7 +98,7 @@ def test_a_constant_prior_part_is_no_special_case():
     assert_read_rightly(built, split_of(built))
 
 
-@every("name", ["p(y, n)", "y, z", "1|g", "f8"])
+@pytest.mark.parametrize("name", ["p(y, n)", "y, z", "1|g", "f8"])
 def test_a_variable_may_have_any_name(name):
     with pm.Model() as built:
         pm.Normal(name, line(), pm.HalfNormal("s"), observed=pm.Data("f8, f4", y))
@@ -161,7 +161,7 @@ KEPT = {
 }
 
 
-@every("place", KEPT)
+@pytest.mark.parametrize("place", KEPT)
 def test_an_array_is_found_in(place):
     array = KEPT[place](written())
     assert sum(one is array for one in found()) == 1

@@ -8,7 +8,6 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.basic import AllocDiag
 from scipy.sparse import csr_matrix
 
-from every import every
 from model.evaluation import PYTHON, evaluate
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model import independence as batch
@@ -167,7 +166,7 @@ KEPT_APART = {
 }
 
 
-@every("name", KEPT_APART)
+@pytest.mark.parametrize("name", KEPT_APART)
 def test_rebuilt_operations_hold_the_same_rows(name):
     assert_rows(KEPT_APART[name]())
 
@@ -226,7 +225,7 @@ MIXED = {
 }
 
 
-@every("name", MIXED)
+@pytest.mark.parametrize("name", MIXED)
 def test_operations_that_mix_rows_are_refused(name):
     with pytest.raises(UnsupportedModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
         term_of(MIXED[name]())
@@ -235,7 +234,7 @@ def test_operations_that_mix_rows_are_refused(name):
 SPARSE = sparse.as_sparse(csr_matrix(X))
 
 
-@every(
+@pytest.mark.parametrize(
     ("graph", "name"),
     [
         (lambda: sparse.structured_dot(SPARSE, b[:, None])[:, 0], "StructuredDot"),
@@ -277,7 +276,7 @@ def test_an_operation_without_a_rule_is_refused():
 # Each mutant lets rows of another observation through.
 
 
-@every("case", ["cumulative", "softmax over rows", "sorted"])
+@pytest.mark.parametrize("case", ["cumulative", "softmax over rows", "sorted"])
 def test_mutant_that_looks_through_an_operation_is_caught(monkeypatch, case):
     graph = MIXED[case]()
     guilty = type(graph.owner.op)

@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 import pytest
 
 from data.elsewhere import Elsewhere, Recording
-from every import every
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, progress
 from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.errors import SourceError, UnsupportedModelError
@@ -21,7 +20,7 @@ G = RNG.integers(0, 200, N).astype(np.int16)
 G[-1] = 200
 
 
-@every("dtype", ["i2", ">i4", "u1", "u8", "f4", "f8"])
+@pytest.mark.parametrize("dtype", ["i2", ">i4", "u1", "u8", "f4", "f8"])
 def test_the_number_of_groups_is_the_largest_number_and_one(dtype):
     assert Rows(g=G.astype(dtype)).n_groups("g") == 201
 
@@ -75,7 +74,7 @@ def wrong_at(row, number, dtype):
     return numbers
 
 
-@every(
+@pytest.mark.parametrize(
     ("row", "number", "dtype", "said"),
     [
         (N - 2, -1, "i2", "-1"),
@@ -169,21 +168,21 @@ def model_of(way, chosen):
     return model
 
 
-@every("way", WAYS)
-@every("index", [GROUPS, -GROUPS - 1, 100_000_000])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("index", [GROUPS, -GROUPS - 1, 100_000_000])
 def test_an_index_out_of_range_is_refused_with_its_row(way, index):
     model = model_of(way, groups(17, index))
     with pytest.raises(UnsupportedModelError, match=rf"^'y' uses entry {index} in row 17 of"):
         factorize(model, model.value_vars)
 
 
-@every("way", WAYS)
+@pytest.mark.parametrize("way", WAYS)
 def test_indices_in_range_are_read(way):
     model = model_of(way, groups(17, -GROUPS))
     assert factorize(model, model.value_vars).terms[0].n_rows == ROWS
 
 
-@every("method", [TunaMH, PenaltyMH])
+@pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
 def test_a_step_on_groups_that_were_set_out_of_range_is_refused(method):
     model = model_of("from_one", groups())
     method(model=model)

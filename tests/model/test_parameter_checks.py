@@ -4,13 +4,13 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+import pytest
 from pytensor import scalar
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.rewriting.basic import topo_unconditional_constant_folding
 from pytensor.tensor.shape import Shape
 
-from every import every
 from model.evaluation import evaluate, split_of
 from pymc_minibatch_mh.model.parameter_checks import always_holds, conditions
 
@@ -83,7 +83,7 @@ s, w = pt.sigmoid, pt.special.softmax
 GUESS = np.array([0.1, 0.2, 0.5])
 
 
-@every(
+@pytest.mark.parametrize(
     "condition",
     [
         lambda u: pt.le(lapsing(s(u[0]), s(u)), 1.0) & pt.gt(lapsing(s(u[0]), s(u)), 0.0),
@@ -127,7 +127,7 @@ def test_shares_are_seen_to_stay_shares(condition):
     assert always_holds(folded(condition(pt.vector("u", shape=(4,)))))
 
 
-@every(
+@pytest.mark.parametrize(
     "condition",
     [
         lambda u: pt.le(s(u[0]) + (1.0 - s(u[0])) * 1.1 * s(u), 1.0),
@@ -167,7 +167,7 @@ def test_what_may_be_no_share_is_kept(condition):
     assert not always_holds(folded(condition(pt.vector("u", shape=(4,)))))
 
 
-@every(
+@pytest.mark.parametrize(
     "condition",
     [
         lambda u: pt.ge(pt.sigmoid(u), 0.0),
@@ -205,7 +205,7 @@ def test_a_condition_that_always_holds_is_seen(condition):
     assert always_holds(folded(condition(pt.vector("u"))))
 
 
-@every(
+@pytest.mark.parametrize(
     "condition",
     [
         lambda u: pt.gt(u, 0.0),
@@ -285,7 +285,7 @@ CHECKED = {
 }
 
 
-@every("name", CHECKED)
+@pytest.mark.parametrize("name", CHECKED)
 def test_parameters_that_are_made_to_be_right_are_not_checked(name):
     with pm.Model() as model:
         CHECKED[name]()

@@ -10,7 +10,6 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.conditional.op import ifelse
 
-from every import every
 from model.evaluation import split_of
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -186,7 +185,7 @@ def built(build):
     return model
 
 
-@every("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_message_names_variable_cause_and_fix(name):
     build, message = REFUSED[name]
     model = built(build)

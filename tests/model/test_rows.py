@@ -10,7 +10,6 @@ import pytest
 from pytensor.compile.mode import Mode
 
 from data.elsewhere import Recording
-from every import every
 from model.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -234,7 +233,7 @@ def in_a_potential(rows):
     pm.Potential("p", (rows.data("X") @ beta).sum())
 
 
-@every(
+@pytest.mark.parametrize(
     ("build", "message"),
     [
         (of_two, "which is not in the same Rows"),
@@ -310,7 +309,7 @@ def test_a_row_changes_by_no_more_than_its_bound():
     assert 0.01 < max(ratios) <= 1.0
 
 
-@every(
+@pytest.mark.parametrize(
     ("weights", "message"),
     [
         (lambda rows: ARRAYS["w"], "are given for 'y', whose data are in Rows.*not in the same"),

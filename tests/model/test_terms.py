@@ -4,7 +4,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.terms import (
@@ -39,7 +38,7 @@ def names_of(model):
     return {v: model.values_to_rvs[v].name for v in model.value_vars}
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "dims", "axis"),
     [
         ("y", [], 0),
@@ -62,7 +61,7 @@ def test_rows_of_another_axis_are_counted():
     assert [rv.name for rv in chosen_terms(model, None, PERSONS, ["time"])] == ["square"]
 
 
-@every("length", [TIMES, PERSONS])
+@pytest.mark.parametrize("length", [TIMES, PERSONS])
 def test_a_term_has_the_rows_of_its_axis(length):
     model = panel()
     dims = {TIMES: ["time"], PERSONS: ["person"]}[length]
@@ -78,7 +77,7 @@ def test_an_axis_that_is_drawn_together_has_no_rows():
         term_of(model, model["v"], names_of(model), ["time"])
 
 
-@every(
+@pytest.mark.parametrize(
     ("observed", "dims", "message"),
     [
         (
@@ -99,8 +98,8 @@ def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
-@every("observed", [None, ["y"], ["y_observed"]])
-@every("family", [pm.Normal, pm.Poisson])
+@pytest.mark.parametrize("observed", [None, ["y"], ["y_observed"]])
+@pytest.mark.parametrize("family", [pm.Normal, pm.Poisson])
 def test_missing_values_come_first(family, observed):
     with pm.Model() as model:
         family("y", pm.math.exp(pm.Normal("a")), observed=[1.0, np.nan, 2.0])

@@ -8,7 +8,6 @@ import pytensor.tensor as pt
 import pytest
 from pymc.initial_point import make_initial_point_fn
 
-from every import every
 from model.evaluation import split_of
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON
 from pymc_minibatch_mh.model.factorization import factorize
@@ -53,13 +52,13 @@ BOUNDED = {
 
 
 @pytest.mark.usefixtures("no_compilation")
-@every("name", BOUNDED)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_an_untransformed_variable_keeps_its_support(name):
     build, expected = BOUNDED[name]
     assert support_of(build, default_transform=None) == expected
 
 
-@every("name", BOUNDED)
+@pytest.mark.parametrize("name", BOUNDED)
 def test_a_transformed_variable_has_the_whole_line(name):
     build, _ = BOUNDED[name]
     assert support_of(build) == INFINITE
@@ -131,6 +130,6 @@ def way_back(declare):
 
 
 @pytest.mark.filterwarnings("ignore:The Wishart distribution:UserWarning")
-@every("name", DECLARED)
+@pytest.mark.parametrize("name", DECLARED)
 def test_pymc_starts_where_it_is_told_to(name):
     np.testing.assert_allclose(*way_back(DECLARED[name]), rtol=1e-12, atol=1e-14)

@@ -27,7 +27,7 @@ from numba.core.dispatcher import Dispatcher
 PACKAGE = "pymc_minibatch_mh"
 TESTS = Path(__file__).parents[1]
 #: Tests and helpers that never hold on to what is changed.
-KEPT = ("mutants", "nodes", "conftest")
+KEPT = ("mutants", "conftest")
 
 
 class Place(NamedTuple):

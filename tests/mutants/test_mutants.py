@@ -6,11 +6,11 @@ import copy
 import numpy as np
 import pytest
 
+from helpers.nodes import exists, resolve
 from mutants.catalogue import EDITED
 from mutants.edit import applied, changed, place_of
 from mutants.held import HELD
 from mutants.pattern import Replace, drop, never
-from nodes import exists, resolve
 from pymc_minibatch_mh import MinibatchError
 from pymc_minibatch_mh.bounds import bounds_pass, user_bounds
 
@@ -41,9 +41,10 @@ def given(step_of, model_of, tmp_path, monkeypatch):
 
 def check(target, changes, killer, given):
     with applied(target, changes):
-        function, parameters = resolve(killer)
+        function, cases = resolve(killer)
         arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
-        function(**given(arguments), **parameters)
+        for parameters in cases:
+            function(**given(arguments), **parameters)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

@@ -12,7 +12,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.grouped import slopes
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
@@ -117,7 +116,7 @@ def about(path):
     return json.loads(str(members(path)["key"]))
 
 
-@every(
+@pytest.mark.parametrize(
     "change",
     [
         lambda key: {**key, "model": None},
@@ -210,7 +209,7 @@ class Bomb:
         return setattr, (Bomb, "gone_off", True)
 
 
-@every("member", ["c", "key", "more"])
+@pytest.mark.parametrize("member", ["c", "key", "more"])
 def test_a_pickle_in_an_archive_is_not_read(member, prepared, tmp_path):
     """SECURITY.md: no pickle files are read."""
     step, path = prepared("poisson", "TunaMH"), tmp_path / "step.npz"
@@ -292,7 +291,7 @@ def test_a_version_is_known_by_all_sources_that_compute_what_a_file_holds():
 SOURCES = [room if room.endswith(".py") else f"{room}/a.py" for room in file.COMPUTING]
 
 
-@every("source", [*SOURCES, "native/a.c", "native/a.h"])
+@pytest.mark.parametrize("source", [*SOURCES, "native/a.c", "native/a.h"])
 def test_every_source_counts(source, tmp_path):
     for one in {*SOURCES, source}:
         (tmp_path / one).parent.mkdir(exist_ok=True)

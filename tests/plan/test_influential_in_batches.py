@@ -8,7 +8,6 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from every import every
 from helpers.zoo import MODELS, drawn
 from pymc_minibatch_mh import (
     AustereMH,
@@ -69,7 +68,7 @@ def step(rare):
     return PenaltyMH(model=rare[0])
 
 
-@every("method", METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     model, members = rare
     step = method(model=model)
@@ -81,7 +80,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     assert step.plan.n_drawn == ROWS - len(members)
 
 
-@every("seed", range(2))
+@pytest.mark.parametrize("seed", range(2))
 def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
     """The four moves of large data, and ten columns, none of which moves far in all of them."""
     monkeypatch.setattr(taylor, "CALIBRATION_READS", taylor.FEWEST_MOVES * ROWS)
@@ -96,7 +95,7 @@ def test_rare_levels_are_found_among_a_million_rows():
     np.testing.assert_array_equal(PenaltyMH(model=model).plan.heavy, members)
 
 
-@every("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2])
 def test_small_groups_of_an_index_are_found(order):
     model, members = by_index()
     np.testing.assert_array_equal(PenaltyMH(model=model, taylor_order=order).plan.heavy, members)
@@ -118,7 +117,9 @@ class Unread:
         return np.zeros((len(moves), rows.size))
 
 
-@every(("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)])
+@pytest.mark.parametrize(
+    ("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)]
+)
 def test_as_many_moves_are_made_as_the_page_says(step, rows, moves):
     passes, rng = Unread(rows), np.random.default_rng(5)
     _, heavy = taylor.calibrate(passes, None, step.reference, rng, seeks_heavy=True)
@@ -137,7 +138,7 @@ def test_an_outlier_is_found():
     assert PenaltyMH(model=model).plan.heavy.tolist() == [77]
 
 
-@every("name", MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_no_row_is_heavy_where_all_are_alike(step_of, name):
     assert step_of(name, "PenaltyMH").plan.heavy.size == 0
 

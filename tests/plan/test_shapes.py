@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from every import every
 from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.diagnostics.model_summary import reparametrized_variables, subsampled_terms
@@ -42,7 +41,7 @@ def far(request):
     return prepared(FAR[request.param](rows=ROWS))
 
 
-@every("name", list(FAR))
+@pytest.mark.parametrize("name", list(FAR))
 def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
     assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
 

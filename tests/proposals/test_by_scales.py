@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 from scipy.special import logsumexp
 
-from every import every
 from proposals.proposing import proposed
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain
 from pymc_minibatch_mh.errors import SettingError
@@ -72,7 +71,7 @@ def white_of(place, of):
 REACHES = [0.3, 1.5, 4.0, 9.0]
 
 
-@every("reach", REACHES)
+@pytest.mark.parametrize("reach", REACHES)
 def test_map_is_inverted(reach):
     of = tables()
     for white in reach * np.random.default_rng(1).standard_normal((50, 3)):
@@ -82,7 +81,7 @@ def test_map_is_inverted(reach):
         assert here == pytest.approx(there, abs=1e-9)
 
 
-@every("reach", REACHES)
+@pytest.mark.parametrize("reach", REACHES)
 def test_volume_is_that_of_differences(reach):
     """The determinant is computed from the positions alone, without anything of the map."""
     of, step = tables(), 1e-6
@@ -103,7 +102,7 @@ def log_density(here, there, rho, scale, of):
     return -0.5 * np.sum((end - rho * start) ** 2) / (1.0 - rho**2) + volume
 
 
-@every("rho", [-0.3, 0.0, 0.95, None])
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.95, None])
 def test_density_ratio_is_that_of_the_moves(rho):
     own = numbers(0) if rho is None else numbers(1, rho)
     rng = np.random.default_rng(3)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, multivariate_normal
 
-from every import every
 from law.statistical.budget import FAR, LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
@@ -33,19 +32,19 @@ def largest_z(positions):
     return max(np.abs(means).max(), np.abs(squares).max())
 
 
-@every("first", [0, 1, 2])
-@every("proposal", [RandomWalk(), Laplace(), Mixture()])
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("proposal", [RandomWalk(), Laplace(), Mixture()])
 def test_moves_leave_the_target_invariant(proposal, first):
     rng = np.random.default_rng(12 if first else 8)
     assert largest_z(moved(proposal, 1.0, rng, first=first)) < FAR
 
 
-@every("correct", [0.0, -1.0])
+@pytest.mark.parametrize("correct", [0.0, -1.0])
 def test_moves_without_their_density_ratio_do_not(correct):
     assert largest_z(moved(Laplace(), correct, np.random.default_rng(8))) > 8.0
 
 
-@every("rho", [-0.9, -0.3, 0.0, 0.5, 0.95])
+@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.95])
 def test_density_ratio_is_that_of_the_normal_densities(rho):
     rng = np.random.default_rng(9)
     numbers = Laplace((rho,)).record(3)
@@ -61,8 +60,8 @@ def test_density_ratio_is_that_of_the_normal_densities(rho):
         assert log_q == pytest.approx(log_density(position, new) - log_density(new, position))
 
 
-@every("first", [0, 1, 2])
-@every("rho", [-0.3, 0.0, 0.8])
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])
 def test_conditional_moves_have_the_conditional_mean_and_covariance(rho, first):
     rng = np.random.default_rng(13)
     numbers = Laplace((rho,)).record(3)
@@ -102,7 +101,7 @@ def adapted(proposal, table, target=0.234, numbers=None):
     return proposal.adapted(numbers, table, table, target, 3)
 
 
-@every("best", range(6))
+@pytest.mark.parametrize("best", range(6))
 def test_weights_keep_their_floors(best):
     proposal = Mixture()
     numbers = adapted(proposal, tallies(proposal, best=best))
@@ -116,7 +115,7 @@ def test_weights_keep_their_floors(best):
     np.testing.assert_array_equal(numbers.rho, proposal.rho)
 
 
-@every(
+@pytest.mark.parametrize(
     ("bold", "local", "floor"),
     [(0.99, 1.0, 0.01), (0.5, 0.5, 0.01), (0.8, 0.95, 0.1079), (0.2, 0.9, 0.2), (0.0, 0.0, 0.2)],
 )

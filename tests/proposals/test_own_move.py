@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numba import njit
 
-from every import every
 from helpers.altered import with_proposal
 from helpers.zoo import drawn
 from law.statistical.budget import FAR
@@ -323,7 +322,7 @@ def test_a_move_that_gets_nowhere_is_not_checked():
     assert slow.check(scale=0.01, random_seed=1) < 6.0
 
 
-@every(
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"size": 0}, "^size=0 is not a number of dimensions"),
@@ -358,7 +357,7 @@ def test_moves_are_told_from_each_other():
     assert words(given[0], *((scaled_by(x),) for x in used[1::2])) == [known[i] for i in (0, 4, 6)]
 
 
-@every(
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"move": lambda position: 0.0}, r"^OwnMove\('<lambda>'\) cannot be compiled by numba"),

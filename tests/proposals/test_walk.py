@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm, truncnorm
 
-from every import every
 from law.statistical.budget import LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import RandomWalk
@@ -37,14 +36,14 @@ def surprise(walk, covariance, first):
     return min(tails.min(), (1.0 - tails).min(), chi2(1).sf(crossed**2))
 
 
-@every("first", [0, 1])
-@every("shape", SHAPES)
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_steps_have_the_covariance_that_was_asked_for(shape, first):
     walk, covariance = SHAPES[shape]
     assert surprise(walk, covariance, first) > LEVEL
 
 
-@every("shape", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_steps_of_another_covariance_are_noticed(shape):
     walk, covariance = SHAPES[shape]
     other = next(c for name, (_, c) in SHAPES.items() if name != shape)
@@ -52,7 +51,7 @@ def test_steps_of_another_covariance_are_noticed(shape):
     assert surprise(walk, 1.2 * covariance, 0) < LEVEL
 
 
-@every("adapt", [True, False])
+@pytest.mark.parametrize("adapt", [True, False])
 def test_the_scale_adapts_only_where_it_may(adapt):
     walk = RandomWalk(0.05, "identity", adapt=adapt)
     window = np.zeros(1, walk.tally)
@@ -107,8 +106,8 @@ def log_density(of, rho, first, here, there):
     return total
 
 
-@every("first", [0, 1])
-@every("rho", [-0.9, -0.3, 0.0, 0.5, 0.95, 1.0])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.95, 1.0])
 def test_density_ratio_is_that_of_the_truncated_densities(rho, first):
     rng, of = np.random.default_rng(4), numbers(rho, first)
     positions = np.abs(CENTRE + 2.0 * rng.standard_normal((30, 3)))
@@ -119,8 +118,8 @@ def test_density_ratio_is_that_of_the_truncated_densities(rho, first):
         assert found == pytest.approx(ratio, abs=1e-9)
 
 
-@every("first", [0, 1])
-@every("rho", [-0.3, 0.0, 0.95, 1.0])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.95, 1.0])
 def test_no_move_leaves_the_support(rho, first):
     rng, of = np.random.default_rng(5), numbers(rho, first, scale=3.0)
     positions = np.abs(CENTRE + 0.1 * rng.standard_normal((2_000, 3)))
@@ -132,13 +131,13 @@ def test_no_move_leaves_the_support(rho, first):
     assert (new[:, free] < 0.0).any() or rho == 0.95
 
 
-@every("bound", [-40.0, -1.0, 0.0, 0.49, 0.51, 3.0, 7.2, 30.0, 300.0])
+@pytest.mark.parametrize("bound", [-40.0, -1.0, 0.0, 0.49, 0.51, 3.0, 7.2, 30.0, 300.0])
 def test_shares_are_those_of_the_normal_distribution(bound):
     share = function("mh_log_share_above")(bound)
     assert share == pytest.approx(norm.logsf(bound), rel=1e-12, abs=1e-300)
 
 
-@every("bound", [-3.0, 0.0, 0.49, 0.51, 4.0, 40.0])
+@pytest.mark.parametrize("bound", [-3.0, 0.0, 0.49, 0.51, 4.0, 40.0])
 def test_draws_exceed_their_bound(bound):
     rng = GeneratorRecord(np.random.default_rng(6))
     draws = np.array([function("mh_normal_above")(bound, rng) for _ in range(500)])

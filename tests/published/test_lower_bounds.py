@@ -9,7 +9,6 @@ import pymc as pm
 import pytest
 
 from bounds.certified import evaluate
-from every import every
 from helpers import zoo
 from helpers.families import FAMILIES
 from helpers.in_library import expansion_change
@@ -55,8 +54,8 @@ def values(function, u, row=0):
     return np.broadcast_to(evaluate(function, data, [u])[0], u.shape)
 
 
-@every("xi", TOUCHING)
-@every("name", MODELS)
+@pytest.mark.parametrize("xi", TOUCHING)
+@pytest.mark.parametrize("name", MODELS)
 def test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic(name, xi):
     function, gap = functions_of(name, xi)
     u = np.linspace(-30.0, 30.0, 6_001)
@@ -70,7 +69,7 @@ def test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic(name, x
         assert np.abs(bound - fitted(u)).max() < 1e-9 * np.abs(bound).max()
 
 
-@every("xi", TOUCHING)
+@pytest.mark.parametrize("xi", TOUCHING)
 def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
     function, gap = functions_of("logistic", xi)
     u = np.linspace(-8.0, 8.0, 41)
@@ -86,7 +85,7 @@ def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
         np.testing.assert_allclose(ends, 0.0, atol=1e-12)
 
 
-@every("xi", TOUCHING)
+@pytest.mark.parametrize("xi", TOUCHING)
 def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
     function, gap = functions_of("student", xi)
     u = np.linspace(-10.0, 10.0, 4_001)
@@ -107,7 +106,7 @@ def binomial():
     return FAMILIES["binomial"](ROWS)
 
 
-@every("name", {**MODELS, "binomial": binomial})
+@pytest.mark.parametrize("name", {**MODELS, "binomial": binomial})
 def test_bounds_that_touch_in_the_centre_do_so_in_every_row(name):
     model = {**MODELS, "binomial": binomial}[name]()
     (function,) = row_functions(factorize(model, model.value_vars))
@@ -130,7 +129,7 @@ def test_bounds_that_touch_in_the_centre_do_so_in_every_row(name):
         assert (near[[0, 4]] > 1e-7).all()
 
 
-@every(
+@pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("student_fixed", "uses log1p of the parameters"),
@@ -175,7 +174,7 @@ def gaps(below, position):
     return passes.values(position)
 
 
-@every("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_lower_bounds_and_gaps_add_up(temperature):
     step = step_at(temperature)
     below, target = below_of(step.program), step.target
@@ -191,7 +190,7 @@ def test_lower_bounds_and_gaps_add_up(temperature):
         )
 
 
-@every("temperature", [1.0, 4.0])
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_gaps_in_the_centre_are_rounded_up(temperature):
     below = below_of(step_at(temperature).program)
     exact = below.reference.inverse_temperature * gaps(below, below.reference.centre)

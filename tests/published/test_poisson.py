@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pymc_minibatch_mh
-from every import every
 from helpers import zoo
 from helpers.published import keep_by_level
 from helpers.zoo import drawn, sample
@@ -159,7 +158,7 @@ def test_a_function_that_returns_no_ranges_is_refused(bounded):
 RNG = np.random.default_rng(7)
 
 
-@every("lam", [0.3, 5.0, 400.0])
+@pytest.mark.parametrize("lam", [0.3, 5.0, 400.0])
 def test_thinning_leaves_the_published_intensity(lam):
     widths = RNG.exponential(size=50)
     total = widths.sum()
@@ -169,7 +168,7 @@ def test_thinning_leaves_the_published_intensity(lam):
         assert kept == pytest.approx(lam * width / total + share * width, rel=1e-13)
 
 
-@every(
+@pytest.mark.parametrize(
     ("total", "n_rows", "lam"),
     [
         (20.0, 100_000, 400.0),

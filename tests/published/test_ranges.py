@@ -4,7 +4,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from pymc_minibatch_mh import Ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -44,8 +43,8 @@ def log_likelihood_of_mixture(a, b):
     return np.logaddexp(-((X - a) ** 2) / 4.0, -((X - a - b) ** 2) / 4.0)
 
 
-@every("beta", [1.0, 0.01])
-@every("transform", [{}, {"default_transform": None}], ids=["line", "box"])
+@pytest.mark.parametrize("beta", [1.0, 0.01])
+@pytest.mark.parametrize("transform", [{}, {"default_transform": None}], ids=["line", "box"])
 def test_the_range_of_a_mixture(transform, beta):
     # 0 is the middle of the interval on either scale.
     found = tables_of(mixture(**transform), [0.0, 0.0], beta)
@@ -60,7 +59,7 @@ def test_the_range_of_a_mixture(transform, beta):
     assert DerivedRanges().has_made(found)
 
 
-@every(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])
+@pytest.mark.parametrize(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])
 def test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not(low, high):
     found = []
     for transform, centre in (({}, 0.0), ({"default_transform": None}, 0.5 * (low + high))):
@@ -103,7 +102,7 @@ def test_a_likelihood_that_is_bounded_by_itself_needs_no_bounded_prior():
     assert ((below > 0.0) & (below < width)).all()
 
 
-@every(
+@pytest.mark.parametrize(
     ("declare", "why"),
     [
         (

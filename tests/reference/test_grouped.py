@@ -8,7 +8,6 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from every import every as every_case
 from helpers.grouped import FAST, MODELS, SUMMED, expanded, target_of
 from helpers.tiers import fast
 from pymc_minibatch_mh.reference import arrow_reference as grouped
@@ -18,7 +17,7 @@ from pymc_minibatch_mh.reference.arrow_reference import Arrow, find_grouped
 # On the worker that bounds the rows of the same models.
 pytestmark = pytest.mark.xdist_group("elements")
 
-every = every_case("name", fast(MODELS, FAST))
+every = pytest.mark.parametrize("name", fast(MODELS, FAST))
 
 
 def _near(found, seed=1, scale=1.0):
@@ -29,7 +28,7 @@ def _dense(target, position):
     return target.full_data.likelihood(position, hessian=True)
 
 
-@every_case("name", fast(SUMMED, FAST))
+@pytest.mark.parametrize("name", fast(SUMMED, FAST))
 def test_sums_are_those_of_all_rows(name, monkeypatch):
     """Rows are read a few hundred at a time, so that several parts are added."""
     monkeypatch.setattr(element_rows, "CHUNK", 300)
@@ -157,7 +156,7 @@ def test_directions_are_those_that_factors_fight_about():
     assert np.allclose(found.rows_hessian.toarray(), bent, atol=1e-8 * np.abs(bent).max())
 
 
-@every_case("name", fast(SUMMED, FAST))
+@pytest.mark.parametrize("name", fast(SUMMED, FAST))
 def test_averaged_slopes_are_those_of_the_hessian_nearby(name):
     """A normal distribution changes slopes by half the gradient of tr(H C), C its covariance."""
     target, found = expanded(name)
@@ -220,7 +219,7 @@ SCALES = {
 }
 
 
-@every_case("name", fast(SCALES, FAST))
+@pytest.mark.parametrize("name", fast(SCALES, FAST))
 def test_each_scale_belongs_to_the_factor_that_it_is_one_of(name):
     target, found = expanded(name)
     names = target.factorization.coordinate_names
@@ -276,7 +275,7 @@ KINKS = {
 }
 
 
-@every_case("name", sorted(KINKS))
+@pytest.mark.parametrize("name", sorted(KINKS))
 def test_effects_whose_prior_has_a_kink_have_mean_and_spread_by_quadrature(name):
     rng, (define, log_prior) = np.random.default_rng(15), KINKS[name]
     sizes = rng.integers(20, 60, 30)

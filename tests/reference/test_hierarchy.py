@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError, ModeError
@@ -54,7 +53,9 @@ def read(monkeypatch):
     return rows_read
 
 
-@every("define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__)
+@pytest.mark.parametrize(
+    "define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__
+)
 def test_every_model_with_scales_has_a_centre(define):
     mode, target = found(define)
     names = target.factorization.coordinate_names
@@ -100,7 +101,9 @@ def test_a_centre_takes_few_passes(define, read):
     assert len(read) <= 10
 
 
-@every(("log_tau", "spread"), [(-4.0, 0.0), (0.0, 10.0), (-4.0, 10.0), (2.5, 9.0), (-7.0, 0.0)])
+@pytest.mark.parametrize(
+    ("log_tau", "spread"), [(-4.0, 0.0), (0.0, 10.0), (-4.0, 10.0), (2.5, 9.0), (-7.0, 0.0)]
+)
 def test_bad_starts_reach_the_same_point(log_tau, spread):
     near, _ = found(models.logistic)
 
@@ -149,7 +152,7 @@ def test_few_rows_without_a_mode_leave_it_to_all(monkeypatch):
     assert found(models.logistic)[0].marginal
 
 
-@every(
+@pytest.mark.parametrize(
     ("tilt", "message"),
     [
         (0.0, "^'tau_log__': data and priors do not determine it, because"),
@@ -262,7 +265,7 @@ SCALES = {
 }
 
 
-@every("define", SCALES, ids=lambda define: define.__name__)
+@pytest.mark.parametrize("define", SCALES, ids=lambda define: define.__name__)
 def test_scales_are_told_from_locations(define):
     target, start = models.target_of(define)
     names = target.factorization.coordinate_names
@@ -271,7 +274,9 @@ def test_scales_are_told_from_locations(define):
         assert sorted(names[k] for k in target.scales(moved)) == sorted(SCALES[define])
 
 
-@every("define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__)
+@pytest.mark.parametrize(
+    "define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__
+)
 def test_what_rows_read_is_seen_by_their_slopes_too(define):
     target, start = models.target_of(define)
     by_forms = read_coordinates(forms_of(target.row_functions))
@@ -318,7 +323,7 @@ def test_v_is_the_log_density_of_the_scale_for_normal_rows():
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-9)
 
 
-@every(
+@pytest.mark.parametrize(
     "define",
     [models.normal, models.crossed, models.nested, models.robust_effects, models.horseshoe],
     ids=lambda define: define.__name__,

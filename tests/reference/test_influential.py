@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh.reference import influential as heavy
 from pymc_minibatch_mh.reference.influential import Largest, batch_rows
 
@@ -28,12 +27,12 @@ def alike(moves, scale, rows=ROWS):
     return 10.0 * scale / rows * rng.standard_normal((moves, rows))
 
 
-@every("scale", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0])
 def test_no_row_is_heavy_where_all_are_alike(scale):
     assert chosen(alike(8, scale)) == []
 
 
-@every("scale", [1e-3, 0.3])
+@pytest.mark.parametrize("scale", [1e-3, 0.3])
 def test_a_group_is_found_whose_effect_on_the_log_ratio_counts(scale):
     changes, members = alike(8, scale), np.arange(100, 40_000, 2_000)
     changes[:, members] += np.linspace(-1.0, 1.0, 8)[:, None] / members.size
@@ -63,7 +62,7 @@ def test_the_temperature_counts():
     assert chosen(changes, beta=1e-2) == []
 
 
-@every("chunks", [2, 7])
+@pytest.mark.parametrize("chunks", [2, 7])
 def test_chunks_say_the_same_as_all_rows_at_once(chunks):
     rng = np.random.default_rng(5)
     changes = rng.standard_cauchy((3, 5_000)) * 1e-4

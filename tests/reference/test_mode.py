@@ -8,8 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from scipy.optimize import minimize
 
-from every import every
+from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled import model as compiled_model
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
@@ -45,8 +46,8 @@ def assert_is_the_mode(found, passes, beta=1.0):
     np.testing.assert_allclose(found.precision, -beta * rows.hessian - prior.hessian, rtol=1e-3)
 
 
-@every("beta", [1.0, 0.1])
-@every("start", [np.zeros(3), np.array([3.0, -3.0, 3.0])])
+@pytest.mark.parametrize("beta", [1.0, 0.1])
+@pytest.mark.parametrize("start", [np.zeros(3), np.array([3.0, -3.0, 3.0])])
 def test_newton_finds_the_mode_of_a_logistic_regression(beta, start):
     passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
     assert_is_the_mode(mode_of(passes, start, beta), passes, beta)
@@ -107,7 +108,7 @@ def boundary_of_a_hierarchy():
     return hierarchy_passes(np.full(8, 1e-3), 1.0), ["log_tau", *"abcdefgh"], "'log_tau'"
 
 
-@every("case", [separated, collinear, boundary_of_a_hierarchy])
+@pytest.mark.parametrize("case", [separated, collinear, boundary_of_a_hierarchy])
 def test_a_mode_that_is_missing_names_the_parameters(case):
     passes, names, culprits = case()
     with pytest.raises(ModeError, match=f"^({culprits})[: ].*(informative prior|pm.NUTS)"):
@@ -165,8 +166,8 @@ def test_compiled_passes_find_the_mode_in_closed_form(normal):
     assert found.precision.item() == pytest.approx(normal.precision, rel=1e-9)
 
 
-@every("row", [0, 777, 1_499])
-@every("value", [np.nan, np.inf])
+@pytest.mark.parametrize("row", [0, 777, 1_499])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_row_without_density_is_named(normal, row, value):
     start = np.array([1.0])
     normal.target.require_finite(start)
@@ -182,7 +183,7 @@ def test_a_row_without_density_is_named(normal, row, value):
     normal.target.require_finite(start)
 
 
-@every("road", ["forms", "graphs"])
+@pytest.mark.parametrize("road", ["forms", "graphs"])
 def test_a_curvature_without_value_is_named_by_its_row_and_operation(road, monkeypatch):
     """A search that goes on along the gradient ends with the reason, and not with a guess."""
     y = np.linspace(0.5, 1.5, 50)
@@ -246,8 +247,8 @@ def reactions(values, mu, log_sd, onset, logit, where):
 WEIGHTS = {"fixed": lambda: pt.constant(-3.0), "free": lambda: pm.Normal("logit", -3.0, 1.0)}
 
 
-@every("weight", WEIGHTS)
-@every("order", [1, -1])
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("order", [1, -1])
 def test_the_mode_of_a_mixture_is_found_where_a_part_is_impossible(weight, order):
     def logp(values, *parameters):
         return pt.logaddexp(*reactions(values, *parameters, pt.switch)[::order])

@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
 from helpers.zoo import sample
@@ -287,14 +286,16 @@ def wide(name):
     return pm.Normal(name, 0.0, 1_000.0)
 
 
-@every("define", [dummy_without_events, events_of_a_dummy_alone, separated_slope, no_excess_zeros])
+@pytest.mark.parametrize(
+    "define", [dummy_without_events, events_of_a_dummy_alone, separated_slope, no_excess_zeros]
+)
 def test_a_coordinate_that_its_prior_holds_far_out_has_a_mode(define):
     with pm.Model() as model:
         define(wide)
     checked_mode(model)
 
 
-@every("define", [dummy_without_events, events_of_a_dummy_alone, separated_slope])
+@pytest.mark.parametrize("define", [dummy_without_events, events_of_a_dummy_alone, separated_slope])
 def test_without_a_prior_that_holds_it_a_coordinate_runs_away(define):
     with pm.Model() as model:
         define(pm.Flat)
@@ -302,7 +303,7 @@ def test_without_a_prior_that_holds_it_a_coordinate_runs_away(define):
         searched(model)
 
 
-@every("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_a_regression_on_raw_scales_leads_to_least_squares(unit):
     rng = np.random.default_rng(4)
     height = 170.0 + 9.0 * rng.standard_normal(N)
@@ -318,7 +319,7 @@ def test_a_regression_on_raw_scales_leads_to_least_squares(unit):
     assert mode.position[2] == pytest.approx(0.5 * np.log(squares[0] / (N - 1)), abs=1e-5)
 
 
-@every(
+@pytest.mark.parametrize(
     ("log_density", "distance"),
     [
         (lambda t: -np.exp(-t) - 0.5 * (t / 1_000.0) ** 2, 11.3),

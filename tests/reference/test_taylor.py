@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.in_library import expansion_change, predicted_noise
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
@@ -67,7 +66,7 @@ def log_likelihoods(theta):
     return logistic_rows(X, y, theta, 0)[0]
 
 
-@every("order", ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_differences_of_remainders_are_those_by_formula(order):
     s = setting_of(order)
     change = log_likelihoods(s.new) - log_likelihoods(s.theta)
@@ -76,8 +75,8 @@ def test_differences_of_remainders_are_those_by_formula(order):
     np.testing.assert_allclose(found, change[::40], rtol=1e-8, atol=1e-13)
 
 
-@every("beta", BETAS)
-@every("order", ORDERS)
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_expansion_and_remainders_add_up_to_the_log_likelihood(order, beta):
     s = setting_of(order, beta)
     total = beta * compiled_change(s, range(N)) + expansion_change(s.reference, s.theta, s.new)
@@ -86,7 +85,7 @@ def test_expansion_and_remainders_add_up_to_the_log_likelihood(order, beta):
     assert total == pytest.approx(expected, rel=1e-9)
 
 
-@every("order", ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_move_and_its_return_cancel(order):
     s = setting_of(order)
     there = expansion_change(s.reference, s.theta, s.new)
@@ -109,7 +108,7 @@ def test_higher_orders_leave_smaller_remainders():
     assert left[0] > 50 * left[1] > 50 * 5 * left[2]
 
 
-@every("beta", BETAS)
+@pytest.mark.parametrize("beta", BETAS)
 def test_factor_and_whitener_belong_to_the_precision(beta):
     s = setting_of(2, beta)
     covariance = s.reference.factor @ s.reference.factor.T
@@ -121,7 +120,7 @@ def test_factor_and_whitener_belong_to_the_precision(beta):
     np.testing.assert_allclose(s.mode.precision, expected, rtol=1e-9)
 
 
-@every("order", ORDERS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_predicted_spread_covers_most_moves(order):
     s = setting_of(order)
     rng = np.random.default_rng(3)

@@ -13,7 +13,6 @@ from pytensor.scalar import exp
 from scipy import stats
 
 from bounds.certified import Rows, derivatives, evaluate
-from every import every
 from helpers.shapes import (
     PLACED,
     gamma,
@@ -40,8 +39,8 @@ def some(parts):
     return np.random.default_rng(3).normal(size=parts.size)
 
 
-@every("power", [1, 2])
-@every("name", list(MODELS))
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("name", list(MODELS))
 def test_positions_are_reciprocals_and_the_density_is_the_models(name, power):
     model = MODELS[name]()
     parts, values = reciprocal(model, power), some(own(model))
@@ -112,7 +111,7 @@ def test_rows_that_are_not_smooth_stay_in_logarithms():
     assert all(in_inverse_shape(own(model), name, 1) is None for name in shapes)
 
 
-powers = every("power", [1, 2])
+powers = pytest.mark.parametrize("power", [1, 2])
 KAPPAS = [3.0, 0.4, 1e-2, 1e-5, 1e-9, 1e-13, 0.0]
 COEFFICIENTS = np.array([0.9, 0.25])
 
@@ -138,7 +137,7 @@ def counts_and_means(model):
 
 
 @powers
-@every("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", KAPPAS)
 def test_counts_have_their_density(kappa, power):
     model = negative_binomial()
     y, mu = counts_and_means(model)
@@ -154,7 +153,7 @@ def test_counts_have_their_density(kappa, power):
 
 
 @powers
-@every("kappa", KAPPAS)
+@pytest.mark.parametrize("kappa", KAPPAS)
 def test_noise_has_its_density(kappa, power):
     model = student()
     parts = reciprocal(model, power)
@@ -169,7 +168,7 @@ def test_noise_has_its_density(kappa, power):
 
 
 @powers
-@every("placed", list(PLACED))
+@pytest.mark.parametrize("placed", list(PLACED))
 def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
     prior, shape_of, words = PLACED[placed]
     counts, noise = negative_binomial(prior=prior), student(prior=prior)
@@ -229,7 +228,7 @@ def test_third_derivatives_at_zero_are_those_of_the_sum():
 
 
 @powers
-@every("make", [negative_binomial, student, shapes_of_groups])
+@pytest.mark.parametrize("make", [negative_binomial, student, shapes_of_groups])
 def test_nothing_is_left_that_is_infinite(make, power):
     (function,) = row_functions(reciprocal(make(), power))
     assert not any(is_a(expr, scalar.Log, scalar.Reciprocal) for expr in reachable(function.root))

@@ -6,7 +6,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from model.evaluation import evaluate, split_of
 from pymc_minibatch_mh.expressions.graph import places_of
@@ -24,7 +23,7 @@ FEW = (
     "horseshoe", "Matérn process", "precision", "location scaled too", "sum of zero",
     "scale of each",
 )  # fmt: skip
-SPELLED = every("spelling", fast(SPELLINGS, FEW))
+SPELLED = pytest.mark.parametrize("spelling", fast(SPELLINGS, FEW))
 
 
 @cache
@@ -161,7 +160,7 @@ REFUSALS = {
 }
 
 
-@every("case", REFUSALS)
+@pytest.mark.parametrize("case", REFUSALS)
 def test_a_model_that_is_refused_stays_in_its_own_variables(case):
     build, reason = REFUSALS[case]
     with pm.Model() as model:

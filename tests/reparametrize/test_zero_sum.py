@@ -5,7 +5,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from every import every
 from model.evaluation import split_of
 from pymc_minibatch_mh.expressions.graph import Gather
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
@@ -63,12 +62,12 @@ def check(name):
     check_the_map(model, parts, values)
 
 
-@every("name", MAPPED)
+@pytest.mark.parametrize("name", MAPPED)
 def test_the_density_is_the_same(name):
     check(name)
 
 
-@every("name", MAPPED)
+@pytest.mark.parametrize("name", MAPPED)
 def test_data_choose_one_coordinate(name):
     write, most = MAPPED[name]
     terms = terms_of(in_linear_coordinates(in_differences(split_of(logit(write)))))

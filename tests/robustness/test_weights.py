@@ -8,7 +8,6 @@ import pymc as pm
 import pytest
 from scipy.stats import norm
 
-from every import every
 from helpers.zoo import drawn
 from law.compound.models import data, expectation, grid
 from law.statistical.budget import FAR
@@ -43,7 +42,7 @@ def repeated():
     return model_of(*(np.repeat(values, counts()) for values in data(82, 0.3, -0.5, rows=ROWS)))
 
 
-@every("dtype", ["int8", "float64", "float32", "float16", "bool", ">f8"])
+@pytest.mark.parametrize("dtype", ["int8", "float64", "float32", "float16", "bool", ">f8"])
 def test_rows_are_multiplied_by_their_weights(dtype):
     model = weighted()
     weights = (np.arange(ROWS) % 3 != 0).astype(dtype)
@@ -63,7 +62,7 @@ def bounds_of(order, weights):
     return BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables().c
 
 
-@every("order", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1, 2])
 def test_bounds_of_weighted_rows_are_bounds_times_weights(order):
     plain, heavy = (bounds_of(order, w) for w in (np.ones(ROWS), counts()))
     np.testing.assert_allclose(heavy[0], counts() * plain[0], rtol=1e-6)

@@ -3,7 +3,6 @@ import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
-from every import every
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.sampling import starts
@@ -61,7 +60,7 @@ WHOLE = {
 }
 
 
-@every(
+@pytest.mark.parametrize(
     "initvals",
     [
         {},
@@ -115,7 +114,7 @@ def test_what_find_map_returns_can_be_given():
     np.testing.assert_allclose(found, [[1.0, 2.0, np.log(2.0)]] * 2)
 
 
-@every(
+@pytest.mark.parametrize(
     ("initvals", "said"),
     [
         ({"sgima": 1.0}, r"have 'sgima', which is not a variable .* Choose from \['sigma'"),
@@ -155,7 +154,7 @@ def test_values_along_dims_cannot_be_given_to_a_transform():
         starts_of(holder, {"scales": [1.0, 2.0]}, 1, generator())
 
 
-@every("start", [-0.5, 1.5])
+@pytest.mark.parametrize("start", [-0.5, 1.5])
 def test_ends_without_a_transform_are_kept(start):
     with pm.Model() as model:
         share = pm.Uniform("share", 0.0, 1.0, default_transform=None)

@@ -8,7 +8,6 @@ import pymc as pm
 import pytest
 from pymc.backends.arviz import find_observations
 
-from every import every
 from pymc_minibatch_mh import Rows, TunaMH, sample
 
 N = 2_000
@@ -16,7 +15,7 @@ RNG = np.random.default_rng(3)
 Y = RNG.normal(0.2, 1.0, N)
 
 
-@every("stored", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
 def test_a_trace_has_the_stamp_of_stored_rows_or_the_rows_themselves(stored):
     rows = Rows(y=Y)
     with pm.Model():

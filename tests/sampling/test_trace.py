@@ -8,7 +8,6 @@ from arviz_base import extract
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 
-from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import trace
@@ -200,7 +199,7 @@ def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
         same_tree(theirs, ours_of(model, theirs, step))
 
 
-@every(
+@pytest.mark.parametrize(
     ("names", "said"),
     [
         (["slope", "sgima"], r"var_names= has 'sgima', .* Choose from \['slope', 'sigma'"),
@@ -327,7 +326,7 @@ def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
     assert "gives other values" in heard.text
 
 
-@every(
+@pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         ([1.0, 1e-20], [1.0, 0.0], True),

@@ -9,7 +9,6 @@ import pytest
 from scipy.special import expit, ndtr, ndtri, stdtr
 from scipy.stats import ttest_1samp
 
-from every import every
 from helpers.in_library import decide_batch, sample_size
 from helpers.zoo import sample
 from law.exactness.enumeration import acceptance, sample_statistics, subsets
@@ -35,7 +34,7 @@ def test_a_look_is_a_t_test_of_the_mean_difference():
     assert decided[2] == pytest.approx(tail / 2, rel=1e-4)
 
 
-@every("side", [-1.0, 1.0])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_a_look_decides_once_the_tail_is_below_epsilon(side):
     uniform, deviation = 0.3, 0.7
     for t in (1.0, 1.6, 1.8, 4.0):
@@ -90,7 +89,7 @@ def test_every_look_adds_a_batch():
     assert [sample_size(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
 
 
-@every("n", [0, 100, 249])
+@pytest.mark.parametrize("n", [0, 100, 249])
 def test_at_epsilon_zero_all_rows_are_read_at_once(n):
     assert sample_size(1.0, n, 250, austere.austere_test(0.0)) == 250
 
@@ -103,7 +102,7 @@ def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
     assert found == pytest.approx(np.exp(np.minimum(0.0, ratios)).mean(), rel=1e-12)
 
 
-@every("boundary", [0.5, 0.75, 1.0])
+@pytest.mark.parametrize("boundary", [0.5, 0.75, 1.0])
 def test_the_level_of_a_look_is_that_of_its_limit(boundary):
     test = austere.austere_test(0.05, boundary=boundary)
     limits = ndtri(0.95) * np.array([0.05, 0.2, 0.999]) ** (0.5 - boundary)
@@ -149,7 +148,7 @@ def test_the_baseline_is_exact_and_every_page_says_so(model_of, baseline):
     assert "AustereMH is exact without bounds" in explained
 
 
-@every("degrees", [*range(1, 41), 100, 1000, 10**5, 10**8])
+@pytest.mark.parametrize("degrees", [*range(1, 41), 100, 1000, 10**5, 10**8])
 def test_student_tail_is_scipys(degrees):
     # SciPy's own error reaches 1e-9 at one degree of freedom and t = 1e-8.
     t = np.concatenate([[0.0], np.linspace(1e-3, 12, 300), np.logspace(1.1, 100, 30)])
@@ -189,8 +188,8 @@ TESTS = [
 ]
 
 
-@every("n", [500, BIG])
-@every("test", TESTS)
+@pytest.mark.parametrize("n", [500, BIG])
+@pytest.mark.parametrize("test", TESTS)
 def test_infinite_and_undefined_log_ratios(test, n):
     assert decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, test) == (0, 0, 0)
     assert decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, test) == (0, 0, 0)

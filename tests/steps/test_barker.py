@@ -9,7 +9,6 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
 from benchmarks.skew import AIM, LAWS
-from every import every
 from helpers.in_library import barker_error, barker_probability, decide_batch, sample_size
 from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps import barker
@@ -29,8 +28,8 @@ def probability(log_ratio, variance, settings=DEFAULT):
     return decide_batch(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
 
 
-@every("sigma", [1.0, 1.2])
-@every("variance", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("sigma", [1.0, 1.2])
+@pytest.mark.parametrize("variance", [0.0, 0.3, 0.9, 0.999])
 def test_probability_is_the_sum_over_atoms(sigma, variance):
     table, settings = correction_table(sigma), barker.barker_test(sigma)
     for log_ratio in np.linspace(-40.0, 40.0, 161):
@@ -39,8 +38,8 @@ def test_probability_is_the_sum_over_atoms(sigma, variance):
         assert probability(log_ratio, variance, settings) == pytest.approx(direct, abs=1e-14)
 
 
-@every("sigma", [1.0, 1.2])
-@every("share", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("sigma", [1.0, 1.2])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
 def test_normal_noise_of_known_variance_gives_barkers_acceptance(sigma, share):
     settings, table = barker.barker_test(sigma), correction_table(sigma)
     deviation = math.sqrt(share) * sigma
@@ -68,7 +67,7 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
         assert probability(log_ratio, math.inf) == expected
 
 
-@every("spread", [1e2, 1e4, 3e5])
+@pytest.mark.parametrize("spread", [1e2, 1e4, 3e5])
 def test_predicted_batch_has_the_variance_aimed_at(spread):
     rows = sample_size(spread, 0, BIG, barker.barker_test(batch_size=2))
     aim = 0.7 * 1.2**2
@@ -81,7 +80,9 @@ def test_predicted_batch_at_the_ends():
     assert sample_size(1.0, 0, 60, DEFAULT) == 60
 
 
-@every(("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)])
+@pytest.mark.parametrize(
+    ("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)]
+)
 def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
     settings = barker.barker_test(max_error=max_error)._replace(novak=int(bound == "novak"))
     settings = settings._replace(skewness=skewness)
@@ -150,7 +151,7 @@ def distance(table, points):
     return np.abs(cdf - expit(points)).max()
 
 
-@every("sigma", SHIPPED_SIGMAS)
+@pytest.mark.parametrize("sigma", SHIPPED_SIGMAS)
 def test_shipped_table_is_a_symmetric_law(sigma):
     table = correction_table(sigma)
     assert table.sigma == sigma
@@ -162,7 +163,7 @@ def test_shipped_table_is_a_symmetric_law(sigma):
     assert table.error < LARGEST_ERRORS[sigma]
 
 
-@every("sigma", [*SHIPPED_SIGMAS, 0.6, 1.5])
+@pytest.mark.parametrize("sigma", [*SHIPPED_SIGMAS, 0.6, 1.5])
 def test_certified_error_bounds_the_distance_and_is_tight(sigma):
     table = correction_table(sigma)
     rng = np.random.default_rng(7)
@@ -171,7 +172,7 @@ def test_certified_error_bounds_the_distance_and_is_tight(sigma):
     assert table.error < 1.05 * seen + 1e-12
 
 
-@every("sigma", SHIPPED_SIGMAS)
+@pytest.mark.parametrize("sigma", SHIPPED_SIGMAS)
 def test_shipped_table_is_what_the_linear_programme_gives(sigma):
     rebuilt = minimax_correction(sigma)
     assert rebuilt.error == pytest.approx(correction_table(sigma).error, rel=1e-2, abs=1e-10)
@@ -264,7 +265,9 @@ def test_the_correction_is_the_third_derivative_times_the_skewness():
     assert np.abs(shift).max() > 1e-3
 
 
-@every(("variance", "skewness"), [(0.86 * SIGMA**2, 2.0), (2.0, 2.0), (0.5, np.nan), (0.5, 0.0)])
+@pytest.mark.parametrize(
+    ("variance", "skewness"), [(0.86 * SIGMA**2, 2.0), (2.0, 2.0), (0.5, np.nan), (0.5, 0.0)]
+)
 def test_nothing_is_corrected_where_it_cannot_be(variance, skewness):
     arguments = [np.array([value]) for value in (0.3, variance, skewness)]
     assert probabilities(*arguments) == probabilities(*arguments, skew_correction=True)

@@ -5,7 +5,6 @@ import pytest
 from scipy.special import zeta
 from scipy.stats import hypergeom
 
-from every import every
 from helpers.in_library import decide_by_width, level, next_rows
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import confidence
@@ -14,7 +13,7 @@ DEFAULT = confidence.confidence_test()
 half_width = function("mh_half_width")
 
 
-@every("p", [1.2, 2.0, 5.0])
+@pytest.mark.parametrize("p", [1.2, 2.0, 5.0])
 def test_the_levels_of_all_looks_add_up_to_less_than_delta(p):
     test = confidence.confidence_test(p=p, delta=0.1)
     # The tail of the series in closed form, of which few terms are added up.
@@ -66,8 +65,8 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
 TOTAL = 1_000
 
 
-@every("delta_k", [0.2, 0.01])
-@every("n", [10, 50, 400])
+@pytest.mark.parametrize("delta_k", [0.2, 0.01])
+@pytest.mark.parametrize("n", [10, 50, 400])
 def test_a_look_is_wrong_with_probability_delta_k_at_most(n, delta_k):
     """Of rows that are 0 or 1, for every number of ones, summed over all batches."""
     for ones in (1, 3, 10, 50, 300, 500, 950, 999):
@@ -89,14 +88,14 @@ def test_a_look_decides_where_the_threshold_is_out_of_reach():
             assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
 
 
-@every("width", [0.0, 3.0, math.nan])
+@pytest.mark.parametrize("width", [0.0, 3.0, math.nan])
 def test_infinite_and_undefined_log_ratios(width):
     assert decide_by_width(math.nan, width, 0.0) == (0, 0)
     assert decide_by_width(-math.inf, width, 0.0) == (0, 0)
     assert decide_by_width(math.inf, width, 0.999) == (1, 1)
 
 
-@every("scans", [False, True])
+@pytest.mark.parametrize("scans", [False, True])
 def test_the_guarantee_says_what_the_range_rests_on(scans):
     method = confidence.ConfidenceMethod(confidence.confidence_test(scans=scans))
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from every import every
 from helpers.zoo import METHODS
 from pymc_minibatch_mh import OwnTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
@@ -31,7 +30,7 @@ def described(docstring):
 MOST_WORDS = 350
 
 
-@every("step", [*METHODS.values(), OwnTestMH])
+@pytest.mark.parametrize("step", [*METHODS.values(), OwnTestMH])
 def test_signature_and_docstring_list_every_setting_in_few_words(step):
     parameters = inspect.signature(step).parameters
     assert parameters.keys() >= set(SHARED)

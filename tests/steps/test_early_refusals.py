@@ -16,7 +16,6 @@ from pytensor.link.numba.linker import NumbaLinker
 
 import pymc_minibatch_mh
 from docs.inputs.case import INTERNALS
-from every import every
 from models.forms.catalogue import ACCEPTED
 from models.forms.certificate import shortened
 from models.forms.page import MARKERS, PAGE, between
@@ -195,7 +194,7 @@ def refusal(model, error, method="TunaMH", **settings):
     return message
 
 
-@every("name", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_the_graph_alone_tells_why(name, monkeypatch):
     allow_only_the_graph(monkeypatch)
     declare, method, settings, error, message = CASES[name]
@@ -220,7 +219,7 @@ UNBOUNDED = {
 }
 
 
-@every("key", UNBOUNDED)
+@pytest.mark.parametrize("key", UNBOUNDED)
 def test_forms_without_bounds_are_refused_by_their_graphs(key, monkeypatch):
     allow_only_the_graph(monkeypatch)
     form = ACCEPTED[key]
@@ -229,8 +228,10 @@ def test_forms_without_bounds_are_refused_by_their_graphs(key, monkeypatch):
     assert shortened(message) == UNBOUNDED[key]
 
 
-@every("method", ["TunaMH", "PenaltyMH"])
-@every("name", [name for name, found in EXAMPLES.items() if found.expected == "refused"])
+@pytest.mark.parametrize("method", ["TunaMH", "PenaltyMH"])
+@pytest.mark.parametrize(
+    "name", [name for name, found in EXAMPLES.items() if found.expected == "refused"]
+)
 def test_models_of_others_are_refused_by_their_graphs(name, method, monkeypatch):
     allow_only_the_graph(monkeypatch)
     with warnings.catch_warnings():

@@ -10,7 +10,6 @@ import copy
 import numpy as np
 import pytest
 
-from every import every
 from helpers.grouped import MODELS as GROUPED
 from plan.test_influential import rare_groups
 from pymc_minibatch_mh import AustereMH, TunaMH
@@ -121,7 +120,7 @@ def test_every_evaluation_counts(name, monkeypatch, model_of, prepared):
         assert (stats["n_obs"][whole] == step.plan.n_rows).all()
 
 
-@every("method", [TunaMH, AustereMH])
+@pytest.mark.parametrize("method", [TunaMH, AustereMH])
 def test_influential_rows_count_as_often_as_they_are_evaluated(method, monkeypatch):
     model, members = rare_groups()
     if method is TunaMH:

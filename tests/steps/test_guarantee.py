@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from docs.claims.sentences import section_of
-from every import every
 from helpers.zoo import APPROXIMATE, EXACT, METHODS, sample
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh import steps as methods
@@ -160,7 +159,7 @@ def draws_by_bounds(method):
     return any(draw in text for text in own for draw in ("mh_draw_alias(", "mh_draw_rows("))
 
 
-@every("method", CLASSES, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
 def test_who_draws_rows_by_their_bounds_says_so(method):
     # C does not check places in arrays: those of other methods are empty.
     assert method.draws_by_bounds == draws_by_bounds(method)

@@ -4,7 +4,6 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import OwnTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
@@ -79,8 +78,8 @@ def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
     return 1.0, 2.0, 0.0
 
 
-@every("own", [raising, no_number, beyond])
-@every("batch", [150, 10_000])
+@pytest.mark.parametrize("own", [raising, no_number, beyond])
+@pytest.mark.parametrize("batch", [150, 10_000])
 def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
     model = model_of("logistic")
     step = OwnTestMH(sample_size, own, numbers=[batch], controls="nothing", model=model)
@@ -120,7 +119,7 @@ def test_tests_are_told_from_each_other():
     assert OwnTestSettings(**usual).key in keys
 
 
-@every(
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"sample_size": 3}, r"^sample_size=3 cannot be compiled by numba"),

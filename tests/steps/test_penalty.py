@@ -8,7 +8,6 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from every import every
 from helpers.in_library import decide_batch, penalty_error, sample_size
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.steps import penalty
@@ -41,8 +40,8 @@ def detailed_balance_error(deviation, n, u=penalty_of):
     return np.abs(there - np.exp(LOG_RATIOS) * back).max()
 
 
-@every("n", [10, 30, 100])
-@every("deviation", [0.4, 1.0, 1.2])
+@pytest.mark.parametrize("n", [10, 30, 100])
+@pytest.mark.parametrize("deviation", [0.4, 1.0, 1.2])
 def test_detailed_balance_error_is_covered_by_the_estimate(deviation, n):
     found = detailed_balance_error(deviation, n)
     estimate = penalty_error(deviation**2, 0.0, n, 10**9, DEFAULT)

@@ -10,7 +10,6 @@ import pymc as pm
 import pytest
 from scipy.special import log_expit
 
-from every import every
 from helpers.interrupts import interrupted_after
 from helpers.zoo import drawn, sample
 from law.statistical.budget import VERY_FAR
@@ -243,7 +242,7 @@ def by_all_rows(cls, model):
     return replace(program, sampler=with_full_passes_above(program.sampler, 2.0))
 
 
-@every("cls", [ScalableSubsamplingMH, PenaltyMH])
+@pytest.mark.parametrize("cls", [ScalableSubsamplingMH, PenaltyMH])
 def test_no_update_follows_a_pass_that_has_failed(cls):
     """All moves are decided by all rows here, and those that were tried are counted."""
     _, model, storage = stored.heavy_tails()

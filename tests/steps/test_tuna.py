@@ -9,7 +9,6 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from every import every
 from helpers.altered import with_method
 from helpers.in_library import accept_probability, rate, thin
 from pymc_minibatch_mh import TunaMH
@@ -45,7 +44,7 @@ def ceiling(bound, size, settings):
     return rate(size, settings) * bound / size
 
 
-@every(("form", "chi"), FORMS)
+@pytest.mark.parametrize(("form", "chi"), FORMS)
 def test_thinning_leaves_the_published_intensity(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
@@ -56,7 +55,7 @@ def test_thinning_leaves_the_published_intensity(form, chi):
         assert left == pytest.approx(expected, rel=1e-13, abs=1e-15 * bound * (1 + chi * size))
 
 
-@every(("form", "chi"), FORMS)
+@pytest.mark.parametrize(("form", "chi"), FORMS)
 def test_intensities_differ_by_the_change(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
@@ -66,7 +65,7 @@ def test_intensities_differ_by_the_change(form, chi):
         assert (there - back) * top == pytest.approx(change, rel=1e-12, abs=1e-15 * top)
 
 
-@every(("form", "chi"), FORMS)
+@pytest.mark.parametrize(("form", "chi"), FORMS)
 def test_log_ratio_is_that_of_the_intensities(form, chi):
     settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
@@ -81,7 +80,7 @@ def test_log_ratio_is_that_of_the_intensities(form, chi):
             assert log_ratio == 0.0
 
 
-@every("form", ["best", "paper"])
+@pytest.mark.parametrize("form", ["best", "paper"])
 def test_small_changes_keep_their_digits(form):
     bound, size, chi = 0.3, 2.0, 0.4
     settings = poisson.poisson_test(form, chi)
@@ -94,14 +93,14 @@ def test_small_changes_keep_their_digits(form):
         assert thin(change, bound, size, settings)[1] == pytest.approx(expected, rel=4e-16)
 
 
-@every("form", ["best", "paper", "factorized"])
+@pytest.mark.parametrize("form", ["best", "paper", "factorized"])
 def test_tight_bounds(form):
     settings = poisson.poisson_test(form)
     assert thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
     assert thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
 
 
-@every(("form", "chi"), FORMS)
+@pytest.mark.parametrize(("form", "chi"), FORMS)
 def test_rows_that_cannot_change_are_never_kept(form, chi):
     settings = poisson.poisson_test(form, chi)
     assert thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
@@ -110,7 +109,7 @@ def test_rows_that_cannot_change_are_never_kept(form, chi):
     assert rate(0.0, settings) == 0.0
 
 
-@every("form", ["best", "paper"])
+@pytest.mark.parametrize("form", ["best", "paper"])
 def test_subnormal_bounds_leave_probabilities(form):
     settings = poisson.poisson_test(form, 0.4)
     for change in (5e-324, -5e-324, 1e-320, -1e-320):
@@ -119,8 +118,8 @@ def test_subnormal_bounds_leave_probabilities(form):
         assert not math.isnan(log_ratio)
 
 
-@every("delayed", [0.0, 1.0])
-@every("bad", [math.nan, -math.inf])
+@pytest.mark.parametrize("delayed", [0.0, 1.0])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_undefined_log_ratios_reject(bad, delayed):
     assert accept_probability(bad, 0.0, delayed) == 0.0
     assert accept_probability(0.0, bad, delayed) == 0.0
@@ -137,10 +136,10 @@ def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
     return (effective / (1.0 + row_cost * np.minimum(rows, max_rate))).mean(axis=1)
 
 
-@every("row_cost", [1e-3, 1e-2, 0.3])
-@every("mean_square", [0.01, 0.1, 1.0])
-@every("scale", [1e-3, 0.3, 5.0, 200.0])
-@every("max_rate", [math.inf, 3_000.0])
+@pytest.mark.parametrize("row_cost", [1e-3, 1e-2, 0.3])
+@pytest.mark.parametrize("mean_square", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 5.0, 200.0])
+@pytest.mark.parametrize("max_rate", [math.inf, 3_000.0])
 def test_best_chi_is_the_best(scale, mean_square, row_cost, max_rate):
     sizes = scale * np.random.default_rng(5).gamma(3.0, 0.3, size=40)
     sizes, points = (sizes, 4_000) if max_rate == math.inf else (sizes[:1], 40_000)
@@ -153,7 +152,7 @@ def test_best_chi_is_the_best(scale, mean_square, row_cost, max_rate):
     assert efficiency(np.array([chi]), *case)[0] >= best * (1.0 - precision)
 
 
-@every("sizes", [[], [0.0], [math.inf, math.nan]])
+@pytest.mark.parametrize("sizes", [[], [0.0], [math.inf, math.nan]])
 def test_best_chi_is_0_without_a_move_to_judge_by_and_where_rows_are_dear(sizes):
     assert poisson.best_chi(sizes, 0.1, 0.01) == poisson.best_chi([0.5], 0.01, 1e3) == 0.0
 

@@ -9,7 +9,6 @@ from pymc.distributions.dist_math import log_diff_normal_cdf, normal_lccdf, norm
 from pytensor.scalar import basic as scalar
 
 import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers rules
-from every import every
 from model.evaluation import assert_read_rightly, split_of
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
 from pymc_minibatch_mh.expressions.graph import Constant, ExprGraph
@@ -54,7 +53,7 @@ def of_distribution_functions(x, y):
 SPELLINGS = [of_error_functions, of_tails, of_mirrored_tails, of_distribution_functions]
 
 
-@every("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
 def test_spellings_are_one_expression(spelling):
     graphs = [log_diff_normal_cdf(0, 1, high, low), spelling(high, low)]
     _, (known, other) = expression(pt.stack(graphs))
@@ -91,7 +90,7 @@ def rows(cut, **settings):
     return model
 
 
-@every("shift", [0.0, 3.0, -8.0, 12.0, 25.0, -25.0])
+@pytest.mark.parametrize("shift", [0.0, 3.0, -8.0, 12.0, 25.0, -25.0])
 def test_rows_of_an_ordered_probit_are_accurate_in_both_tails(shift):
     model = rows(np.arange(12) % 4)
     parts = split_of(model)
@@ -153,7 +152,7 @@ SCALES = {
 }
 
 
-@every("kind", [*OF, *SCALES])
+@pytest.mark.parametrize("kind", [*OF, *SCALES])
 def test_ordered_categories_are_functions_without_checks(kind):
     model = declared(kind)
     parts = split_of(model)

@@ -9,7 +9,6 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from every import every
 from helpers.grouped import SUMMED, target_of
 from models.bambi_models.groups import EFFECTS, built, table
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON
@@ -227,7 +226,7 @@ def of_graphs(target):
     return at
 
 
-@every("case", SEPARABLE)
+@pytest.mark.parametrize("case", SEPARABLE)
 def test_factors_border_and_others_are_all_coordinates(case):
     target, _ = separable(case)
     found, names = target.elements, target.factorization.coordinate_names
@@ -241,7 +240,7 @@ def test_factors_border_and_others_are_all_coordinates(case):
     assert sorted(every_one) == list(range(len(names)))
 
 
-@every("case", SEPARABLE)
+@pytest.mark.parametrize("case", SEPARABLE)
 def test_prior_is_a_sum_over_the_elements_of_each_factor(case):
     """Each element changes its own density alone of its factor, and nothing else of the prior."""
     target, position = separable(case)
@@ -263,7 +262,7 @@ def test_prior_is_a_sum_over_the_elements_of_each_factor(case):
             assert other - prior == pytest.approx(change, rel=1e-10, abs=1e-10)
 
 
-@every("case", SEPARABLE)
+@pytest.mark.parametrize("case", SEPARABLE)
 def test_pairs_that_the_prior_couples_are_found(case):
     """Of other factors, an element changes the densities of those that it is paired with."""
     target, position = separable(case)
@@ -283,7 +282,7 @@ def test_pairs_that_the_prior_couples_are_found(case):
     assert found == pairs
 
 
-@every("case", [centred, nested, matrix, "logistic", "slopes"])
+@pytest.mark.parametrize("case", [centred, nested, matrix, "logistic", "slopes"])
 def test_compiled_densities_are_those_of_the_graphs(case):
     target, position = separable(case)
     found = [np.empty(factor.places.size) for factor in target.elements.factors]
@@ -344,7 +343,7 @@ REFUSED = {
 }
 
 
-@every("made", REFUSED)
+@pytest.mark.parametrize("made", REFUSED)
 def test_what_is_not_separable_is_refused_by_name(made):
     target = target_of(made_of(made))
     with pytest.raises(NotSeparableError, match=f"^{REFUSED[made]}"):

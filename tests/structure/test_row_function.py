@@ -6,7 +6,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from every import every
 from helpers.families import FAMILIES
 from helpers.tiers import fast
 from model.evaluation import positions, split_of
@@ -299,13 +298,13 @@ OF_FAMILIES = {
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@every("name", MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_rows_are_put_together_again(name):
     found = kinds(assert_put_together_again(built(MODELS[name])))
     assert found == ARGUMENTS.get(name, found)
 
 
-@every("name", fast(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_rows_of_every_family_are_put_together_again(name):
     found = kinds(assert_put_together_again(FAMILIES[name](rows=200), n=1))
     assert found == OF_FAMILIES.get(name, found)
@@ -321,7 +320,7 @@ OF_FORMS = {
 }
 
 
-@every("name", OF_FORMS)
+@pytest.mark.parametrize("name", OF_FORMS)
 def test_rows_of_forms_are_put_together_again(name):
     form = FORMS[name]
     model = form.build(N, mutable=True)
@@ -354,7 +353,7 @@ APART = {
 }
 
 
-@every("name", [*TOGETHER, *APART])
+@pytest.mark.parametrize("name", [*TOGETHER, *APART])
 def test_arguments_that_differ_by_data_count_once_and_others_twice(name):
     def build():
         through((TOGETHER | APART)[name])(pm.Normal("a"), pm.Normal("b"))
@@ -422,7 +421,7 @@ def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch)
     row_functions(parts_of(form.build(N, mutable=True), form))
 
 
-@every(
+@pytest.mark.parametrize(
     ("mu", "op"),
     [
         (lambda a: pt.sort(a)[0] * x, "Sort"),

@@ -10,7 +10,6 @@ from pytensor.compile.mode import Mode
 from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
-from every import every
 from helpers.tiers import fast
 from law.statistical.budget import LEVEL
 from pymc_minibatch_mh import Rows, posterior_predictive
@@ -206,7 +205,7 @@ def noise(b, rng=None, size=None):
     return b + rng.standard_normal(size).cumsum()
 
 
-@every(
+@pytest.mark.parametrize(
     ("define", "cause"),
     [
         (walk_of_rows, "runs over the observations"),

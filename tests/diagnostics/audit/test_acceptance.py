@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import TunaMH, audit
 from pymc_minibatch_mh.diagnostics.audit import judge_acceptance
@@ -50,7 +49,7 @@ def shifted(trace, name, place, by):
 
 
 @pytest.mark.filterwarnings("ignore:The number of samples is too small")
-@every("model", [hierarchy, regression])
+@pytest.mark.parametrize("model", [hierarchy, regression])
 def test_no_coordinate_can_be_shifted(model):
     model = model()
     step = TunaMH(model=model)
@@ -129,7 +128,7 @@ def test_of_steps_side_by_side_one_has_to_agree():
     assert [verdict(np.full(200, rate), both) for rate in (0.2, 0.9, 0.5)] == ["ok", "ok", "fail"]
 
 
-@every("rate", [0.05, 0.5, 0.97])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.97])
 def test_equal_rates_seldom_look_different(rate):
     rng = np.random.default_rng(76)
     logs = []

@@ -1,10 +1,10 @@
 """The estimate of the bias agrees with that of a chain whose stationary law is enumerated."""
 
 import numpy as np
+import pytest
 import xarray as xr
 from scipy.stats import norm, t
 
-from every import every
 from pymc_minibatch_mh.diagnostics.bias import as_normal, bias_of, errors_of
 
 STATES = np.arange(-4, 5)
@@ -107,8 +107,8 @@ def worst_gap(found, truth):
     return np.max(np.abs(found["bias"].to_numpy()[:, 0] - truth) / allowed)
 
 
-@every("accept", [reluctant_upwards, wary_of_the_tails])
-@every("k", [1, 4])
+@pytest.mark.parametrize("accept", [reluctant_upwards, wary_of_the_tails])
+@pytest.mark.parametrize("k", [1, 4])
 def test_estimates_are_those_of_the_enumerated_chain(accept, k):
     found, truth = estimate(accept, k), np.array(true_bias(accept))
     assert np.abs(truth).max() > 0.1
@@ -118,7 +118,7 @@ def test_estimates_are_those_of_the_enumerated_chain(accept, k):
     assert np.abs(found["drift"]).max() < 4.0
 
 
-@every("accept", [metropolis, lazy])
+@pytest.mark.parametrize("accept", [metropolis, lazy])
 def test_a_reversible_test_has_no_bias_whatever_it_accepts(accept):
     found = estimate(accept, 1)
     np.testing.assert_allclose(found["bias"], 0.0, atol=1e-12)

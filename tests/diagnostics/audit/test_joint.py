@@ -10,7 +10,6 @@ import xarray as xr
 from scipy.special import expit
 
 from diagnostics.audit.test_iterations import sampled
-from every import every
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, TunaMH, audit
 from pymc_minibatch_mh.diagnostics import audit as audits
@@ -53,7 +52,7 @@ def anew(trace):
     return other
 
 
-@every("method", [TunaMH, PenaltyMH])
+@pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
 def test_draws_that_are_shuffled_by_variable_are_told(method):
     model = correlated()
     step = method(model=model, rng=63)
@@ -108,7 +107,9 @@ def drifts(scale, d, n=200, count=1_000, chain=0.0, seed=66):
 
 
 # Steps from the usual size to one of which nothing is accepted, where few pairs say anything.
-@every("case", [(2.4, 2, 200), (2.4, 30, 200), (0.5, 30, 50), (10.0, 10, 200), (2.4, 2, 50)])
+@pytest.mark.parametrize(
+    "case", [(2.4, 2, 200), (2.4, 30, 200), (0.5, 30, 50), (10.0, 10, 200), (2.4, 2, 50)]
+)
 def test_the_drift_of_right_traces_is_standard_normal(case):
     z = drifts(*case)
     # Of a thousand seeds 2.7 lie beyond three standard errors, and 12 with a chance of 1e-5.
@@ -124,7 +125,7 @@ def test_dependent_draws_do_not_alarm():
     assert (np.abs(z) > 3.5).sum() <= 3
 
 
-@every("chance", [0.7, 0.9])
+@pytest.mark.parametrize("chance", [0.7, 0.9])
 def test_a_test_that_errs_is_not_taken_for_a_wrong_trace(chance):
     """Draws of the distribution that a test with an error leaves invariant."""
     rng, z, signed = np.random.default_rng(67), [], []

@@ -7,7 +7,6 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-from every import every
 from pymc_minibatch_mh.diagnostics import audit as audits
 from pymc_minibatch_mh.errors import SettingError
 
@@ -108,7 +107,7 @@ def drifting(drift, joint=0.0):
 
 
 # Of five comparisons 3.7 standard errors are as rare as one in a thousand of all.
-@every(
+@pytest.mark.parametrize(
     "case",
     [
         ([[0.0, 3.5], [0.0, -3.5]], 3.5, "ok", "'a[1]': its mean drifts most"),

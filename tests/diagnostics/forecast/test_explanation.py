@@ -3,8 +3,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED
-from every import every
+from pymc_minibatch_mh.diagnostics.explanation import WIDTH, Fact, Sheet, duration
 from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Fact, Sheet, duration
 
 EXPECTED = Path(__file__).with_name("explanation.txt")
@@ -123,7 +125,7 @@ def test_values_are_wrapped_in_their_column():
     assert joined == value.replace(" ", "")
 
 
-@every(
+@pytest.mark.parametrize(
     ("seconds", "said"),
     [(0.0312, "0.031 s"), (119.0, "1.2e+02 s"), (121.0, "2 minutes"), (9_000.0, "2.5 hours")],
 )

@@ -1,12 +1,15 @@
 from dataclasses import replace
 
+import pytest
+
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
-from every import every
+from pymc_minibatch_mh.diagnostics.explanation import figure
 from pymc_minibatch_mh.diagnostics.forecast import (
     WITHOUT_NUTS,
     alternative_sampler,
     recommend_sampler,
 )
+from pymc_minibatch_mh.diagnostics.recommend import WITHOUT_NUTS
 from pymc_minibatch_mh.diagnostics.sheet import figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)
@@ -19,7 +22,7 @@ def told(of, speed, nuts, full=0.0, acceptance=0.9, approximate=None):
     return recommend_sampler("TunaMH", *of, forecast, nuts, approximate)
 
 
-@every(
+@pytest.mark.parametrize(
     ("case", "sampler", "parts"),
     [
         ((TALL, 60_000.0, 20.0), "TunaMH", ["3,000 times the ESS/s of NUTS, 60,000 against 20"]),
@@ -59,7 +62,7 @@ def test_an_approximate_step_that_is_far_faster_is_recommended():
     )
 
 
-@every(
+@pytest.mark.parametrize(
     ("exact", "of"),
     [
         # Not three times as fast as the exact step; stuck; evaluating all observations.

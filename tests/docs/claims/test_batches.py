@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from every import every
 from helpers.in_library import decide_batch, predicted_noise, sample_size
 from law.exactness import law
 from law.exactness.compiled import by_looks
@@ -29,19 +28,19 @@ SKEWED = np.exp(np.linspace(-1.5, 1.8, 12))
 CHEAP, HUGE = 0.2, 10_000_000
 
 
-@every("rows", [2, 4, 7])
+@pytest.mark.parametrize("rows", [2, 4, 7])
 def test_a_batch_estimates_the_log_ratio_without_bias(rows):
     log_ratio, _, _ = sample_statistics(CHEAP, SKEWED[subsets(12, rows)], 12, BETA)
     assert log_ratio.mean() == pytest.approx(CHEAP + BETA * SKEWED.sum(), rel=1e-12)
 
 
-@every("rows", [2, 4, 7])
+@pytest.mark.parametrize("rows", [2, 4, 7])
 def test_the_variance_of_a_batch_is_estimated_without_bias(rows):
     log_ratio, variance, _ = sample_statistics(CHEAP, SKEWED[subsets(12, rows)], 12, BETA)
     assert variance.mean() == pytest.approx(log_ratio.var(), rel=1e-12)
 
 
-@every("name", ["barker", "barker, sigma=1", "penalty"])
+@pytest.mark.parametrize("name", ["barker", "barker, sigma=1", "penalty"])
 def test_a_batch_is_sized_by_the_move_alone(name):
     clean = CHAINS["clean"]
     two = replace(clean, log_prior=PRIOR[:2], log_likelihood=clean.log_likelihood[:2])
@@ -86,7 +85,7 @@ def accepted_by_all_rows(module, log_ratio):
     return decide_batch(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
 
 
-@every("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
+@pytest.mark.parametrize("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
 def test_barkers_rule_adds_a_logistic_number(log_ratio):
     # The chance that a standard logistic number exceeds -Δ.
     expected = 1.0 / (1.0 + math.exp(-log_ratio))
@@ -101,8 +100,8 @@ def test_barkers_rule_accepts_at_most_as_often_as_the_usual_one():
     assert accepted_by_all_rows(barker, 0.0) == 0.5 * accepted_by_all_rows(penalty, 0.0)
 
 
-@every("sd", [0.3, 1.0, 2.0])
-@every("ratio", [0.0, 0.7, -2.0])
+@pytest.mark.parametrize("sd", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("ratio", [0.0, 0.7, -2.0])
 def test_the_penalty_of_known_normal_noise_is_exact(ratio, sd):
     # With very many rows the variance is as good as known.
     settings, n = penalty.penalty_test(), HUGE // 10
@@ -162,7 +161,7 @@ def test_errors_of_the_austere_test_partly_cancel():
     assert abs(gaps.mean()) < 0.8 * np.abs(gaps).mean()
 
 
-@every("spread", [0.0, 1.0, 1e9, np.inf])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 1e9, np.inf])
 def test_the_first_look_of_the_austere_test_is_settled(spread):
     assert sample_size(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
 
@@ -178,7 +177,7 @@ def test_the_austere_test_reads_more_where_decisions_are_close():
     ]  # fmt: skip
 
 
-@every("name", ["barker", "penalty"])
+@pytest.mark.parametrize("name", ["barker", "penalty"])
 def test_a_chain_can_be_further_off_than_its_updates(name):
     """Where few moves are tried, an update errs little, and the chain as much as ever."""
     chain = CHAINS["rare event"]

@@ -1,9 +1,10 @@
 """Every claim of the pages stands in them word by word, and names tests that exist."""
 
+import pytest
+
 from docs.claims.claims import CLAIMS, DEFINITIONS, SECTIONS
 from docs.claims.sentences import sentences
-from every import every
-from nodes import exists
+from helpers.nodes import exists
 
 
 def test_claims_are_made_in_these_words():
@@ -12,7 +13,9 @@ def test_claims_are_made_in_these_words():
         assert [claim for claim in [*claims, *DEFINITIONS[page]] if claim not in said] == []
 
 
-@every(("page", "heading"), [(p, h) for p, found in SECTIONS.items() for h in found])
+@pytest.mark.parametrize(
+    ("page", "heading"), [(p, h) for p, found in SECTIONS.items() for h in found]
+)
 def test_every_sentence_is_a_claim_or_a_definition(page, heading):
     said = sentences(page, heading)
     known = {*CLAIMS[page], *DEFINITIONS[page]}

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pymc_minibatch_mh
-from every import every
 
 ROOT = Path(pymc_minibatch_mh.__file__).parent
 TREES = {
@@ -122,7 +123,7 @@ def test_no_file_is_unpickled():
     assert [name for name, given in archives if given.get("allow_pickle") != "False"] == []
 
 
-@every("method", ["TunaMH", "PenaltyMH"])
+@pytest.mark.parametrize("method", ["TunaMH", "PenaltyMH"])
 def test_an_update_takes_no_memory_for_each_row(method):
     printed, said = run(LITTLE, method)
     assert printed, said

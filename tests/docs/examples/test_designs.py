@@ -6,7 +6,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from helpers.zoo import sample
 from papers.designs import TriedMoves, design_sequential_test, tried_moves
@@ -27,7 +26,7 @@ def moves(seed, count=60):
     return TriedMoves(N_ROWS, rng.normal(-0.7, 1.2, count), rng.uniform(0.3, 6.0, count))
 
 
-@every(
+@pytest.mark.parametrize(
     ("tolerance", "n_rows", "batch_size"),
     fast([(0.1, 13_000, 450), (0.2, 100_000, 300)], [(0.1, 13_000, 450)]),
 )
@@ -46,8 +45,8 @@ def test_no_tolerated_test_of_the_grid_reads_fewer_rows():
                 assert sequential_use(0.0, batch_size, epsilon, 2_000) >= found.use
 
 
-@every("log_ratio", [-3.0, -0.4, 0.0, 0.7, -900.0, 900.0])
-@every("sd", [0.05, 2.0, 40.0])
+@pytest.mark.parametrize("log_ratio", [-3.0, -0.4, 0.0, 0.7, -900.0, 900.0])
+@pytest.mark.parametrize("sd", [0.05, 2.0, 40.0])
 def test_error_and_use_of_a_move_are_means_over_the_uniform_number(log_ratio, sd):
     found = TriedMoves(N_ROWS, [log_ratio], [sd]).error_and_use_of(200, 0.05)
     # Midpoints of -log u, finer where the decision turns.

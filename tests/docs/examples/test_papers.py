@@ -12,7 +12,6 @@ import pymc as pm
 import pytest
 
 import papers
-from every import every
 from papers import (
     abstracts,
     data,
@@ -90,7 +89,7 @@ def test_experiments_run(script):
     found(script)
 
 
-@every("script", SCRIPTS)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_results_are_stored_with_their_record(script):
     run = json.loads((RESULTS / f"{script}.json").read_text(encoding="utf-8"))["run"]
     assert re.match(rf"python -m papers.{script} --(full|published)", run["command"])

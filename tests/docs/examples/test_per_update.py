@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from every import every
 from helpers.in_c import require_compiler
 from helpers.zoo import sample
 from law.statistical.budget import FAR
@@ -20,7 +19,7 @@ N_ROWS = 4_000
 EMPTY = PerUpdateTest(0.0, 1.0, math.inf, np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
-@every("tolerance", [0.01, 0.1])
+@pytest.mark.parametrize("tolerance", [0.01, 0.1])
 def test_every_update_has_the_cheapest_tolerated_test(tolerance):
     given = PerUpdate(tolerance, batch_sizes=(50, 200, 400), epsilons=(0.01, 0.1))
     table = design_table(given, N_ROWS)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from every import every
 from helpers.in_library import barker_probability
 from papers import abstracts
 from papers.korattikara_bound import (
@@ -39,14 +38,14 @@ def test_the_table_has_all_entries(found):
     assert len(found) == 40
 
 
-@every("entry", EXPECTED)
+@pytest.mark.parametrize("entry", EXPECTED)
 def test_an_entry_is_the_published_one(found, entry):
     # Two figures were printed.
     tolerance = 0.051 if entry != OFF else 1.0
     assert found[entry].ridge_error == pytest.approx(EXPECTED[entry], rel=tolerance)
 
 
-@every(("sigma", "ridge", "error"), [(0.9, 1.0, 1.0e-4), (0.8, 0.03, 5.0e-6)])
+@pytest.mark.parametrize(("sigma", "ridge", "error"), [(0.9, 1.0, 1.0e-4), (0.8, 0.03, 5.0e-6)])
 def test_the_first_version_of_the_paper_has_the_same_table(sigma, ridge, error):
     (found,) = correction_errors([4000], [sigma], [ridge])
     assert found.ridge_error == pytest.approx(error, rel=0.05)

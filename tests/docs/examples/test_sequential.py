@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
+import pytest
 from scipy.special import ndtr, ndtri
 
-from every import every
 from law.statistical.budget import FAR
 from papers import sequential
 from papers.sequential import sequential_error, sequential_use
@@ -68,7 +68,7 @@ def forward(test, distance, points=700):
     return error, use + density.sum() * step
 
 
-@every("test", TESTS)
+@pytest.mark.parametrize("test", TESTS)
 def test_the_density_followed_forwards_says_the_same(test):
     error, use = both(test)
     expected = np.array([forward(test, distance) for distance in DISTANCES])
@@ -76,7 +76,7 @@ def test_the_density_followed_forwards_says_the_same(test):
     np.testing.assert_allclose(use, expected[:, 1], atol=1e-5)
 
 
-@every("test", TESTS)
+@pytest.mark.parametrize("test", TESTS)
 def test_simulated_walks_stop_as_often(test):
     walks = 20_000
     shares, limits = shares_and_limits(*test)
@@ -95,7 +95,7 @@ def test_simulated_walks_stop_as_often(test):
         assert abs(read.mean() - use) <= FAR * read.std() / math.sqrt(walks)
 
 
-@every("test", [*TESTS, (50, 0.001, 13_000, 0.5, 1.0)])
+@pytest.mark.parametrize("test", [*TESTS, (50, 0.001, 13_000, 0.5, 1.0)])
 def test_more_points_say_the_same(test, monkeypatch):
     found = both(test)
     monkeypatch.setattr(sequential, "_POINTS_PER_SCALE", 2.0 * sequential._POINTS_PER_SCALE)
@@ -115,7 +115,7 @@ def test_at_epsilon_one_half_the_first_look_decides():
     np.testing.assert_allclose(sequential_use(DISTANCES, 100, 0.5, 2_000), 0.05, rtol=1e-12)
 
 
-@every("m", [2_000, 5_000])
+@pytest.mark.parametrize("m", [2_000, 5_000])
 def test_a_first_look_of_all_rows_is_right(m):
     assert sequential_error(0.0, m, 0.2, 2_000) == 0.0
     assert sequential_use(0.0, m, 0.2, 2_000) == 1.0

@@ -8,7 +8,6 @@ import pytest
 from docs.inputs.case import INTERNALS, Shared
 from docs.inputs.catalogue import CASES
 from docs.tools.inputs_page import ACCEPTED, PAGE, agrees, between, on_the_page, outcome, table
-from every import every
 from pymc_minibatch_mh import MinibatchError
 
 # PyMC's own call, for a pm.MatrixNormal.
@@ -47,14 +46,14 @@ def assert_outcome(case, said, shared):
 def test_inputs_are_refused_with_the_messages_of_the_page(section, shared):
     own = [case for case in CASES if case.section == section]
 
-    @every("case", own, ids=lambda case: case.written)
+    @pytest.mark.parametrize("case", own, ids=lambda case: case.written)
     def run(case):
         assert_outcome(case, SAID[case.name], shared)
 
     run()
 
 
-@every(
+@pytest.mark.parametrize(
     "message",
     [
         "This model has missing values. Drop them.",

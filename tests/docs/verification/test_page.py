@@ -4,10 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from docs.tools.inputs_page import ACCEPTED, on_the_page
 from docs.tools.inputs_page import PAGE as INPUTS
 from docs.tools.verification_page import FIGURES, PAGE, between, figures, read, tables
-from every import every
 from law.exactness import law
 from law.golden.combinations import COMBINATIONS
 from law.statistical.posteriordb import POSTERIORS
@@ -40,7 +41,7 @@ COUNTED = {
 }
 
 
-@every(("words", "count"), COUNTED.items())
+@pytest.mark.parametrize(("words", "count"), COUNTED.items())
 def test_the_documentation_counts_what_is_there(words, count):
     text = " ".join(TESTING.read_text(encoding="utf-8").split())
     there, beyond = count
@@ -51,7 +52,7 @@ def test_the_documentation_counts_what_is_there(words, count):
         assert number <= there <= number + beyond, f"{there} where the page says {said}"
 
 
-@every("name", MADE)
+@pytest.mark.parametrize("name", MADE)
 def test_the_page_shows_what_is_stored(name):
     assert between(PAGE.read_text(encoding="utf-8"), name) == MADE[name]
 

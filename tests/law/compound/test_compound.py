@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from law.compound.models import posterior_of_shared, posterior_of_switched, shared, switched
 from law.statistical.budget import FAR
 from pymc_minibatch_mh import PenaltyMH, TunaMH
@@ -90,7 +89,7 @@ def test_posterior_beside_steps_of_pymc(model, reference, method, other):
     assert float(trace.sample_stats["full_pass"].mean()) < 0.05
 
 
-@every(
+@pytest.mark.parametrize(
     ("stale", "draws"),
     [
         ({"slope": -1.1}, (1_500, 600)),

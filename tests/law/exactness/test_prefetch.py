@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from chain.prefetched import KEY, pool_of, sequence, tables_of
-from every import every
 from helpers.in_library import decide_batch, rate, sample_size, skewness, thin
 from law.exactness import poisson as enumeration
 from law.exactness.compiled import grouped, posterior_of
@@ -107,7 +106,7 @@ def imbalance(found):
     return max(abs(flow - there[seed, j, i]) for (seed, i, j), flow in there.items())
 
 
-@every("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_rows_that_come_next_decide_as_rows_that_are_drawn(name):
     found = flows(name, in_order)
     _, next_ones, drawn = zip(*found, strict=True)
@@ -122,7 +121,7 @@ WRONG = {
 }
 
 
-@every("mistake", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("mistake", WRONG.values(), ids=WRONG)
 def test_wrong_supplies_are_not_exact(mistake):
     assert imbalance(flows("best", partial(in_order, **mistake))) > 1e-5
 

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 from helpers.families import FAMILIES
+from helpers.nodes import TESTS, exists
 from law.statistical.budget import BUDGET, RANDOM
 from law.statistical.test_families import QUICK
-from nodes import TESTS, exists
 
 #: What brings a level into a test module.
-LEVELS = re.compile(r"from statistical\.(?:budget|comparison) import")
+LEVELS = re.compile(r"from law\.statistical\.(?:budget|comparison) import")
 
 
 def counted():

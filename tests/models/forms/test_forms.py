@@ -7,7 +7,6 @@ import pymc as pm
 import pytest
 
 from docs.tools.forms_page import line, table, without_variable
-from every import every
 from helpers.tiers import fast
 from model.evaluation import assert_read_rightly, split_of
 from models.forms.catalogue import ACCEPTED, FORMS, REFUSED, SECTIONS
@@ -45,19 +44,19 @@ def read(name):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@every("name", fast(ACCEPTED, FAST))
+@pytest.mark.parametrize("name", fast(ACCEPTED, FAST))
 def test_accepted_forms_are_read_rightly(name):
     read(name)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@every("name", fast(ACCEPTED, FAST[::2]))
+@pytest.mark.parametrize("name", fast(ACCEPTED, FAST[::2]))
 def test_accepted_forms_are_certified_as_the_page_says(name):
     form = ACCEPTED[name]
     assert line(form, read(name)) == line_on_the_page(form)
 
 
-@every("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_a_refused_form_is_refused_with_its_reason(name):
     form = REFUSED[name]
     assert line(form) == line_on_the_page(form)
@@ -66,7 +65,7 @@ def test_a_refused_form_is_refused_with_its_reason(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutable", [False, True])
-@every("name", FORMS)
+@pytest.mark.parametrize("name", FORMS)
 def test_forms_are_read_or_refused_where_lengths_coincide(name, mutable):
     form = FORMS[name]
     if not form.refused:
@@ -80,8 +79,8 @@ def test_forms_are_read_or_refused_where_lengths_coincide(name, mutable):
     assert reasons[0] == reasons[1] != ""
 
 
-@every("rows", fast([7, 2, 1], [7]))
-@every("name", ODD)
+@pytest.mark.parametrize("rows", fast([7, 2, 1], [7]))
+@pytest.mark.parametrize("name", ODD)
 def test_an_odd_form_is_read_rightly_or_refused(name, rows):
     declare, outcome = ODD[name]
     with pm.Model() as model:

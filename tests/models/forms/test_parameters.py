@@ -4,7 +4,6 @@ import numpy as np
 import pytensor
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from model.evaluation import positions, split_of, whole_rows
 from models.forms.certificate import certificate
@@ -29,8 +28,8 @@ def read(model):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytensor.config.change_flags(cxx="", traceback__limit=0)
-@every("others", [FREE, "number"])
-@every(("name", "parameter"), fast(CASES, FAST))
+@pytest.mark.parametrize("others", [FREE, "number"])
+@pytest.mark.parametrize(("name", "parameter"), fast(CASES, FAST))
 def test_bounds_do_not_ask_how_a_parameter_is_given(name, parameter, others):
     family = FAMILIES[name]
     free = read(family.model(parameter, FREE, others))

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.run_gallery import CHAINS, FILE, measured, sampled
 from docs.tools.gallery_page import PAGE, filled
-from every import every
 from helpers.tiers import fast
 from model.evaluation import assert_read_rightly, split_of
 from models.gallery.catalogue import EXAMPLES
@@ -38,7 +37,7 @@ def stored():
     return json.loads(FILE.read_text())["results"]
 
 
-@every("name", EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_verdict_is_the_recorded_one(name):
     found, message = live(name)
     assert found == EXAMPLES[name].expected
@@ -77,7 +76,7 @@ def chained(rows):
     return model
 
 
-@every(
+@pytest.mark.parametrize(
     ("build", "truth", "found", "reason"),
     [
         (kinked, {"mu": 0.0}, "order 2", "unbounded over the trust region"),

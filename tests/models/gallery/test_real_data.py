@@ -6,7 +6,6 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from every import every
 from helpers.tiers import fast
 from model.evaluation import assert_read_rightly, split_of
 from papers import provenance
@@ -36,7 +35,7 @@ def test_seconds_to_effective_draws_include_preparation():
     assert kinds.seconds(2.0, 3.0, ess=500.0) == 8.0
 
 
-@every("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_results_are_stored_with_their_record(name):
     run = page.stored(name)["run"]
     assert run.keys() == provenance.KEYS
@@ -46,7 +45,7 @@ def test_results_are_stored_with_their_record(name):
     assert run["versions"] == page.stored(NAMES[0])["run"]["versions"]
 
 
-@every("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_posteriors_are_those_of_nuts(name):
     result = page.stored(name)
     labels = list(result["tuna"])

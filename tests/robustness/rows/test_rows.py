@@ -8,7 +8,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from every import every
 from helpers.zoo import drawn as sampled
 from law.statistical.comparison import distance
 from pymc_minibatch_mh import PenaltyMH, TunaMH, factorize
@@ -142,7 +141,7 @@ def test_arrays_are_neither_copied_nor_converted(matrix):
     assert held(regression_of(*matrix), matrix[0])
 
 
-@every("dtype", [np.uint8, np.uint16, np.int32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
 def test_small_integers_in_data_stay_small(dtype):
     rows = drawn(ROWS)
     with pm.Model() as model:

@@ -1,15 +1,15 @@
-"""Tests by their node ids: the function, and the arguments that pytest hands to it.
+"""Tests by their node ids: the function, and the parameters that pytest hands to it.
 
 The modules are imported here under names of their own, apart from those that pytest collects.
 """
 
 from functools import cache
 from importlib import import_module
-from inspect import isfunction, unwrap
+from inspect import isfunction
 from itertools import product
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 def module_of(node_id):
@@ -19,7 +19,9 @@ def module_of(node_id):
 
 
 def resolve(node_id):
-    """Return the function of a node id, and its parameters: name -> value.
+    """Return the function of a node id, and the parameters of its cases, each name -> value.
+
+    Without a case in brackets these are all cases of the fast tier, or else all.
 
     Raises
     ------
@@ -30,50 +32,49 @@ def resolve(node_id):
     function = getattr(module_of(node_id), name, None)
     if not isfunction(function):
         raise LookupError(f"{node_id} is no test")
-    if not case:
-        return function, {}
     known = cases(function)
+    if not case:
+        fast = [values for values, slow in known.values() if not slow]
+        return function, fast or [values for values, _ in known.values()]
     if case.removesuffix("]") not in known:
         raise LookupError(f"{node_id} is none of {list(known)}")
-    single = unwrap(function, stop=lambda test: not hasattr(test, "tables"))
-    return single, known[case.removesuffix("]")]
+    return function, [known[case.removesuffix("]")][0]]
 
 
 def cases(function):
-    """Return the parameters of a parametrised test, or of one over tables: id -> name -> value."""
+    """Return the cases of a test: id -> parameters, and whether the case is marked slow."""
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
-    # Whichever tier a case of a table belongs to, it is known by its own id.
-    marks = [mark for mark in marks if mark.args[0] != "tier"]
-    marks = [*getattr(function, "tables", []), *marks]
     return {
-        "-".join(part for part, _ in chosen): {
-            k: v for _, named in chosen for k, v in named.items()
-        }
-        for chosen in product(*(cases_of(mark) for mark in marks))
+        "-".join(name for name, _, _ in chosen): (
+            {name: value for _, values, _ in chosen for name, value in values.items()},
+            any(slow for _, _, slow in chosen),
+        )
+        for chosen in product(*map(rows_of, marks))
     }
 
 
-def cases_of(mark):
-    """Return the cases of one table as a list: the id, name -> value."""
+def rows_of(mark):
+    """Return the rows of one table: the id, name -> value, and whether it is marked slow."""
     names = mark.args[0]
     names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
-    given, found = mark.kwargs.get("ids"), []
+    ids, rows = mark.kwargs.get("ids"), []
     for number, case in enumerate(mark.args[1]):
-        # What pytest.param() returns has an id and values.
+        # What pytest.param() returns has an id, values and marks.
         param = hasattr(case, "marks")
-        own_id, values = (case.id, case.values) if param else (None, case)
+        case_id, values = (case.id, case.values) if param else (None, case)
         values = tuple(values) if param or len(names) > 1 else (values,)
-        if own_id is None and given is not None and not callable(given):
-            own_id = str(list(given)[number])
-        if own_id is None:
+        if case_id is None and ids is not None and not callable(ids):
+            case_id = str(list(ids)[number])
+        if case_id is None:
             parts = zip(names, values, strict=True)
-            own_id = "-".join(_id_of(name, value, given, number) for name, value in parts)
-        found.append((own_id, dict(zip(names, values, strict=True))))
-    return found
+            case_id = "-".join(_id_of(name, value, ids, number) for name, value in parts)
+        slow = any(mark.name == "slow" for mark in (case.marks if param else ()))
+        rows.append((case_id, dict(zip(names, values, strict=True)), slow))
+    return rows
 
 
-def _id_of(name, value, given, number):
-    made = given(value) if callable(given) else None
+def _id_of(name, value, ids, number):
+    made = ids(value) if callable(ids) else None
     if made is None:
         made = value
     if isinstance(made, str | int | float | bool) or made is None:
