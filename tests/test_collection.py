@@ -1,5 +1,4 @@
 import gc
-import os
 
 import pytest
 
@@ -23,9 +22,3 @@ def test_an_error_inside_leaves_collection_on():
     with pytest.raises(ValueError, match="inside"), _collection_paused():
         raise ValueError("inside")
     assert gc.isenabled()
-
-
-def test_a_file_is_left_to_one_worker(request):
-    """By what pytest-xdist appends to the name of a test, which some versions do not read."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        assert request.node.nodeid.endswith("@tests/test_collection.py")
