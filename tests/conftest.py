@@ -167,12 +167,6 @@ def prepared(model_of, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def step_of(prepared):
-    """The same under its older name."""
-    return prepared
-
-
-@pytest.fixture(scope="session")
 def references():
     """Figures of the long NUTS runs: model -> coordinate -> figures."""
     files = (FOLDER / "references.json", FOLDER / "family_references.json")

@@ -201,8 +201,8 @@ def test_a_pass_on_its_own_has_a_line_of_its_own(said):
     assert progress._Line.current is None
 
 
-def test_preparing_a_step_says_what_it_does(said, step_of):
-    step = step_of("logistic", "TunaMH")
+def test_preparing_a_step_says_what_it_does(said, prepared):
+    step = prepared("logistic", "TunaMH")
     with showing("Reading the model"):
         step.target.expand(np.zeros(3), np.random.default_rng(0))
         dataclasses.replace(step.plan, tables=None).completed()

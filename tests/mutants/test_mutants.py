@@ -22,17 +22,17 @@ SUM = "def total(self, rows):\n    share = 2.0 * rows.weights[0]\n    return sel
 
 
 @pytest.fixture
-def given(step_of, model_of, tmp_path, monkeypatch):
+def given(prepared, model_of, tmp_path, monkeypatch):
     """What killers are handed, by name; a step is that of robustness/conformance."""
 
     def build(arguments):
         if "step" not in arguments:
             known = {
-                "tmp_path": tmp_path, "model_of": model_of, "prepared": step_of,
+                "tmp_path": tmp_path, "model_of": model_of, "prepared": prepared,
                 "monkeypatch": monkeypatch,
             }  # fmt: skip
             return {name: value for name, value in known.items() if name in arguments}
-        step = copy.copy(step_of("two_likelihoods", "PenaltyMH"))
+        step = copy.copy(prepared("two_likelihoods", "PenaltyMH"))
         step.setup_chain(np.random.default_rng(SEED), 300, 300)
         return {"step": step, "start": model_of("two_likelihoods").initial_point()}
 

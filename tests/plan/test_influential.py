@@ -147,8 +147,8 @@ def summed(name, *arguments):
     return change[0], squares[0]
 
 
-def test_chosen_rows_of_two_terms_add_up_to_all(step_of):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_chosen_rows_of_two_terms_add_up_to_all(prepared):
+    step = prepared("two_likelihoods", "TunaMH")
     posterior, rng = step.program.posterior(np.empty(0)), np.random.default_rng(3)
     reference, c = posterior.reference, posterior.bounds.c[0]
     noise = rng.standard_normal((2, reference.centre.size))

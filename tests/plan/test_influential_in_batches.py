@@ -139,8 +139,8 @@ def test_an_outlier_is_found():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_no_row_is_heavy_where_all_are_alike(step_of, name):
-    assert step_of(name, "PenaltyMH").plan.heavy.size == 0
+def test_no_row_is_heavy_where_all_are_alike(prepared, name):
+    assert prepared(name, "PenaltyMH").plan.heavy.size == 0
 
 
 def test_what_is_calibrated_are_the_others():

@@ -32,8 +32,8 @@ def large(monkeypatch):
 
 
 @pytest.fixture
-def never_derived(monkeypatch, step_of):
-    step_of("logistic", "TunaMH")
+def never_derived(monkeypatch, prepared):
+    prepared("logistic", "TunaMH")
 
     def derived(self):
         raise AssertionError("bounds are derived again")
@@ -52,8 +52,8 @@ def is_mapped(array):
 
 
 @pytest.mark.usefixtures("large", "never_derived")
-def test_large_bounds_are_mapped(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_large_bounds_are_mapped(prepared):
+    step = prepared("logistic", "TunaMH")
     other = arrived(step)
     np.testing.assert_array_equal(other.tables.c, step.tables.c)
     for own, theirs in zip(other.tables.alias, step.tables.alias, strict=True):
@@ -64,16 +64,16 @@ def test_large_bounds_are_mapped(step_of):
 
 
 @pytest.mark.usefixtures("never_derived")
-def test_small_bounds_are_part_of_the_pickle(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_small_bounds_are_part_of_the_pickle(prepared):
+    step = prepared("logistic", "TunaMH")
     other = arrived(step)
     np.testing.assert_array_equal(other.tables.c, step.tables.c)
     assert not is_mapped(other.tables.c)
 
 
 @pytest.mark.usefixtures("large")
-def test_what_a_process_writes_to_mapped_bounds_is_its_own(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_what_a_process_writes_to_mapped_bounds_is_its_own(prepared):
+    step = prepared("logistic", "TunaMH")
     before = step.tables.c.copy()
     arrived(step).tables.c[:] = -1.0
     np.testing.assert_array_equal(arrived(step).tables.c, before)
@@ -81,8 +81,8 @@ def test_what_a_process_writes_to_mapped_bounds_is_its_own(step_of):
 
 
 @pytest.mark.usefixtures("large")
-def test_bounds_whose_file_is_gone_are_derived_again(step_of):
-    own = step_of("logistic", "TunaMH")
+def test_bounds_whose_file_is_gone_are_derived_again(prepared):
+    own = prepared("logistic", "TunaMH")
     tables = replace(own.tables, c=own.tables.c.copy())
     step = with_prepared(own, replace(own.plan, tables=tables))
     stored, folder = cloudpickle.dumps(step), tables._mapped._folder
@@ -94,8 +94,8 @@ def test_bounds_whose_file_is_gone_are_derived_again(step_of):
 
 
 @pytest.mark.usefixtures("large")
-def test_a_full_disk_is_told_of(step_of, monkeypatch, caplog):
-    own = step_of("logistic", "TunaMH")
+def test_a_full_disk_is_told_of(prepared, monkeypatch, caplog):
+    own = prepared("logistic", "TunaMH")
     tables = replace(own.tables, c=own.tables.c.copy())
     step = with_prepared(own, replace(own.plan, tables=tables))
 

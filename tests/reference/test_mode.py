@@ -8,9 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.optimize import minimize
 
-from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.compiled import model as compiled_model
-from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError

@@ -99,8 +99,8 @@ STATS = {"invalid": 0.0, "certified": True, "temperature": 1.0, "n_obs": 1.0}
 
 
 @pytest.mark.parametrize(("name", "has_groups"), [("logistic", False), ("student", True)])
-def test_fewer_groups_are_advised_where_there_are_groups(step_of, name, has_groups):
-    step = step_of(name, "TunaMH")
+def test_fewer_groups_are_advised_where_there_are_groups(prepared, name, has_groups):
+    step = prepared(name, "TunaMH")
     state = SimpleNamespace(**vars(STATE), warned=False)
     warned = report.warning_of(step.name, state, step.program).message
     means = STATS | {"full_pass": float(step.updates_per_draw)}

@@ -43,11 +43,11 @@ def step(model_of):
     )
 
 
-def test_it_samples_what_the_penalty_method_samples(model_of, step_of, step):
+def test_it_samples_what_the_penalty_method_samples(model_of, prepared, step):
     model = model_of("logistic")
     own, penalty = (
         sample(model, one, 6_000, 500, random_seed=1)
-        for one in (step, step_of("logistic", "PenaltyMH"))
+        for one in (step, prepared("logistic", "PenaltyMH"))
     )
     for name in own.posterior.data_vars:
         mean, sd = penalty.posterior[name].mean(("chain", "draw")), penalty.posterior[name].std()

@@ -35,9 +35,9 @@ def message(found, check):
 
 
 @pytest.fixture(scope="module")
-def exact(model_of, step_of):
+def exact(model_of, prepared):
     """The model, an exact step, its trace and the audit of both."""
-    model, step = model_of("logistic"), step_of("logistic", "TunaMH")
+    model, step = model_of("logistic"), prepared("logistic", "TunaMH")
     trace = sample(model, step, 1_500, 500, random_seed=21)
     return model, step, trace, audit(trace, step, 120, 22, model=model)
 
@@ -162,11 +162,11 @@ def test_the_estimated_bias_is_the_one_that_is_there(austere):
     np.testing.assert_array_less(np.abs(own - there), 3.0 * np.hypot(noise, errors))
 
 
-def test_rare_rows_are_not_taken_for_normal(austere, model_of, step_of):
+def test_rare_rows_are_not_taken_for_normal(austere, model_of, prepared):
     *_, found = austere
     assert verdict(found, "normality") in ("warn", "fail")
     assert "'y': skewness" in message(found, "normality")
-    model, step = model_of("logistic"), step_of("logistic", "BarkerMinibatchMH")
+    model, step = model_of("logistic"), prepared("logistic", "BarkerMinibatchMH")
     trace = sample(model, step, 400, 300, random_seed=25)
     usual = audit(trace, step, 40, 26, model=model)
     assert verdict(usual, "normality") == "ok"

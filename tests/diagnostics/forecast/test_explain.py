@@ -58,8 +58,8 @@ def stopped_clocks():
 
 
 @pytest.fixture(scope="module")
-def of_step(step_of):
-    return explain(step_of("logistic", "TunaMH"), random_seed=1)
+def of_step(prepared):
+    return explain(prepared("logistic", "TunaMH"), random_seed=1)
 
 
 def two_terms():
@@ -98,8 +98,8 @@ def of_switched():
     return found, built[0]
 
 
-def test_a_tall_logistic_regression_is_for_tuna(of_step, step_of):
-    assert of_step.step is step_of("logistic", "TunaMH")
+def test_a_tall_logistic_regression_is_for_tuna(of_step, prepared):
+    assert of_step.step is prepared("logistic", "TunaMH")
     assert of_step.approximate is None
     assert (of_step.method, of_step.recommended, of_step.refused) == ("TunaMH", "TunaMH", "")
     assert (of_step.n_rows, of_step.size, of_step.taylor_order) == (5_000, 3, 2)
@@ -111,8 +111,8 @@ def test_a_tall_logistic_regression_is_for_tuna(of_step, step_of):
     assert of_step.forecast.full_pass_share < 1e-3
 
 
-def test_the_certificate_is_that_of_the_step(of_step, step_of):
-    step, found = step_of("logistic", "TunaMH"), of_step.certificate
+def test_the_certificate_is_that_of_the_step(of_step, prepared):
+    step, found = prepared("logistic", "TunaMH"), of_step.certificate
     assert found.certified
     assert found.drawn == step.tables.heads_of_drawn[:, TOTAL].min()
     for table, (radius, _, total) in zip(found.tables, step.tables.headers, strict=True):
@@ -121,10 +121,10 @@ def test_the_certificate_is_that_of_the_step(of_step, step_of):
         assert table == f"C = Σ c_i = {total:.3g} {region}; sharp, one argument a row"
 
 
-def test_what_is_expanded_around_is_told(of_step, model_of, step_of):
+def test_what_is_expanded_around_is_told(of_step, model_of, prepared):
     assert of_step.centre == "near the mode of the joint density"
     few = {"draws": 100, "tune": 0, "nuts": False, "random_seed": 1}
-    hierarchy = explain(step_of("student", "TunaMH"), **few)
+    hierarchy = explain(prepared("student", "TunaMH"), **few)
     assert "marginal density of 'tau', with all else integrated over" in hierarchy.centre
     assert hierarchy.centre in " ".join(str(hierarchy.details).split())
     start = TunaMH(model=model_of("logistic"), centre="start", covariance=0.01 * np.eye(3))
@@ -149,8 +149,8 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
     assert [one.name for one in model_summary.not_subsampled(model, parts, ())] == ["b"]
 
 
-def test_memory_is_that_of_the_arrays(of_step, step_of):
-    memory, n_tables = of_step.forecast.memory, len(step_of("logistic", "TunaMH").tables.headers)
+def test_memory_is_that_of_the_arrays(of_step, prepared):
+    memory, n_tables = of_step.forecast.memory, len(prepared("logistic", "TunaMH").tables.headers)
     assert memory.data == 5_000 * 32
     # Thresholds, places and c_i of every row, and three numbers in the head of a table.
     assert memory.tables == n_tables * (5_000 * 16 + 24)
@@ -242,14 +242,14 @@ def _generator(seed):
     return np.random.default_rng(seed)
 
 
-def test_nuts_is_timed_unless_it_is_left_out(of_step, step_of, monkeypatch):
+def test_nuts_is_timed_unless_it_is_left_out(of_step, prepared, monkeypatch):
     assert of_step.nuts.timed
 
     def compiled(*_args, **_settings):
         raise AssertionError("the gradient for NUTS was compiled")
 
     monkeypatch.setattr(pm.Model, "logp_dlogp_function", compiled)
-    step = step_of("logistic", "TunaMH")
+    step = prepared("logistic", "TunaMH")
     found = explain(step, draws=100, tune=100, nuts=False, random_seed=1)
     assert found.nuts.condition_number == of_step.nuts.condition_number
     assert found.nuts.gradients_per_effective_draw == of_step.nuts.gradients_per_effective_draw
@@ -293,9 +293,9 @@ def test_potentials_are_told_from_priors_by_their_data():
     assert found["many"].startswith("a potential of 2,000 data values (without names), ")
 
 
-def test_further_draws_end_by_the_clock(step_of, monkeypatch):
+def test_further_draws_end_by_the_clock(prepared, monkeypatch):
     """Whatever an update costs: nothing else knows of the prior part and of potentials."""
-    step = step_of("logistic", "TunaMH")
+    step = prepared("logistic", "TunaMH")
     monkeypatch.setattr(forecasts, "MAX_IN_BLOCKS", 2**40)
     monkeypatch.setattr(forecasts, "MAX_BLOCK_SECONDS", 1.0)
     now = iter(np.arange(0.0, 1e3, 0.3))
@@ -307,9 +307,9 @@ def test_further_draws_end_by_the_clock(step_of, monkeypatch):
     assert seconds == pytest.approx(1.2 / (2 * made))
 
 
-def test_the_error_of_rows_covers_other_pilots(step_of):
+def test_the_error_of_rows_covers_other_pilots(prepared):
     """Of twenty seeds, the interval of most has the mean of all others inside."""
-    step = step_of("logistic", "TunaMH")
+    step = prepared("logistic", "TunaMH")
     runs = [
         run_pilots(step, model_behind(step), 100, 1_000, _generator(seed)) for seed in range(20)
     ]
@@ -323,7 +323,7 @@ def test_the_error_of_rows_covers_other_pilots(step_of):
 
 
 def test_pilots_that_take_long_are_fewer(step_of, monkeypatch):
-    step = step_of("logistic", "TunaMH")
+    step = prepared("logistic", "TunaMH")
     for most, expected in ((1e9, PILOTS), (0.0, forecasts.MIN_PILOTS)):
         monkeypatch.setattr(forecasts, "MAX_PILOT_SECONDS", most)
         run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
@@ -355,7 +355,7 @@ def test_pilots_differ_in_starts_and_seeds(prepared):
 
 
 def test_statistics_that_a_step_lacks_are_not_asked_for(step_of):
-    step = step_of("logistic", "TunaMH")
+    step = prepared("logistic", "TunaMH")
     run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
     few = {
         name: run.stats[name]
@@ -380,9 +380,9 @@ def test_large_deterministics_are_named_and_priced():
 
 
 @pytest.fixture(scope="module")
-def reading_all(step_of):
+def reading_all(prepared):
     """An exact step whose bounds are so wide that every update reads all rows."""
-    return with_tables(step_of("logistic", "TunaMH"), 1e6, [1.0, 1.0, 1e6])
+    return with_tables(prepared("logistic", "TunaMH"), 1e6, [1.0, 1.0, 1e6])
 
 
 @pytest.fixture(scope="module")
@@ -404,9 +404,9 @@ def test_an_approximate_step_is_forecast_where_exactness_takes_all_rows(of_readi
     assert "Forecast of PenaltyMH" in str(of_reading_all.details)
 
 
-def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, step_of, model_of):
+def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, prepared, model_of):
     start, draws = model_of("logistic").initial_point(), []
-    for step in (of_reading_all.approximate.step, step_of("logistic", "PenaltyMH")):
+    for step in (of_reading_all.approximate.step, prepared("logistic", "PenaltyMH")):
         step.setup_chain(_generator(7), 150, 0)
         draws.append(run(step, start, 200, stop_at=150)[0])
     np.testing.assert_array_equal(*draws)
@@ -424,8 +424,8 @@ def test_the_approximate_step_is_a_step_of_its_own(of_reading_all, reading_all, 
     assert not trace.sample_stats["certified"].any()
 
 
-def test_an_explained_chain_goes_on_bit_for_bit(step_of, model_of):
-    step, start = step_of("logistic", "TunaMH"), model_of("logistic").initial_point()
+def test_an_explained_chain_goes_on_bit_for_bit(prepared, model_of):
+    step, start = prepared("logistic", "TunaMH"), model_of("logistic").initial_point()
     step.setup_chain(_generator(7), 200, 0)
     expected, _ = run(step, start, 240, stop_at=180)
     whole = step.sampling_state
@@ -440,8 +440,8 @@ def test_an_explained_chain_goes_on_bit_for_bit(step_of, model_of):
     same_state(step.sampling_state, whole)
 
 
-def test_a_seed_tells_all_but_times(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_a_seed_tells_all_but_times(prepared):
+    step = prepared("logistic", "TunaMH")
     one, same, other = (
         dataclasses.asdict(
             explain(step, draws=200, tune=100, nuts=False, random_seed=seed).forecast
@@ -455,8 +455,8 @@ def test_a_seed_tells_all_but_times(step_of):
     assert one != other
 
 
-def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
-    step = step_of("logistic", "ScalableSubsamplingMH")
+def test_rows_of_the_forecast_are_those_of_a_run(prepared, model_of):
+    step = prepared("logistic", "ScalableSubsamplingMH")
     found = explain(step, draws=4_000, tune=1_000, nuts=False, random_seed=11).forecast
     trace = sample(model_of("logistic"), step, 4_000, 1_000, chains=1, random_seed=12)
     rows = trace["sample_stats"]["n_obs"].to_numpy()[0]
@@ -557,8 +557,8 @@ def raising(error):
     return build
 
 
-def test_a_step_from_another_process_takes_the_model_of_the_context(step_of, model_of):
-    step = pickle.loads(pickle.dumps(step_of("logistic", "TunaMH")))
+def test_a_step_from_another_process_takes_the_model_of_the_context(prepared, model_of):
+    step = pickle.loads(pickle.dumps(prepared("logistic", "TunaMH")))
     with pytest.raises(SettingError, match="without its model"):
         explain(step, draws=100)
     with model_of("poisson"), pytest.raises(SettingError, match="without its model"):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED
-from pymc_minibatch_mh.diagnostics.explanation import WIDTH, Fact, Sheet, duration
 from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Fact, Sheet, duration
 
 EXPECTED = Path(__file__).with_name("explanation.txt")

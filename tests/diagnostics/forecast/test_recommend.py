@@ -3,13 +3,11 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
-from pymc_minibatch_mh.diagnostics.explanation import figure
 from pymc_minibatch_mh.diagnostics.forecast import (
     WITHOUT_NUTS,
     alternative_sampler,
     recommend_sampler,
 )
-from pymc_minibatch_mh.diagnostics.recommend import WITHOUT_NUTS
 from pymc_minibatch_mh.diagnostics.sheet import figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)

@@ -24,8 +24,8 @@ DOING = (
 
 
 @pytest.fixture(scope="module")
-def shared(model_of, step_of, tmp_path_factory):
-    step = lambda: step_of("poisson", "TunaMH")  # noqa: E731
+def shared(model_of, prepared, tmp_path_factory):
+    step = lambda: prepared("poisson", "TunaMH")  # noqa: E731
     return Shared(model_of("poisson"), step, tmp_path_factory.mktemp("inputs"))
 
 

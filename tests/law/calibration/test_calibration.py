@@ -77,9 +77,9 @@ def test_a_renewed_step_is_a_new_one(built, model):
 
 
 @pytest.fixture
-def quick(step_of):
+def quick(prepared):
     """A simulator and a step of the zoo that is built once for all tests."""
-    step = copy_of(step_of("two_likelihoods", "TunaMH"))
+    step = copy_of(prepared("two_likelihoods", "TunaMH"))
     step = with_program(step, replace(step.program, updates_per_draw=UPDATES))
     return SIMULATORS["two_likelihoods"](), step
 

@@ -58,8 +58,8 @@ def compare(trace, reference):
     return Comparison(max(mean / mean_error), max(sd / sd_error), max(seen))
 
 
-def run(model_of, step_of, family, method, **settings):
-    step = step_of(family, method, **SETTINGS.get(family, {}), **settings)
+def run(model_of, prepared, family, method, **settings):
+    step = prepared(family, method, **SETTINGS.get(family, {}), **settings)
     starts = overdispersed_initvals(step, 2, random_seed=SEED)
     trace = drawn(model_of(family), step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
     stats = trace.sample_stats
@@ -71,8 +71,8 @@ def run(model_of, step_of, family, method, **settings):
 
 
 @pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
-    trace = run(model_of, step_of, family, "TunaMH")
+def test_posterior_is_that_of_nuts(model_of, prepared, references, family):
+    trace = run(model_of, prepared, family, "TunaMH")
     distance = compare(trace, references[family])
     assert distance.seen < SEEN.get(family, USUALLY_SEEN)
     assert distance.mean < FAR
@@ -92,16 +92,16 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
 @pytest.mark.parametrize(
     "family", [pytest.param("bernoulli_logit", marks=pytest.mark.slow), "student_fixed"]
 )
-def test_the_other_ways_are_as_exact(model_of, step_of, references, family, method, settings):
-    trace = run(model_of, step_of, family, method, **settings)
+def test_the_other_ways_are_as_exact(model_of, prepared, references, family, method, settings):
+    trace = run(model_of, prepared, family, method, **settings)
     distance = compare(trace, references[family])
     assert distance.mean < FAR
     assert distance.sd < FAR
 
 
-def test_a_wrong_bound_is_seen_by_the_comparison(model_of, step_of, references):
+def test_a_wrong_bound_is_seen_by_the_comparison(model_of, prepared, references):
     """Clip every change to a twentieth of its bound: the moments must give it away."""
-    step = step_of("grouped", "TunaMH", taylor_order=1, on_violation="warn")
+    step = prepared("grouped", "TunaMH", taylor_order=1, on_violation="warn")
     narrow = with_tables(step, 0.05, [1.0, 1.0, 0.05])
     trace = drawn(model_of("grouped"), narrow, DRAWS, TUNE, random_seed=SEED)
     assert float(trace.sample_stats["bound_ratio"].max()) > 1.0

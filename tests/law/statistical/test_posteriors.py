@@ -42,9 +42,9 @@ def draws_of(method, model):
 
 
 @pytest.mark.parametrize(("method", "model"), EVERY_CASE)
-def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method):
+def test_posterior_is_that_of_nuts(model_of, prepared, references, model, method):
     draws = draws_of(method, model)
-    step = step_of(model, method)
+    step = prepared(model, method)
     # From PyMC's default start the way to this posterior can take all of a warm-up.
     starts = overdispersed_initvals(step, 2, random_seed=SEED)
     trace = drawn(model_of(model), step, draws, TUNE, random_seed=SEED, initvals=starts)
@@ -53,9 +53,9 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method)
     assert off.small
 
 
-def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, step_of, references):
+def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, prepared, references):
     # Bright rows hold moves back, and are forgotten slowly: here the prior says as much as they do.
-    step = step_of("two_likelihoods", "FireflyMH", bound="untuned")
+    step = prepared("two_likelihoods", "FireflyMH", bound="untuned")
     starts = overdispersed_initvals(step, 2, random_seed=SEED)
     model = model_of("two_likelihoods")
     trace = drawn(model, step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
@@ -66,9 +66,9 @@ def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, step_of,
 
 # A sampler whose expansion lacks its second order reads most rows.
 @pytest.mark.parametrize("name", fast(MUTANTS, [n for n in MUTANTS if "second order" not in n]))
-def test_posterior_of_a_mutant_is_not(model_of, step_of, references, name):
+def test_posterior_of_a_mutant_is_not(model_of, prepared, references, name):
     model, mutate = MUTANTS[name]
-    step = mutate(step_of(model, "PenaltyMH"))
+    step = mutate(prepared(model, "PenaltyMH"))
     trace = drawn(model_of(model), step, FEW_DRAWS, TUNE, random_seed=SEED)
     off = distance(trace, references[model])
     assert not off.small
@@ -99,8 +99,8 @@ def tempered(model_of):
 
 
 @pytest.mark.parametrize("method", fast(METHODS, MAIN))
-def test_temperature_flattens_the_likelihood_and_only_it(model_of, step_of, tempered, method):
-    step = step_of("two_likelihoods", method, temperature=4.0)
+def test_temperature_flattens_the_likelihood_and_only_it(model_of, prepared, tempered, method):
+    step = prepared("two_likelihoods", method, temperature=4.0)
     trace = drawn(model_of("two_likelihoods"), step, DRAWS, TUNE, random_seed=SEED)
     assert (trace.sample_stats["temperature"] == 4.0).all()
     off = distance(trace, tempered)
@@ -109,7 +109,7 @@ def test_temperature_flattens_the_likelihood_and_only_it(model_of, step_of, temp
 
 
 @pytest.mark.parametrize("name", TEMPERED_MUTANTS)
-def test_tempering_mutants_are_noticed(model_of, step_of, tempered, name):
-    step = TEMPERED_MUTANTS[name](step_of("two_likelihoods", "PenaltyMH", temperature=4.0))
+def test_tempering_mutants_are_noticed(model_of, prepared, tempered, name):
+    step = TEMPERED_MUTANTS[name](prepared("two_likelihoods", "PenaltyMH", temperature=4.0))
     trace = drawn(model_of("two_likelihoods"), step, FEW_DRAWS, TUNE, random_seed=SEED)
     assert not distance(trace, tempered).small

@@ -92,8 +92,8 @@ def test_progress_functions_report_rows_and_acceptance(model, step):
     assert update({"n_obs": 7, "accept": 0.5, "full_pass": 1}) == {"n_obs": 7, "accept": 0.5}
 
 
-def test_completion_shows_what_users_need_and_a_notebook_the_facts(step_of):
-    step = step_of("logistic", "TunaMH", taylor_order=1)
+def test_completion_shows_what_users_need_and_a_notebook_the_facts(prepared):
+    step = prepared("logistic", "TunaMH", taylor_order=1)
     public = [name for name in dir(step) if not name.startswith("_")]
     assert len(public) <= 15
     assert all(hasattr(step, name) for name in public)

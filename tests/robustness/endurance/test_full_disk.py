@@ -25,8 +25,8 @@ def files_of_at_most(n_bytes):
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["over another", "anew"])
-def test_a_step_is_saved_as_a_whole_or_not_at_all(step_of, model_of, tmp_path, before):
-    step, path = step_of("poisson", "TunaMH"), tmp_path / "step.npz"
+def test_a_step_is_saved_as_a_whole_or_not_at_all(prepared, model_of, tmp_path, before):
+    step, path = prepared("poisson", "TunaMH"), tmp_path / "step.npz"
     if before:
         step.save(path)
     there = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
@@ -49,15 +49,15 @@ def test_what_cannot_be_written_leaves_what_was_there():
         assert [one.name for one in Path(folder).iterdir()] == ["step.npz"]
 
 
-def test_a_link_to_a_file_stays_one(step_of, tmp_path):
-    step = step_of("poisson", "TunaMH")
+def test_a_link_to_a_file_stays_one(prepared, tmp_path):
+    step = prepared("poisson", "TunaMH")
     (tmp_path / "link.npz").symlink_to(tmp_path / "step.npz")
     step.save(tmp_path / "link.npz")
     assert (tmp_path / "link.npz").is_symlink()
     assert (tmp_path / "step.npz").is_file()
 
 
-def test_a_device_that_is_full_is_named_and_stays_a_device(step_of):
+def test_a_device_that_is_full_is_named_and_stays_a_device(prepared):
     with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
-        step_of("poisson", "TunaMH").save("/dev/full")
+        prepared("poisson", "TunaMH").save("/dev/full")
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)

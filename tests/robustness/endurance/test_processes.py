@@ -25,8 +25,8 @@ MODELS = ("two_likelihoods", "student")
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_draw_what_one_process_draws(model_of, step_of, method, model):
-    step = step_of(model, method, updates_per_draw=3)
+def test_processes_draw_what_one_process_draws(model_of, prepared, method, model):
+    step = prepared(model, method, updates_per_draw=3)
     settings = {"draws": DRAWS, "tune": TUNE, "chains": CHAINS, "random_seed": SEED}
     serial = sample(model_of(model), step, **settings)
     for start_method in START_METHODS:

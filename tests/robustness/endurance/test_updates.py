@@ -51,9 +51,9 @@ UPDATES |= {"AustereMH": 500, "ConfidenceMH": 500, "FireflyMH": 2_000}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_millions_of_updates_need_no_more_memory(step_of, method):
+def test_millions_of_updates_need_no_more_memory(prepared, method):
     draws, updates = 1_000, UPDATES[method]
-    grown = growth(step_of(MODEL, method, updates_per_draw=updates), draws)
+    grown = growth(prepared(MODEL, method, updates_per_draw=updates), draws)
     million = draws * updates / 1e6
     record(
         "robustness/endurance",
@@ -66,9 +66,9 @@ def test_millions_of_updates_need_no_more_memory(step_of, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_many_draws_need_no_more_memory(step_of, method):
+def test_many_draws_need_no_more_memory(prepared, method):
     draws = 200_000
-    grown = growth(step_of(MODEL, method), draws)
+    grown = growth(prepared(MODEL, method), draws)
     record(
         "robustness/endurance",
         f"memory, {method}, {draws:,} draws",
@@ -80,7 +80,7 @@ def test_many_draws_need_no_more_memory(step_of, method):
     assert grown <= PER_RUN_OF_DRAWS
 
 
-def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of, monkeypatch):
+def test_a_step_that_keeps_one_number_per_draw_is_noticed(prepared, monkeypatch):
     plain, kept = warmup.accumulate_statistics, []
 
     def leaking(chain, updates, positions, counts):
@@ -88,4 +88,4 @@ def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of, monkeypatch):
         plain(chain, updates, positions, counts)
 
     monkeypatch.setattr(warmup, "accumulate_statistics", leaking)
-    assert growth(step_of(MODEL, "PenaltyMH"), 200_000) > PER_RUN_OF_DRAWS
+    assert growth(prepared(MODEL, "PenaltyMH"), 200_000) > PER_RUN_OF_DRAWS
