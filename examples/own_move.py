@@ -70,7 +70,7 @@ def main() -> None:
         for proposal in (OwnMove(student, state=[WIDTH], adapt=widen), "auto"):
             step = TunaMH(proposal=proposal)
             trace = sample(step, 20_000, chains=4, random_seed=1)
-            print(step.program.sampler.proposal)
+            print(step.program.sampler.key["its proposal"])
             print(az.summary(trace)[["mean", "sd", "ess_bulk", "r_hat"]])
 
 

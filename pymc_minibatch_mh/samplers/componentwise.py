@@ -118,7 +118,7 @@ class Componentwise(Sampler):
     def features(self, plan: Plan) -> set[Feature]:
         """Statistics of effects, and of scales and directions where there are any."""
         assert plan.elements is not None
-        found = super().features(plan) | {"effects", "ceilings"}
+        found: set[Feature] = super().features(plan) | {"effects", "ceilings"}
         if self.n_scales:
             found.add("scales")
         if len(plan.elements.along):
