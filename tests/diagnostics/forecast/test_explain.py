@@ -322,7 +322,7 @@ def test_the_error_of_rows_covers_other_pilots(prepared):
     assert np.median(errors) < 0.7 * means.mean()
 
 
-def test_pilots_that_take_long_are_fewer(step_of, monkeypatch):
+def test_pilots_that_take_long_are_fewer(prepared, monkeypatch):
     step = prepared("logistic", "TunaMH")
     for most, expected in ((1e9, PILOTS), (0.0, forecasts.MIN_PILOTS)):
         monkeypatch.setattr(forecasts, "MAX_PILOT_SECONDS", most)
@@ -354,7 +354,7 @@ def test_pilots_differ_in_starts_and_seeds(prepared):
     assert len(np.unique(run.draws[:, 0, 0])) == PILOTS
 
 
-def test_statistics_that_a_step_lacks_are_not_asked_for(step_of):
+def test_statistics_that_a_step_lacks_are_not_asked_for(prepared):
     step = prepared("logistic", "TunaMH")
     run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
     few = {
