@@ -14,7 +14,6 @@ from pymc_minibatch_mh import MinibatchError
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")
 
 SAID = on_the_page(PAGE.read_text(encoding="utf-8"))
-SECTIONS = list(dict.fromkeys(case.section for case in CASES))
 #: What a message begins with, and what its last part does: what to do.
 NAMED = r"('[^']+'(, '[^']+')*:?|\w+=.*|\w+\(.*\)|the (file|column) .+|file://.+)"
 DOING = (
@@ -42,15 +41,9 @@ def assert_outcome(case, said, shared):
     assert said == ACCEPTED or well_formed(said[1])
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_inputs_are_refused_with_the_messages_of_the_page(section, shared):
-    own = [case for case in CASES if case.section == section]
-
-    @pytest.mark.parametrize("case", own, ids=lambda case: case.written)
-    def run(case):
-        assert_outcome(case, SAID[case.name], shared)
-
-    run()
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_inputs_are_refused_with_the_messages_of_the_page(case, shared):
+    assert_outcome(case, SAID[case.name], shared)
 
 
 @pytest.mark.parametrize(
