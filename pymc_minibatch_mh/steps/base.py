@@ -47,7 +47,6 @@ from pymc_minibatch_mh.steps.settings import (
     signature_of,
 )
 
-#: Stands in the docstring of a step class in place of the settings that all steps share.
 #: Attributes that completion shows.
 FOR_USERS = (
     "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",

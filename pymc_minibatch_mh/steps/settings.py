@@ -57,18 +57,10 @@ def setting(
     key: Callable[[Any], str] | None = repr,
     described: bool = True,
 ) -> Any:
-    """Field of a record of settings.
+    """Field of a record of settings; it is required without a default.
 
-    Parameters
-    ----------
-    check
-        Refuses values by a SettingError, and converts others.
-    default
-        Default; without, the setting is required.
-    key
-        Words that tell values apart in every process; None for what other parts of a key tell.
-    described
-        Whether words about a step contain values that are not the default.
+    The `check` refuses values, or converts them. The `key` tells values apart in every process; it
+    is None where other parts of a step's key do. Words about a step have what is `described`.
     """
     return field(default=default, metadata={"check": check, "key": key, "described": described})
 
