@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from helpers.interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
 from helpers.zoo import logistic
 from pymc_minibatch_mh import ScalableSubsamplingMH, threads
-from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.proposals.user_functions import address_of
 from pymc_minibatch_mh.threads import (
     HeldBack,
@@ -173,8 +173,10 @@ def test_blas_has_one_thread_until_the_last_caller_is_out():
 
 
 def test_models_are_prepared_with_one_thread_of_blas(monkeypatch):
-    found, completed = [], Plan.completed
-    monkeypatch.setattr(Plan, "completed", lambda plan: found.append(of_blas()) or completed(plan))
+    found, completed = [], DensePlan.completed
+    monkeypatch.setattr(
+        DensePlan, "completed", lambda plan: found.append(of_blas()) or completed(plan)
+    )
     with threadpool_limits(limits=2, user_api="blas"):
         step = ScalableSubsamplingMH(model=logistic())
         step.plan.around(step.plan.reference.centre)

@@ -30,8 +30,6 @@ FORGET_POSITION = 0.9
 #: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
 #: its way to the posterior: jumps before that say nothing about efficiency.
 SETTLED = 4.0
-#: How much farther than a Gaussian's chains of many elements are: scales spread these.
-WIDER = 1.3
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
 
@@ -57,7 +55,7 @@ class Chain:
         self._position = plan.reference.centre.copy()
         self._others = np.zeros(plan.target.source.others.size)
         self._state = ChainState(
-            reference=plan.reference,
+            reference=plan.expansion,
             records=sampler.initial_records(plan),
             window=np.zeros(sampler.n_components, sampler.tally),
             total=np.zeros(sampler.n_components, sampler.tally),
@@ -67,7 +65,6 @@ class Chain:
             adapting=adapting,
             violation=plan.violation or "",
             supplies=no_supplies(plan),
-            elements=plan.elements,
         )
         self._linked: LaidOut | None = None
         self._pool: Prefetcher | None = None
@@ -116,7 +113,7 @@ class Chain:
 
     @state.setter
     def state(self, state: ChainState) -> None:
-        plan = self.program.plan.at(state.reference, state.elements)
+        plan = self.program.plan.at(state.reference)
         self.program = self.program.rebased(plan)
         self._state = state
         self._linked = self._pool = None
@@ -140,7 +137,7 @@ class Chain:
         # No window has ended, by which the test could adapt.
         counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
         records = self.program.sampler.recentred(self._state.records, counts, plan)
-        self.change(reference=plan.reference, elements=plan.elements, records=records)
+        self.change(reference=plan.expansion, records=records)
         self._state.supplies = no_supplies(plan, self._state.supplies)
         self.handle_violation(plan.violation or "")
 
@@ -226,7 +223,7 @@ class Chain:
         # Linked functions may belong to another temperature than the last.
         self._linked = None
         recentre(self)
-        if self.plan.tables is not None and not self.certified:
+        if not self.certified:
             self.handle_violation(self.plan.audited(PREPARATION_SEED + self._state.n_draws))
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
@@ -340,8 +337,7 @@ def accumulate_statistics(
     if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
         away = chain.plan.distance(chain.position)
-        usual = np.sqrt(chain.position.size) * (1.0 if chain.plan.elements is None else WIDER)
-        state.settled = bool(away < usual + SETTLED)
+        state.settled = away < chain.plan.usual_distance + SETTLED
     if state.n_draws == stage.end:
         _forget(chain)
 

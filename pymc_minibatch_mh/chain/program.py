@@ -61,11 +61,7 @@ WIDTH = 2.5
 
 def possible_slices(plan: Plan) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
-    if plan.elements is not None:
-        directions, lengths = plan.elements.unread_steps()
-    else:
-        directions = plan.target.compiled.null_space
-        lengths = np.linalg.norm(directions @ plan.reference.whitener.T, axis=1)
+    directions, lengths = plan.unread_steps()
     if not len(directions):
         return NO_SLICES
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])

@@ -7,6 +7,7 @@ import numpy as np
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import possible_slices
 from pymc_minibatch_mh.native.slices import sweep_without_rows
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import whitened_directions
 
@@ -70,7 +71,7 @@ def begin(chain: Chain) -> Begun:
         _wait(chain)
         return None
     # Updates that move all coordinates leave by themselves.
-    moves = first > 0 or (len(chain.program.slices.steps) > 0 and plan.elements is None)
+    moves = first > 0 or (isinstance(plan, DensePlan) and len(chain.program.slices.steps) > 0)
     if not moves or not scale_collapses(plan, chain.position):
         return None
     near = perturbed_start(plan, chain.position, chain.rng, first)

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import COUNTS, numbers
-from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.plan.plan import Expansion
 from pymc_minibatch_mh.samplers.base import Records
 
 
@@ -22,11 +21,10 @@ class ChainState:
     Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
     keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
     for other steps; `handed_out`, shape (2, d), the last point that PyMC was handed and its
-    position. Both are NaN if there is none. Where elements move each by itself, `elements` has the
-    geometry around the centre.
+    position. Both are NaN if there is none.
     """
 
-    reference: Reference
+    reference: Expansion
     records: Records
     window: np.ndarray
     total: np.ndarray
@@ -48,7 +46,6 @@ class ChainState:
     unmoved: str = ""
     supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     supply_key: int = -1
-    elements: GroupedReference | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChainState):
@@ -76,7 +73,7 @@ class ChainState:
         """Return the shapes of the arrays, by name, which all chains of a step share."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         # Around another centre there may be another number of tables, or of directions.
-        for name in ("supplies", "elements", "records"):
+        for name in ("supplies", "reference", "records"):
             del parts[name]
         return {name: _shape(part) for name, part in (parts | self.records._asdict()).items()}
 

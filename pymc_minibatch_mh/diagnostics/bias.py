@@ -20,6 +20,7 @@ from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.draws import Draws, counted, posterior_draws, transformed_draws
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -178,8 +179,7 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
     exact, so acceptance probabilities have no error.
     """
     plan, target = step.plan, step.target
-    assert plan.elements is not None
-    assert plan.parts is not None
+    assert isinstance(plan, ArrowPlan)
     elements, parts = plan.elements, plan.parts
 
     def log_density(position: np.ndarray) -> float:

@@ -360,7 +360,7 @@ def _explain_step(
         coordinates=reparametrized_variables(parts),
         taylor_order=target.taylor_order,
         order_reason=_explain_order(step, parts),
-        centre=_describe_centre(step),
+        centre=step.plan.describe_centre(),
         certificate=certify_step(step, run.certified, why_not_exact),
         forecast=forecast,
         approximate=approximate,
@@ -456,23 +456,3 @@ def _explain_order(step: MinibatchStep, parts: Factorization) -> str:
             "nothing can be expanded"
         )
     return f"set by taylor_order={order}; 'auto' would be 2"
-
-
-def _describe_centre(step: MinibatchStep) -> str:
-    plan, parts = step.plan, step.target.factorization
-    if step.target.covariance is not None:
-        return "the start, as centre='start' asks for"
-    if plan.elements is not None:
-        return plan.elements.told()
-    if not plan.marginal:
-        return "near the mode of the joint density"
-    names = [
-        repr(name)
-        for block, name in zip(parts.blocks, parts.natural, strict=True)
-        if any(block.start <= k < block.stop for k in plan.marginal)
-    ]
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return (
-        f"near the mode of the marginal density of {listed}, with all else integrated over, as the "
-        "joint density of a hierarchy has none"
-    )

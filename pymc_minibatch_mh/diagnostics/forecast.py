@@ -21,6 +21,7 @@ from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.diagnostics.sheet import duration, figure
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.native.statistics import STATS
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.deterministics import size_in_words
@@ -312,7 +313,7 @@ def forecast_penalty(
 
     None if the step is approximate, or updates effects one at a time.
     """
-    if step.plan.elements is not None or not step.guarantee.is_exact:
+    if isinstance(step.plan, ArrowPlan) or not step.guarantee.is_exact:
         return None
     other = penalty_beside(step, np.random.default_rng(settings.rng.integers(2**63)))
     forecast, _ = forecast_step(other, model, settings, preparation_seconds)
@@ -490,9 +491,8 @@ def forecast_nuts(
 
 def covariance_for_nuts(step: MinibatchStep) -> Covariance:
     """Posterior covariance at the centre of a step, or "effects"."""
-    if step.plan.elements is not None:
-        return "effects"
-    return step.plan.reference.factor @ step.plan.reference.factor.T
+    covariance = step.plan.covariance
+    return "effects" if covariance is None else covariance
 
 
 def gradients_by_rule(covariance: Covariance) -> tuple[float, float]:

@@ -16,8 +16,9 @@ from pymc_minibatch_mh.data.source import StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.bound_sources import functions_of
+from pymc_minibatch_mh.plan.dense import DensePlan, Sought
 from pymc_minibatch_mh.plan.file import first_difference, split_digests
-from pymc_minibatch_mh.plan.plan import Plan, Sought
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import PREPARATION_SEED
 from pymc_minibatch_mh.reference.posterior import Target
 
@@ -38,6 +39,7 @@ def extend_plan(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     MinibatchError if a new row has no density at the start.
     """
     _require_same_rows(before, target)
+    assert isinstance(before, DensePlan)
     n_before, n_rows = before.n_rows, target.source.n_rows
     target.require_finite(start, RECOGNITION_ROWS, first=min(n_before, n_rows - 1))
     sought = before.sought or Sought(n_before, before.reference)
@@ -70,7 +72,7 @@ def extend_plan(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     return replace(longer, violation=None if tables is None else _bound_violation(longer, rows))
 
 
-def _bound_violation(found: Plan, rows: np.ndarray) -> str | None:
+def _bound_violation(found: DensePlan, rows: np.ndarray) -> str | None:
     """Message about a new row, or one of a few old rows, above its bound; empty without one."""
     if found.violation != "":
         return found.violation

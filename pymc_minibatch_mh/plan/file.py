@@ -23,21 +23,15 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
-from pymc_minibatch_mh.bounds.geometry import Groups
-from pymc_minibatch_mh.bounds.parts import PartTables
-from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.data.archive import write_archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.stored_ops import NumberOfRows
-from pymc_minibatch_mh.native.parts import Parts
-from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
-from pymc_minibatch_mh.plan.plan import Plan, Requirements
-from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.mode import Calibration
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
+from pymc_minibatch_mh.plan.dense import DensePlan
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import Target
 
 _log = logging.getLogger("pymc")
@@ -210,13 +204,6 @@ COMPUTING = (
     "_jit.py", "data", "functions", "expressions", "model", "structure", "reparametrize",
     "native", "compiled", "reference", "bounds", "plan", "published",
 )  # fmt: skip
-#: Fields of tables of bounds that a file holds.
-OF_TABLES = ("headers", "c", "looseness", "verified", "heavy")
-#: Named tuples of arrays and numbers, by what their fields begin with in a file.
-RECORDS: dict[str, Any] = {
-    "reference": Reference, "calibration": Calibration, "groups": Groups, "copy": WhitenedCopy,
-    "elements": GroupedReference, "parts": Parts,
-}  # fmt: skip
 #: Errors of the system by which a file is no archive, or a damaged one: others are of the disk.
 _NOT_SAVED = (errno.EISDIR, errno.EINVAL)
 
@@ -259,40 +246,13 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is not a path. Give the path of the file to write.")
-    arrays = _arrays_of(plan)
+    arrays = plan.stored_arrays()
     about = {
         "package": _package(),
         "model": key_of(plan.target),
         "arrays": {name: digest(array) for name, array in arrays.items()},
     }
     write_archive(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
-
-
-def _arrays_of(plan: Plan) -> dict[str, np.ndarray]:
-    """Return the arrays of a file by their names."""
-    arrays = {"marginal": np.array(plan.marginal, dtype=np.int64)}
-    records: dict[str, Any] = {"reference": plan.reference, "calibration": plan.calibration}
-    if plan.calibration is not None and plan.heavy is not None:
-        arrays["heavy_in_batches"] = plan.heavy
-    if plan.elements is not None and plan.parts is not None:
-        records |= {"elements": plan.elements, "parts": plan.parts.parts}
-    tables = plan.tables
-    if isinstance(tables, Tables) and tables.metric is not None:
-        _log.warning(
-            "The file has no bounds, because it cannot store the metric of bounds=Bounds(c, "
-            "metric). Pass bounds= again with prepared=; otherwise they are derived from the "
-            "model."
-        )
-    elif isinstance(tables, Tables):
-        arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
-        records |= {
-            "groups": tables.groups,
-            "copy": tables.copy if tables.copy.lines.size else None,
-        }
-    for name, record in records.items():
-        fields = {} if record is None else record._asdict()
-        arrays |= {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
-    return arrays
 
 
 def read(path: str | PathLike, target: Target) -> Plan:
@@ -306,7 +266,7 @@ def read(path: str | PathLike, target: Target) -> Plan:
             f"prepared={path!r} is not a path. Give the path of a file that step.save() wrote."
         )
     package = _package()
-    about, found = _contents(path, package)
+    about, plan = _contents(path, package, target)
     fix = "Leave it out to prepare the step anew, and save it again."
     if about["package"] != package:
         raise StaleDataError(
@@ -317,14 +277,17 @@ def read(path: str | PathLike, target: Target) -> Plan:
         raise StaleDataError(
             f"prepared={str(path)!r} was saved for a model that differs in {differs}. {fix}"
         )
-    return Plan(target, Requirements(), **found)
+    assert plan is not None
+    return plan
 
 
-def _contents(path: str | PathLike, package: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return whose a file is, and the fields of its plan, none unless a package has written it."""
+def _contents(
+    path: str | PathLike, package: str, target: Target
+) -> tuple[dict[str, Any], Plan | None]:
+    """Whose a file is, and its plan, None unless this version of the package has written it."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return _unaltered(archive, package)
+            return _unaltered(archive, package, target)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
@@ -348,12 +311,12 @@ class _AlteredError(ValueError):
     """An archive whose arrays are not those that were saved."""
 
 
-def _unaltered(archive: Any, package: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _unaltered(archive: Any, package: str, target: Target) -> tuple[dict[str, Any], Plan | None]:
     if damaged := archive.zip.testzip():
         raise ValueError(damaged)
     about = json.loads(str(archive["key"]))
     if about.setdefault("package") != package:
-        return about, {}
+        return about, None
     digests: dict[str, str] = about["arrays"]
     for name in digests.keys() ^ {*archive.files} - {"key"}:
         raise _AlteredError(f"the array {name!r} is missing or was added")
@@ -361,26 +324,8 @@ def _unaltered(archive: Any, package: str) -> tuple[dict[str, Any], dict[str, An
     for name, array in stored.items():
         if digest(array) != digests[name]:
             raise _AlteredError(f"the array {name!r} has changed")
-    return {**about, "model": dict(about["model"])}, _fields(stored)
-
-
-def _fields(stored: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the fields of a plan that arrays hold; KeyError for a part of one."""
-    records = {}
-    for name, kind in RECORDS.items():
-        if name == "reference" or any(field.startswith(f"{name}_") for field in stored):
-            values = [stored[f"{name}_{field}"] for field in kind._fields]
-            records[name] = kind(*(value if value.ndim else value.item() for value in values))
-    own: dict[str, Any] = {"tables": None, "parts": None}
-    groups, copy = records.pop("groups", None), records.pop("copy", None)
-    if "headers" in stored:
-        held: dict[str, Any] = {name: stored[name] for name in OF_TABLES}
-        held |= {name: held[name].item() for name in ("looseness", "verified")}
-        own["tables"] = Tables(**held, groups=groups, copy=copy.aligned() if copy else NO_COPY)
-    if "parts" in records:
-        own["parts"] = PartTables(records.pop("parts"))
-    own["marginal"] = tuple(map(int, stored["marginal"]))
-    return {**records, **own, "heavy": stored.get("heavy_in_batches")}
+    kind = ArrowPlan if "elements_centre" in stored else DensePlan
+    return {**about, "model": dict(about["model"])}, kind.from_arrays(target, stored)
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:

@@ -1,39 +1,26 @@
-"""All that passes over all rows have found: control variates, their remainders, bounds."""
+"""A model prepared for a method: control variates, bounds of rows, and all else computed once."""
 
-import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
-from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
-from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.inputs import storage_of
-from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
-from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
-from pymc_minibatch_mh.plan.violations import (
-    PREPARATION_SEED,
-    BoundCheck,
-    audited_parts,
-    seeded_moves,
-    sizes_of_many,
-    violation_message,
-)
+from pymc_minibatch_mh.plan.violations import violation_message
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.mode import Calibration, calibrate
+from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.structure.row_function import RowFunction
-from pymc_minibatch_mh.threads import one_thread_of_blas
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +48,8 @@ class Requirements:
         return self.bounds is not None and not self.bounds.derived
 
 
-#: Moves by which full passes are forecast, and how many of them may read all rows.
-MOVES, MOST_PASSES = 10_000, 1
 #: Rows, evenly spread, that are read twice where something is wrong with their numbers.
 READ_AGAIN = 1_000
-#: Share of the fetched rows below which it is said that few are used.
-FEW_KEPT = 0.01
-
-_log = logging.getLogger("pymc")
 
 
 def require_drawn_ahead(requirements: Requirements, name: str) -> None:
@@ -102,12 +83,6 @@ def require_same_again(target: Target) -> None:
             )
 
 
-def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) -> np.ndarray:
-    """Return a position from the Gaussian approximation of a centre, `scale` times as wide."""
-    noise = rng.standard_normal(reference.centre.size)
-    return reference.centre + scale * (reference.factor @ noise)
-
-
 def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     """Refuse a model for reasons that its graph has, before any search, pass or compilation.
 
@@ -126,47 +101,63 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
         requirements.precondition(functions_of(model))
 
 
-class Sought(NamedTuple):
-    """The rows that a centre was sought for, and control variates of these, before others came."""
-
-    n_rows: int
-    reference: Reference
+#: Whether a plan has the control variates of a matrix, or those of a border and elements.
+Expansion = Reference | GroupedReference
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(ABC):
     """A model prepared for a method; frozen.
 
-    `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
-    `violation` is an objection of rows to the bounds, or empty. All of these are None where they
-    were not asked for. The centre was sought by the marginal density of the scales `marginal`, and
-    by the rows `sought`, if more have arrived since. With `elements` these move each by itself:
-    metric and expansion are theirs, and `parts` bound rows in the place of `tables`.
+    A :class:`DensePlan` has one precision matrix and bounds of whole moves. An :class:`ArrowPlan`
+    has thousands of effects, each accepted or rejected by itself. `reference` has the centre, and
+    `violation` is an objection of rows to the bounds, empty if there is none, None if rows were not
+    checked. Methods ask for tables and calibration, None where a plan has none.
     """
 
     target: Target
     requirements: Requirements
     reference: Reference
-    calibration: Calibration | None = None
-    heavy: np.ndarray | None = None
-    tables: AnyTables | None = None
     violation: str | None = None
-    marginal: tuple[int, ...] = ()
-    sought: Sought | None = None
-    elements: GroupedReference | None = None
-    parts: PartTables | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind the readers of rows of this process."""
-        return {name: value for name, value in self.__dict__.items() if name != "held"}
+        """Leave behind the readers of rows, and addresses, of this process."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("bound_check", "geometry")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Derive bounds anew whose file is gone, and bound rows that are there."""
-        self.__dict__.update(state)
-        if self.tables is None and self.violation is not None:
-            self.__dict__["tables"] = replace(self, violation="").completed().tables
-        elif isinstance(self.tables, BlockTables):
-            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
+    @property
+    def tables(self) -> AnyTables | None:
+        """Bounds of rows, by tables of the moves that they serve."""
+        return None
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Sizes of remainders, by which batches are chosen."""
+        return None
+
+    @property
+    def heavy(self) -> np.ndarray | None:
+        """Rows that tests on batches read at every update."""
+        return None
+
+    @property
+    def scale_conditional(self) -> ScaleConditional | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return None
+
+    @property
+    @abstractmethod
+    def bounds(self) -> AnyTables | PartTables | None:
+        """The bounds of rows, however they are kept; None for methods without."""
+
+    @property
+    @abstractmethod
+    def expansion(self) -> Expansion:
+        """Centre, metric and expansion, by which :meth:`at` finds all else."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> np.ndarray | None:
+        """Covariance of the Gaussian approximation, shape (d, d); None without a d × d matrix."""
 
     @property
     def n_rows(self) -> int:
@@ -176,20 +167,12 @@ class Plan:
     @property
     def n_drawn(self) -> int:
         """Number of rows that tests on batches draw from."""
-        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
+        return self.n_rows
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
         """The pool of stored rows, drawn by bounds or evenly, or asked for; None for memory."""
-        if self.target.source.in_memory:
-            return None
-        if isinstance(self.tables, BlockTables):
-            return self.tables
-        source = self.target.source
-        assert isinstance(source, StoredRows)
-        if self.tables is not None:
-            return NumberedRows(source, self.tables.heavy, self.tables.c)
-        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+        return None
 
     @property
     def draws_ahead(self) -> bool:
@@ -199,191 +182,83 @@ class Plan:
     @property
     def bytes_of_copy(self) -> int:
         """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
-        return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
-
-    @cached_property
-    def typical_sizes(self) -> list[float]:
-        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
-        if self.parts is not None:
-            return []
-        assert self.tables is not None
-        totals = self.tables.heads_of_drawn[:, TOTAL]
-        moves = seeded_moves(self.target, self.reference, self.tables)
-        return [float(totals[move.table] * move.m) for move in moves]
-
-    @cached_property
-    def scale_conditional(self) -> ScaleConditional | None:
-        """The posterior as normal given the scales of a hierarchy, where that is of help."""
-        return scale_conditional(self.target, self.reference)
-
-    def completed(self) -> Self:
-        """Return this with all that is needed and was not found yet; BoundsError without bounds."""
-        found, requirements = self, self.requirements
-        if found.elements is not None:
-            return found if found.parts is not None else found._by_parts(found.elements)
-        if requirements.calibration and found.calibration is None:
-            found = found._calibrated()
-        source = requirements.bounds
-        if source is not None and found.tables is not None and not source.has_made(found.tables):
-            # Those of another method on the same model, or of a file of its.
-            found = replace(found, tables=None, violation=None)
-        if source is not None and found.tables is None:
-            found = replace(found, tables=source.tables(found.target, found.reference))
-        if found.tables is not None and found.violation is None:
-            found = replace(found, violation=found.audited(PREPARATION_SEED))
-        return found
-
-    @one_thread_of_blas
-    def around(self, start: np.ndarray) -> Self:
-        """Return the same around the mode that a search from `start` ends at."""
-        rng = np.random.default_rng(PREPARATION_SEED)
-        if self.elements is not None:
-            return self._by_parts(self.elements.around(self.target, start))
-        reference, marginal = self.target.expand(start, rng)
-        found = replace(self._without_measurements(), reference=reference, marginal=marginal)
-        return found.completed()
-
-    @one_thread_of_blas
-    def at(self, reference: Reference, elements: GroupedReference | None = None) -> Self:
-        """Return this around another centre, with its control variates and the bounds there.
-
-        Where elements move each by itself, the centre's geometry is theirs.
-        """
-        if elements is not None and self.elements is not None:
-            pairs = zip(elements, self.elements, strict=True)
-            same = all(np.array_equal(np.asarray(x), np.asarray(own)) for x, own in pairs)
-            found = self if same else self._by_parts(elements)
-            return replace(found, reference=reference)
-        own = self.reference
-        same = np.array_equal(reference.centre, own.centre)
-        if same and np.array_equal(reference.whitener, own.whitener):
-            return replace(self, reference=reference)
-        return replace(self._without_measurements(), reference=reference).completed()
-
-    @cached_property
-    def bound_check(self) -> BoundCheck:
-        """Differences of stored rows, with their bounds."""
-        return BoundCheck.by_tables(self.target, self.tables)
+        return 0
 
     @property
-    def bounds(self) -> AnyTables | PartTables | None:
-        """The bounds of rows, however they are kept; None for methods without."""
-        return self.tables if self.parts is None else self.parts
+    def typical_sizes(self) -> list[float]:
+        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
+        return []
 
-    def distance(self, position: np.ndarray) -> float:
-        """Return the distance of a position from the centre, in posterior standard deviations."""
-        if self.elements is not None:
-            return self.elements.distance(position)
-        return float(whitened_norm(self.reference.whitener, position, self.reference.centre))
+    @property
+    @abstractmethod
+    def usual_distance(self) -> float:
+        """Distance of a chain from the centre that is no reason to wait."""
 
-    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
-        """Return a position from the Gaussian approximation, `scale` times as wide."""
-        if self.elements is not None:
-            return self.elements.draw(rng, scale)
-        return gaussian_draw(self.reference, rng, scale)
+    def completed(self) -> Self:
+        """Plan with all that its method needs; BoundsError if a row has no bound."""
+        return self
 
-    def _by_parts(self, elements: GroupedReference) -> Self:
-        """Return this around the centre of `elements`, with the bounds of rows there."""
-        found = replace(
-            self._without_measurements(),
-            reference=elements.reference(self.target.inverse_temperature),
-            elements=elements,
-            parts=part_tables(self.target, elements),
-        )
-        self.target.release()
-        return replace(found, violation=found.audited(PREPARATION_SEED))
+    def without_unasked(self) -> Self:
+        """Plan with no more than its method needs."""
+        return self
 
-    def require_few_full_passes(
-        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
-    ) -> None:
-        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
+    @abstractmethod
+    def around(self, start: np.ndarray) -> Self:
+        """Plan around the mode that a search from `start` ends at."""
 
-        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
-        where bounds do not.
-        """
-        if self.target.source.in_memory:
-            return
-        tell_of_uneven(self)
-        rng = np.random.default_rng(PREPARATION_SEED)
-        if forecast is None:
-            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
-        else:
-            require_few(forecast(rng), self, most_drawn)
+    @abstractmethod
+    def at(self, expansion: Any) -> Self:
+        """Plan around another centre, with the expansion and the bounds there."""
 
+    @abstractmethod
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Return an objection of rows, by default all or many, to the bounds; or ""."""
-        rng = np.random.default_rng(seed)
-        if self.elements is not None and self.parts is not None:
-            return audited_parts(self.target, self.elements, self.parts, rng)
-        if self.tables is None:
-            return ""
-        source = self.requirements.bounds or DerivedBounds()
-        return source.audit(self.target, self.reference, self.tables, rng, rows)
+        """Objection of rows, by default all or many, to the bounds; or ""."""
 
     def violation_by(self, row: int, ratio: float, position: np.ndarray, new: np.ndarray) -> str:
         """Message about a row that exceeds its bound in a move."""
         source = self.requirements.bounds or DerivedBounds()
         return violation_message(self.target, row, position, new, *source.excess(ratio))
 
-    def _without_measurements(self) -> Self:
-        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
-        return replace(self, **nothing, sought=None)
+    @abstractmethod
+    def distance(self, position: np.ndarray) -> float:
+        """Distance of a position from the centre, in posterior standard deviations."""
 
-    def _calibrated(self) -> Self:
-        """Return this with the remainders of the rows measured that are drawn."""
-        target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
-        # Heavy rows are known only where typical moves are: around a mode.
-        sought = target.covariance is None
-        measured, heavy = calibrate(
-            target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
-        )
-        return replace(self, calibration=measured, heavy=heavy)
+    @abstractmethod
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Position from the Gaussian approximation, `scale` times as wide."""
 
+    @abstractmethod
+    def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
 
-def full_passes_by_bounds(plan: Plan, most_drawn: float, rng: np.random.Generator) -> int:
-    """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
-    assert plan.tables is not None
-    sizes = sizes_of_many(plan.target, plan.reference, plan.tables, rng, MOVES)
-    # One that is not bounded reads all rows, however many may be drawn.
-    return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
+    @abstractmethod
+    def describe_centre(self) -> str:
+        """Where the centre is, in words."""
 
+    @abstractmethod
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays of a file by their names."""
 
-def tell_of_uneven(plan: Plan) -> None:
-    """Warn where chains fetch most stored rows in vain."""
-    tables = plan.tables
-    if not isinstance(tables, BlockTables) or plan.n_rows <= tables.most_at_once:
-        return
-    share = max(tables.kept_share(table) for table in range(tables.n_tables))
-    if share < FEW_KEPT:
-        _log.warning(
-            "%s: chains use one in %s stored rows that they fetch, because bounds differ widely "
-            "within a block of %s rows. Sort the rows by how well they fit the model, worst "
-            "last, or give the model arrays in memory.",
-            names_of_terms(plan.target.factorization),
-            f"{1.0 / share:,.0f}",
-            f"{tables.length:,}",
-        )
+    @abstractmethod
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
+        """Refuse stored rows of which more than one pass in thousands of updates is forecast."""
 
 
-def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> None:
-    """Refuse a model of which more than one pass over all stored rows in `MOVES` is forecast.
+def record_arrays(name: str, record: Any) -> dict[str, np.ndarray]:
+    """Arrays of a named tuple by names that begin with its own; none of None."""
+    fields = {} if record is None else record._asdict()
+    return {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
 
-    Passes are those of moves, or those of looks at batches from `most_in_batch` rows on.
-    """
-    if passes <= MOST_PASSES:
-        return
-    names = names_of_terms(plan.target.factorization)
-    counted, rows = f"of {MOVES:,} proposals, {passes:,}", f"all {plan.n_rows:,} stored rows"
-    cause = f"{counted} would evaluate {rows}"
-    groups = ", such as fewer groups" if plan.target.n_elements else ""
-    way_on = f"Use fewer parameters with more rows each{groups}"
-    if most_in_batch is not None:
-        cause = f"{cause}, because their batches exceed {most_in_batch:,.0f} rows"
-        way_on = (
-            "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
-            "parameters with more rows each"
-        )
-    raise SettingError(
-        f"{names}: {cause}. Sampling would take as long as that many passes over the data. "
-        f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
-    )
+
+def optional_record(name: str, kind: Any, stored: dict[str, np.ndarray]) -> Any:
+    """A named tuple of arrays and numbers; None without its arrays, KeyError with a part of it."""
+    known = any(field.startswith(f"{name}_") for field in stored)
+    return stored_record(name, kind, stored) if known else None
+
+
+def stored_record(name: str, kind: Any, stored: dict[str, np.ndarray]) -> Any:
+    """A named tuple of arrays and numbers; KeyError for a part of it."""
+    values = [stored[f"{name}_{field}"] for field in kind._fields]
+    return kind(*(value if value.ndim else value.item() for value in values))

@@ -23,12 +23,13 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, weights_of
 from pymc_minibatch_mh.plan.append import extend_plan
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
+from pymc_minibatch_mh.plan.dense import DensePlan, gaussian_draw
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
     Plan,
     Requirements,
-    gaussian_draw,
     require_possible,
     require_same_again,
 )
@@ -117,7 +118,8 @@ class SharedModel:
         """
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        if found is None or (by_elements == "always" and given is None and found.elements is None):
+        refused = by_elements == "always" and given is None and isinstance(found, DensePlan)
+        if found is None or refused:
             found = _prepared(target, requirements, model, start, by_elements)
             if given is None:
                 # A model whose bounds cannot be derived has its centre still, for other methods.
@@ -127,18 +129,15 @@ class SharedModel:
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
             # Those of a user are shared with nobody.
-            found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
-            return found.completed()
+            return found.without_unasked().completed()
         found = found.completed()
-        if requirements.derives and found.tables is not None and not found.tables.verified:
+        if requirements.derives and found.bounds is not None and not found.bounds.verified:
             names = names_of_terms(target.factorization)
             tell_of_unverified_bounds(names, "the bounds of prepared")
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
-        if not requirements.derives:
-            found = replace(found, tables=None, violation=None)
-        return found if requirements.calibration else replace(found, calibration=None, heavy=None)
+        return found.without_unasked()
 
 
 def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
@@ -150,7 +149,7 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
 
 def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
     """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
-    apart = found.elements is not None
+    apart = isinstance(found, ArrowPlan)
     if apart and by_elements == "never":
         cause, fix = "one at a time, but this one cannot", "Leave it out"
     elif not apart and by_elements == "always":
@@ -182,7 +181,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     except FactorizationError:
         require_same_again(target)
         raise
-    return Plan(target, Requirements(), reference, marginal=marginal)
+    return DensePlan(target, Requirements(), reference, marginal=marginal)
 
 
 def _prepared(
@@ -196,8 +195,7 @@ def _prepared(
     if by_elements == "never":
         return _expanded(target, model, start)
     try:
-        found = _by_elements(target, model, start)
-        return replace(found, requirements=requirements).completed()
+        return _by_elements(target, requirements, model, start)
     except NotSeparableError as error:
         reason: Exception = error
         if by_elements == "always":
@@ -221,15 +219,16 @@ def _prepared(
         ) from error
 
 
-def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
-    """Return a plan of which every element moves by itself; NotSeparableError where none can."""
+def _by_elements(
+    target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray
+) -> ArrowPlan:
+    """Plan of which every element moves by itself; NotSeparableError where none can."""
     _ = target.elements
     target.require_finite(start, START_ROWS)
     found = find_grouped(target, start)
     rng = np.random.default_rng(PREPARATION_SEED)
     target.check(model, lambda: found.draw(rng, 1.0))
-    reference = found.reference(target.inverse_temperature)
-    return Plan(target, Requirements(), reference, elements=found)
+    return ArrowPlan.bounded(target, requirements, found)
 
 
 def _products(target: Target) -> str:

@@ -4,7 +4,6 @@
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from pymc_minibatch_mh.native.posterior import Posterior
 from pymc_minibatch_mh.native.run import KernelState
 from pymc_minibatch_mh.native.slices import Slices
 from pymc_minibatch_mh.native.statistics import KIND_TALLY, TALLY, Feature
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts, best_chi
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
@@ -90,10 +90,8 @@ class Componentwise(Sampler):
 
     def linked(self, records: Records, plan: Plan) -> Records:
         """Geometry and bounds of the plan in the place of a proposal."""
-        assert plan.parts is not None
-        functions = plan.target.element_densities
-        addresses = np.array([one.address for one in functions], dtype=np.int64)
-        moves = ElementMoves(geometry_of(plan.elements, addresses), plan.parts.parts, functions)
+        assert isinstance(plan, ArrowPlan)
+        moves = ElementMoves(plan.geometry, plan.parts.parts, plan.target.element_densities)
         return Records(moves, records.test)
 
     def kernel_state(
@@ -117,7 +115,7 @@ class Componentwise(Sampler):
 
     def features(self, plan: Plan) -> set[Feature]:
         """Statistics of effects, and of scales and directions where there are any."""
-        assert plan.elements is not None
+        assert isinstance(plan, ArrowPlan)
         found: set[Feature] = super().features(plan) | {"effects", "ceilings"}
         if self.n_scales:
             found.add("scales")
@@ -140,45 +138,3 @@ class ElementMoves(NamedTuple):
     geometry: Geometry
     parts: Parts
     functions: Any
-
-
-def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
-    """Return coordinates and expansions as compiled iterations read them."""
-    own = found.prior_curvature
-    moved = found.scale_factor >= 0
-    bent = found.along @ found.rows_hessian
-    arrays = (
-        found.border,
-        found.places,
-        found.border_factor,
-        np.linalg.inv(found.border_factor),
-        found.response.T,
-        found.sd,
-        found.gw,
-        found.ge,
-        found.Hww,
-        found.Hew.T,
-        found.he,
-        found.indptr,
-        found.indices.astype(np.int32),
-        found.data,
-        found.border_tilt,
-        found.tilts,
-        found.border_slope,
-        found.prior_direction.T,
-        own,
-        np.array([own[slice(*ends)].sum() for ends in pairwise(found.starts)]),
-        found.prior_stiffness,
-        densities,
-        found.scales[moved],
-        found.scale_sd[moved],
-        found.scale_factor[moved],
-        found.along,
-        found.along @ found.ge,
-        found.along @ found.Hew,
-        bent,
-        np.einsum("kl,kl->k", bent, found.along),
-        found.chosen,
-        found.read,
-    )
-    return Geometry(*(np.ascontiguousarray(x) for x in arrays))

@@ -29,6 +29,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import model_of
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
@@ -237,7 +238,7 @@ class MinibatchStep(BlockedStep):
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
         """Sampler of a plan: componentwise where every element moves by itself."""
-        if plan.elements is not None:
+        if isinstance(plan, ArrowPlan):
             return componentwise(method, plan.elements)
         return Metropolis(method, proposal)
 

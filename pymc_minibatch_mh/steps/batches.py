@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.native.looks import BatchTest, batch_test, full_passes_of
+from pymc_minibatch_mh.plan.dense import MOVES
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
-from pymc_minibatch_mh.plan.plan import MOVES, Plan, Requirements
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 _log = logging.getLogger("pymc")
 

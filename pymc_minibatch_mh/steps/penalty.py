@@ -100,9 +100,7 @@ class PenaltyMH(MinibatchStep):
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     """Return a :class:`PenaltyMH` with a chain of its own on the rows and sums of another step."""
     method = PenaltyMethod(penalty_test())
-    plan = replace(
-        step.plan, requirements=method.requirements, tables=None, violation=None
-    ).completed()
+    plan = replace(step.plan, requirements=method.requirements).without_unasked().completed()
     other = object.__new__(PenaltyMH)
     # States of the other step have another key.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})

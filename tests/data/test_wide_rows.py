@@ -15,7 +15,7 @@ from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import BoundViolationError, SourceError
-from pymc_minibatch_mh.plan.plan import functions_of
+from pymc_minibatch_mh.plan.bound_sources import functions_of
 from robustness.conformance.harness import same_draws
 
 D, N, MORE = 36, 3_000, 20

@@ -65,7 +65,7 @@ def members(path):
 
 def flat(plan):
     """Return all arrays and numbers of a plan by their names."""
-    return file._arrays_of(plan)
+    return plan.stored_arrays()
 
 
 def require_equal(one, other):

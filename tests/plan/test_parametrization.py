@@ -9,7 +9,8 @@ import pytest
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.plan import prepare as sharing
-from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.arrow import ArrowPlan
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.steps import settings
 
 GROUPS = 6
@@ -41,14 +42,14 @@ def without_bounds(monkeypatch):
     def refuse(*_):
         raise BoundsError("effect: no centre. Take another step.")
 
-    monkeypatch.setattr(Plan, "_by_parts", refuse)
+    monkeypatch.setattr(ArrowPlan, "bounded", refuse)
 
 
 @pytest.mark.parametrize("broken", [without_centre, without_bounds])
 def test_effects_that_cannot_move_by_themselves_move_at_once(model, caplog, broken):
     with pytest.MonkeyPatch.context() as patch, caplog.at_level(logging.INFO, "pymc"):
         broken(patch)
-        assert TunaMH(model=model).plan.elements is None
+        assert isinstance(TunaMH(model=model).plan, DensePlan)
         assert (
             "Group effects are not updated one at a time, because effect: no centre." in caplog.text
         )

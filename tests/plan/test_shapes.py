@@ -8,8 +8,9 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.diagnostics.model_summary import reparametrized_variables, subsampled_terms
 from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
-from pymc_minibatch_mh.plan.plan import Plan, Requirements
+from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.posterior import LogFullData, Target, with_logs
@@ -33,7 +34,7 @@ def prepared(model, power=1):
     target = Target(CompiledModel(reciprocal(model, power)))
     start = target.factorization.ravel(model.initial_point())
     reference = target.expand(start, np.random.default_rng(0))[0]
-    return Plan(target, Requirements(bounds=DerivedBounds()), reference).completed()
+    return DensePlan(target, Requirements(bounds=DerivedBounds()), reference).completed()
 
 
 @pytest.fixture(scope="module", params=list(FAR))

@@ -17,8 +17,8 @@ from pymc_minibatch_mh.errors import (
     UnsupportedModelError,
 )
 from pymc_minibatch_mh.plan import plan
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import WatchedModel
-from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.sampling import choose
 
@@ -97,7 +97,7 @@ def test_a_model_is_read_once_for_both_steps(monkeypatch):
 
 
 def test_a_centre_serves_the_approximate_step_where_bounds_fail_after_it(monkeypatch):
-    searches, expand, completed = [], Target.expand, Plan.completed
+    searches, expand, completed = [], Target.expand, DensePlan.completed
 
     def counted(self, *arguments):
         searches.append(self)
@@ -109,7 +109,7 @@ def test_a_centre_serves_the_approximate_step_where_bounds_fail_after_it(monkeyp
         return completed(self)
 
     monkeypatch.setattr(Target, "expand", counted)
-    monkeypatch.setattr(Plan, "completed", without_tables)
+    monkeypatch.setattr(DensePlan, "completed", without_tables)
     assert isinstance(choose.choose_step(logistic()).step, PenaltyMH)
     assert len(searches) == 1
 

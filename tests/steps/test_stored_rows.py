@@ -32,7 +32,7 @@ from pymc_minibatch_mh.model.rows import Rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.draw import END, NEXT
 from pymc_minibatch_mh.native.moves import JOINT
-from pymc_minibatch_mh.plan import plan
+from pymc_minibatch_mh.plan import dense
 from robustness.conformance.harness import run, same_draws
 from steps import stored
 
@@ -463,7 +463,7 @@ def test_a_larger_limit_is_forecast_by():
 def test_a_forecast_is_about_what_chains_do(monkeypatch):
     """Batches that grow look by look, some of them to the limit."""
     _, model, _ = stored.logistic()
-    monkeypatch.setattr(plan, "require_few", lambda *_: None)
+    monkeypatch.setattr(dense, "require_few", lambda *_: None)
     step = AustereMH(model=model, taylor_order=1)
     sampler = with_full_passes_above(step.program.sampler, 600.0)
     rng = np.random.default_rng(1)

@@ -15,7 +15,7 @@ from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.native.statistics import COUNTS
-from pymc_minibatch_mh.plan.plan import functions_of
+from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.steps import tuna
 from pymc_minibatch_mh.structure.row_function import RowData
 from robustness.conformance.harness import same_draws

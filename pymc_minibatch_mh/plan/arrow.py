@@ -1,0 +1,167 @@
+"""A plan with a border and thousands of effects, each accepted or rejected by itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Self, final
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
+from pymc_minibatch_mh.native.elements import Geometry
+from pymc_minibatch_mh.native.parts import Parts
+from pymc_minibatch_mh.plan.plan import Plan, Requirements, record_arrays, stored_record
+from pymc_minibatch_mh.plan.violations import PREPARATION_SEED, audited_parts
+from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.threads import one_thread_of_blas
+
+#: Distance of chains of many elements from the centre, relative to draws of a Gaussian: scales
+#: spread the elements.
+WIDER = 1.3
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrowPlan(Plan):
+    """A plan with a border and thousands of effects, each accepted or rejected by itself.
+
+    The precision is an arrow, metric and expansion are those of `elements`, and `parts` bound rows
+    by the border and the effects that they read.
+    """
+
+    elements: GroupedReference
+    parts: PartTables
+
+    @classmethod
+    def bounded(
+        cls, target: Target, requirements: Requirements, elements: GroupedReference
+    ) -> Self:
+        """Plan around the centre of `elements`; BoundsError if a row has no bound there."""
+        parts = part_tables(target, elements)
+        target.release()
+        found = cls(
+            target, requirements, elements.reference(target.inverse_temperature),
+            elements=elements, parts=parts,
+        )  # fmt: skip
+        return replace(found, violation=found.audited(PREPARATION_SEED))
+
+    @classmethod
+    def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
+        """Plan whose arrays a file holds; KeyError for a part of one."""
+        elements = stored_record("elements", GroupedReference, stored)
+        parts = PartTables(stored_record("parts", Parts, stored))
+        reference = elements.reference(target.inverse_temperature)
+        return cls(target, Requirements(), reference, elements=elements, parts=parts)
+
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays of a file by their names."""
+        return record_arrays("elements", self.elements) | record_arrays("parts", self.parts.parts)
+
+    @one_thread_of_blas
+    def around(self, start: np.ndarray) -> Self:
+        """Plan around the mean that a search from `start` ends at."""
+        return self.bounded(
+            self.target, self.requirements, self.elements.around(self.target, start)
+        )
+
+    @one_thread_of_blas
+    def at(self, expansion: GroupedReference) -> Self:
+        """Plan around another centre, with its geometry and the bounds there."""
+        pairs = zip(expansion, self.elements, strict=True)
+        if all(np.array_equal(np.asarray(new), np.asarray(known)) for new, known in pairs):
+            return self
+        return self.bounded(self.target, self.requirements, expansion)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Coordinates and expansions as compiled iterations read them."""
+        return geometry_of(self.elements, self.target)
+
+    @property
+    def bounds(self) -> PartTables:
+        """Bounds by parts."""
+        return self.parts
+
+    @property
+    def expansion(self) -> GroupedReference:
+        """Centre, coordinates of border and elements, and expansions in them."""
+        return self.elements
+
+    @property
+    def covariance(self) -> None:
+        """None, as there is no d × d matrix."""
+        return
+
+    @property
+    def usual_distance(self) -> float:
+        """Distance of draws from the centre, spread by scales."""
+        return float(np.sqrt(self.reference.centre.size) * WIDER)
+
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Objection of a row to its ceiling in a typical move, or ""."""
+        return audited_parts(self.target, self.elements, self.parts, np.random.default_rng(seed))
+
+    def distance(self, position: np.ndarray) -> float:
+        """Distance of a position from the centre, in posterior standard deviations."""
+        return self.elements.distance(position)
+
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Position from the Gaussian approximation, `scale` times as wide."""
+        return self.elements.draw(rng, scale)
+
+    def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
+        return self.elements.unread_steps()
+
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
+        """Nothing to refuse, as rows are in memory."""
+
+    def describe_centre(self) -> str:
+        """Where the centre is, and which effects are updated how, in words."""
+        return self.elements.told()
+
+
+def geometry_of(found: GroupedReference, target: Target) -> Geometry:
+    """Record of coordinates and expansions for compiled iterations."""
+    precisions, moved = found.prior_curvature, found.scale_factor >= 0
+    bent = found.along @ found.rows_hessian
+    densities = [density.address for density in target.element_densities]
+    fields = Geometry(
+        border=found.border,
+        places=found.places,
+        factor=found.border_factor,
+        whitener=np.linalg.inv(found.border_factor),
+        response=found.response.T,
+        sd=found.sd,
+        border_slope=found.gw,
+        slopes=found.ge,
+        border_hessian=found.Hww,
+        between=found.Hew.T,
+        hessian=found.he,
+        cell_starts=found.indptr,
+        cell_elements=found.indices.astype(np.int32),
+        cells=found.data,
+        border_tilt=found.border_tilt,
+        tilts=found.tilts,
+        prior_slope=found.border_slope,
+        directions=found.prior_direction.T,
+        precisions=precisions,
+        total_precision=np.array([precisions[slice(*e)].sum() for e in pairwise(found.starts)]),
+        stiffness=found.prior_stiffness,
+        densities=np.array(densities, dtype=np.int64),
+        scales=found.scales[moved],
+        scale_steps=found.scale_sd[moved],
+        scale_factors=found.scale_factor[moved],
+        along=found.along,
+        along_slope=found.along @ found.ge,
+        along_border=found.along @ found.Hew,
+        along_elements=bent,
+        along_own=np.einsum("kl,kl->k", bent, found.along),
+        chosen=found.chosen,
+        read=found.read,
+    )
+    return Geometry(*(np.ascontiguousarray(field) for field in fields))

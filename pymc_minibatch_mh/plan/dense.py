@@ -1,0 +1,344 @@
+"""A plan with one precision matrix, and bounds of whole moves."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
+from pymc_minibatch_mh.bounds.geometry import Groups
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
+from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
+from pymc_minibatch_mh.plan.bound_sources import DerivedBounds, functions_of
+from pymc_minibatch_mh.plan.plan import (
+    Plan,
+    Requirements,
+    optional_record,
+    record_arrays,
+    stored_record,
+)
+from pymc_minibatch_mh.plan.violations import (
+    PREPARATION_SEED,
+    BoundCheck,
+    seeded_moves,
+    sizes_of_many,
+)
+from pymc_minibatch_mh.reference.mode import Calibration, calibrate
+from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.scale_tables import scale_conditional
+from pymc_minibatch_mh.threads import one_thread_of_blas
+
+#: Moves by which full passes are forecast, and how many of them may read all rows.
+MOVES, MAX_PASSES = 10_000, 1
+#: Share of the fetched rows below which chains warn that few are used.
+MIN_KEPT_SHARE = 0.01
+#: Fields of tables of bounds that a file holds.
+TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
+
+_log = logging.getLogger("pymc")
+
+
+def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) -> np.ndarray:
+    """Position from the Gaussian approximation of a centre, `scale` times as wide."""
+    noise = rng.standard_normal(reference.centre.size)
+    return reference.centre + scale * (reference.factor @ noise)
+
+
+class Sought(NamedTuple):
+    """The rows that a centre was sought for, and control variates of these, before others came."""
+
+    n_rows: int
+    reference: Reference
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DensePlan(Plan):
+    """A plan with one precision matrix, and bounds of whole moves.
+
+    `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
+    All that a method does not ask for is None. The centre was sought by the marginal density of
+    the scales `marginal`, and by the rows `sought`, if more have arrived since.
+    """
+
+    calibration: Calibration | None = None
+    heavy: np.ndarray | None = None
+    tables: AnyTables | None = None
+    marginal: tuple[int, ...] = ()
+    sought: Sought | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Derive bounds anew whose file is gone, and bound rows that are there."""
+        self.__dict__.update(state)
+        if self.tables is None and self.violation is not None:
+            self.__dict__["tables"] = replace(self, violation="").completed().tables
+        elif isinstance(self.tables, BlockTables):
+            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
+
+    @classmethod
+    def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
+        """Plan whose arrays a file holds; KeyError for a part of one."""
+        tables, copy = None, optional_record("copy", WhitenedCopy, stored)
+        if "headers" in stored:
+            fields: dict[str, Any] = {name: stored[name] for name in TABLE_FIELDS}
+            fields |= {name: fields[name].item() for name in ("looseness", "verified")}
+            groups = optional_record("groups", Groups, stored)
+            tables = Tables(**fields, groups=groups, copy=copy.aligned() if copy else NO_COPY)
+        return cls(
+            target,
+            Requirements(),
+            stored_record("reference", Reference, stored),
+            calibration=optional_record("calibration", Calibration, stored),
+            heavy=stored.get("heavy_in_batches"),
+            tables=tables,
+            marginal=tuple(map(int, stored["marginal"])),
+        )
+
+    def stored_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays of a file by their names; those of bounds with a metric are left out."""
+        arrays = {"marginal": np.array(self.marginal, dtype=np.int64)}
+        arrays |= record_arrays("reference", self.reference)
+        arrays |= record_arrays("calibration", self.calibration)
+        if self.calibration is not None and self.heavy is not None:
+            arrays["heavy_in_batches"] = self.heavy
+        tables = self.tables
+        if isinstance(tables, Tables) and tables.metric is not None:
+            _log.warning(
+                "The file has no bounds, because it cannot store the metric of bounds=Bounds(c, "
+                "metric). Pass bounds= again with prepared=; otherwise they are derived from the "
+                "model."
+            )
+        elif isinstance(tables, Tables):
+            arrays |= {name: np.asarray(getattr(tables, name)) for name in TABLE_FIELDS}
+            arrays |= record_arrays("groups", tables.groups)
+            arrays |= record_arrays("copy", tables.copy if tables.copy.lines.size else None)
+        return arrays
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of rows that tests on batches draw from."""
+        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
+
+    @property
+    def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
+        """The pool of stored rows, drawn by bounds or evenly, or asked for; None for memory."""
+        if self.target.source.in_memory:
+            return None
+        if isinstance(self.tables, BlockTables):
+            return self.tables
+        source = self.target.source
+        assert isinstance(source, StoredRows)
+        if self.tables is not None:
+            return NumberedRows(source, self.tables.heavy, self.tables.c)
+        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+
+    @property
+    def bytes_of_copy(self) -> int:
+        """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
+        return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
+
+    @cached_property
+    def typical_sizes(self) -> list[float]:
+        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
+        assert self.tables is not None
+        totals = self.tables.heads_of_drawn[:, TOTAL]
+        moves = seeded_moves(self.target, self.reference, self.tables)
+        return [float(totals[move.table] * move.m) for move in moves]
+
+    @cached_property
+    def scale_conditional(self) -> ScaleConditional | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return scale_conditional(self.target, self.reference)
+
+    def completed(self) -> "DensePlan":
+        """Plan with all that its method needs; BoundsError if a row has no bound."""
+        found: DensePlan = self
+        source = self.requirements.bounds
+        if self.requirements.calibration and found.calibration is None:
+            found = found._calibrated()
+        if source is not None and found.tables is not None and not source.has_made(found.tables):
+            # Those of another method on the same model, or of a file of its.
+            found = replace(found, tables=None, violation=None)
+        if source is not None and found.tables is None:
+            found = replace(found, tables=source.tables(found.target, found.reference))
+        if found.tables is not None and found.violation is None:
+            found = replace(found, violation=found.audited(PREPARATION_SEED))
+        return found
+
+    def without_unasked(self) -> Self:
+        """Plan with no more than its method needs."""
+        found = self
+        if not self.requirements.derives:
+            found = replace(found, tables=None, violation=None)
+        if not self.requirements.calibration:
+            found = replace(found, calibration=None, heavy=None)
+        return found
+
+    @one_thread_of_blas
+    def around(self, start: np.ndarray) -> Self:
+        """Plan around the mode that a search from `start` ends at."""
+        rng = np.random.default_rng(PREPARATION_SEED)
+        reference, marginal = self.target.expand(start, rng)
+        found = replace(self._without_measurements(), reference=reference, marginal=marginal)
+        return found.completed()
+
+    @one_thread_of_blas
+    def at(self, expansion: Reference) -> Self:
+        """Plan around another centre, with its control variates and the bounds there."""
+        known = self.reference
+        same = np.array_equal(expansion.centre, known.centre)
+        if same and np.array_equal(expansion.whitener, known.whitener):
+            return replace(self, reference=expansion)
+        return replace(self._without_measurements(), reference=expansion).completed()
+
+    @cached_property
+    def bound_check(self) -> BoundCheck:
+        """Differences of stored rows, with their bounds."""
+        return BoundCheck.by_tables(self.target, self.tables)
+
+    @property
+    def bounds(self) -> AnyTables | None:
+        """Tables of bounds."""
+        return self.tables
+
+    @property
+    def expansion(self) -> Reference:
+        """Control variates."""
+        return self.reference
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the Gaussian approximation, shape (d, d)."""
+        return self.reference.factor @ self.reference.factor.T
+
+    @property
+    def usual_distance(self) -> float:
+        """Root mean square distance of draws from the Gaussian approximation."""
+        return float(np.sqrt(self.reference.centre.size))
+
+    def distance(self, position: np.ndarray) -> float:
+        """Distance of a position from the centre, in posterior standard deviations."""
+        return float(whitened_norm(self.reference.whitener, position, self.reference.centre))
+
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Position from the Gaussian approximation, `scale` times as wide."""
+        return gaussian_draw(self.reference, rng, scale)
+
+    def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
+        directions = self.target.compiled.null_space
+        return directions, np.linalg.norm(directions @ self.reference.whitener.T, axis=1)
+
+    def describe_centre(self) -> str:
+        """Where the centre is, in words."""
+        if self.target.covariance is not None:
+            return "the start, as centre='start' asks for"
+        if not self.marginal:
+            return "near the mode of the joint density"
+        parts = self.target.factorization
+        names = [
+            repr(name)
+            for block, name in zip(parts.blocks, parts.natural, strict=True)
+            if any(block.start <= k < block.stop for k in self.marginal)
+        ]
+        listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        return (
+            f"near the mode of the marginal density of {listed}, with all else integrated over, as "
+            "the joint density of a hierarchy has none"
+        )
+
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
+        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
+
+        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
+        where bounds do not.
+        """
+        if self.target.source.in_memory:
+            return
+        tell_of_uneven(self)
+        rng = np.random.default_rng(PREPARATION_SEED)
+        if forecast is None:
+            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
+        else:
+            require_few(forecast(rng), self, most_drawn)
+
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Return an objection of rows, by default all or many, to the bounds; or ""."""
+        if self.tables is None:
+            return ""
+        source, rng = self.requirements.bounds or DerivedBounds(), np.random.default_rng(seed)
+        return source.audit(self.target, self.reference, self.tables, rng, rows)
+
+    def _without_measurements(self) -> Self:
+        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
+        return replace(self, **nothing, sought=None)
+
+    def _calibrated(self) -> Self:
+        """Return this with the remainders of the rows measured that are drawn."""
+        target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
+        # Heavy rows are known only where typical moves are: around a mode.
+        sought = target.covariance is None
+        measured, heavy = calibrate(
+            target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
+        )
+        return replace(self, calibration=measured, heavy=heavy)
+
+
+def full_passes_by_bounds(plan: DensePlan, most_drawn: float, rng: np.random.Generator) -> int:
+    """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
+    assert plan.tables is not None
+    sizes = sizes_of_many(plan.target, plan.reference, plan.tables, rng, MOVES)
+    # One that is not bounded reads all rows, however many may be drawn.
+    return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
+
+
+def tell_of_uneven(plan: DensePlan) -> None:
+    """Warn where chains fetch most stored rows in vain."""
+    tables = plan.tables
+    if not isinstance(tables, BlockTables) or plan.n_rows <= tables.most_at_once:
+        return
+    share = max(tables.kept_share(table) for table in range(tables.n_tables))
+    if share < MIN_KEPT_SHARE:
+        _log.warning(
+            "%s: chains use one in %s stored rows that they fetch, because bounds differ widely "
+            "within a block of %s rows. Sort the rows by how well they fit the model, worst "
+            "last, or give the model arrays in memory.",
+            names_of_terms(plan.target.factorization),
+            f"{1.0 / share:,.0f}",
+            f"{tables.length:,}",
+        )
+
+
+def require_few(passes: int, plan: DensePlan, most_in_batch: float | None = None) -> None:
+    """Refuse a model of which more than one pass over all stored rows in `MOVES` is forecast.
+
+    Passes are those of moves, or those of looks at batches from `most_in_batch` rows on.
+    """
+    if passes <= MAX_PASSES:
+        return
+    names = names_of_terms(plan.target.factorization)
+    counted, rows = f"of {MOVES:,} proposals, {passes:,}", f"all {plan.n_rows:,} stored rows"
+    cause = f"{counted} would evaluate {rows}"
+    groups = ", such as fewer groups" if plan.target.n_elements else ""
+    way_on = f"Use fewer parameters with more rows each{groups}"
+    if most_in_batch is not None:
+        cause = f"{cause}, because their batches exceed {most_in_batch:,.0f} rows"
+        way_on = (
+            "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
+            "parameters with more rows each"
+        )
+    raise SettingError(
+        f"{names}: {cause}. Sampling would take as long as that many passes over the data. "
+        f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
+    )
