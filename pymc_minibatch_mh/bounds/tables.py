@@ -5,7 +5,7 @@ pair alone, symmetrically.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,6 +22,8 @@ from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, n
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
+from pymc_minibatch_mh.reference.full_data import BoundedMove
+from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
 
 #: Bytes of bounds up to which a pickle holds them.
 SMALL = 2**20
@@ -204,3 +206,25 @@ class Tables:
         c = _sent(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._mapped)
         copy = self.copy if c is self.c else self.copy._replace(lines=NO_COPY.lines)
         return _received, ({**without_cached(self), "c": c, "copy": copy},)
+
+
+def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
+    """Influential rows, in order: typical moves draw them so often that reading always is cheaper.
+
+    A few rows can hold nearly all of C = Σ c_i (docs/bounds.md). They are fixed before sampling, so
+    that the test stays exact. There are none where no move is bounded, or little is saved.
+    """
+    moves = list(typical)
+    if not moves:
+        return NO_ROWS
+    served = [move.table for move in moves]
+    table = max(set(served), key=served.count)
+    drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
+    # A row that its own ceiling drops is drawn for less.
+    price = COST_OF_A_CANDIDATE if tables.copy.lines.size else 1.0
+    heavy = np.flatnonzero(drawn > COST_IN_ORDER / price)
+    all_drawn = float(drawn.sum(dtype=np.float64))
+    light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
+    # A move that would read more than all rows reads all of them.
+    worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
+    return heavy.astype(np.int64) if worthwhile else NO_ROWS

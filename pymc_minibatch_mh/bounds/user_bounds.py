@@ -1,5 +1,6 @@
 """Bounds that a user gives."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import array_of
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN
+
+_log = logging.getLogger("pymc")
 
 
 def numbers_per_row(
@@ -70,3 +73,14 @@ class Bounds:
         kind = DIRECTIONAL if self.metric is None else GIVEN
         headers = np.array([[np.inf, kind, single.sum(dtype=np.float64)]])
         return Tables(headers, single[None], float("nan"), verified=False, metric=self.metric)
+
+
+def tell_of_unverified_bounds(names: str, setting: str) -> None:
+    """Warning that a user's bounds are taken as they are."""
+    _log.warning(
+        "%s: %s= are unverified. They are checked on all observations for some proposals, before "
+        "sampling and after warm-up, and on every evaluated observation. Draws are exact if they "
+        "hold everywhere.",
+        names,
+        setting,
+    )

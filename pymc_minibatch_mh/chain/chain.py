@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
 from pymc_minibatch_mh.chain.prefetch import Prefetcher, no_supplies
 from pymc_minibatch_mh.chain.program import Program, Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState
@@ -18,7 +19,6 @@ from pymc_minibatch_mh.native.run import run
 from pymc_minibatch_mh.native.statistics import COUNTS, numbers, summed
 from pymc_minibatch_mh.plan.method import WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.plan.violations import PREPARATION_SEED
 from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 
 #: Draws between two adaptations.

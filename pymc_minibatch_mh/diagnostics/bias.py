@@ -15,13 +15,13 @@ import xarray as xr
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
+from pymc_minibatch_mh.bounds.audit import largest_of_parts
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.draws import Draws, counted, posterior_draws, transformed_draws
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.plan.violations import largest_of_parts
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 

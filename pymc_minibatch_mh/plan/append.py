@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import AGAIN
@@ -19,7 +20,6 @@ from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.plan.dense import DensePlan, Sought
 from pymc_minibatch_mh.plan.file import first_difference, split_digests
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.plan.violations import PREPARATION_SEED
 from pymc_minibatch_mh.reference.posterior import Target
 
 _log = logging.getLogger("pymc")

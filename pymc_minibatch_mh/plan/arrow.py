@@ -8,11 +8,11 @@ from typing import Self, final
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED, audited_parts
 from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry
 from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.plan.plan import Plan, Requirements, record_arrays, stored_record
-from pymc_minibatch_mh.plan.violations import PREPARATION_SEED, audited_parts
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas

@@ -7,23 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import audited, exceeds_bound, seeded_moves
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
-from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
+from pymc_minibatch_mh.bounds.user_bounds import Bounds, tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.plan.violations import (
-    audited,
-    exceeds_bound,
-    tell_of_unverified_bounds,
-    with_heavy_rows,
-)
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
@@ -117,6 +112,14 @@ def bound_source(bounds: GivenBounds | None) -> BoundSource:
 def support_of(target: Target | CompiledModel) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends of the coordinates, shapes (d,)."""
     return target.factorization.lower, target.factorization.upper
+
+
+def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tables:
+    """Tables with rows that every update reads; without any where no mode was sought."""
+    if target.covariance is not None:
+        return tables
+    heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
+    return tables.reading_always(heavy) if heavy.size else tables
 
 
 def of_user[T](

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import (
+    PREPARATION_SEED,
+    BoundCheck,
+    seeded_moves,
+    sizes_of_many,
+)
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
@@ -25,12 +31,6 @@ from pymc_minibatch_mh.plan.plan import (
     optional_record,
     record_arrays,
     stored_record,
-)
-from pymc_minibatch_mh.plan.violations import (
-    PREPARATION_SEED,
-    BoundCheck,
-    seeded_moves,
-    sizes_of_many,
 )
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.posterior import Target

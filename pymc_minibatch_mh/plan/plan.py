@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.audit import violation_message
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -16,7 +17,6 @@ from pymc_minibatch_mh.model.inputs import storage_of
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
-from pymc_minibatch_mh.plan.violations import violation_message
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.posterior import Target

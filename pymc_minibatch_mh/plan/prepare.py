@@ -11,6 +11,8 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
+from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import Contents
@@ -33,7 +35,6 @@ from pymc_minibatch_mh.plan.plan import (
     require_possible,
     require_same_again,
 )
-from pymc_minibatch_mh.plan.violations import PREPARATION_SEED, tell_of_unverified_bounds
 from pymc_minibatch_mh.reference.arrow_reference import find_grouped
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates

@@ -18,6 +18,7 @@ from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.check import ModelDensity, check_split
+from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.posterior import Reference
@@ -407,3 +408,21 @@ class Target:
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
             f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
         )
+
+
+#: Directions that moves are measured without, at most: leaving one out takes time at every update.
+MAX_LEFT_OUT = 32
+
+
+def whitened_directions(
+    target: Target, reference: Reference, most: int = MAX_LEFT_OUT
+) -> np.ndarray:
+    """Directions along which no row changes, orthonormal after whitening: shape (n, d).
+
+    More than `most` would take too long at every update, so that none are left out then.
+    """
+    directions = target.compiled.null_space
+    if not 0 < len(directions) <= most:
+        return NO_DIRECTIONS
+    basis, _ = np.linalg.qr((directions @ reference.whitener.T).T)
+    return np.ascontiguousarray(basis.T)

@@ -16,12 +16,12 @@ from helpers.altered import with_prepared
 from helpers.zoo import logistic
 from pymc_minibatch_mh import Bounds, TunaMH
 from pymc_minibatch_mh.bounds import tables as shipping
+from pymc_minibatch_mh.bounds.audit import moves_of_chains, sizes_of_many
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
 from pymc_minibatch_mh.plan.dense import full_passes_by_bounds, require_few, tell_of_uneven
-from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many
 from steps import stored
 
 

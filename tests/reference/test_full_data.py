@@ -9,9 +9,9 @@ import pytest
 
 from data.elsewhere import Elsewhere
 from pymc_minibatch_mh import Rows, TunaMH
+from pymc_minibatch_mh.bounds import audit
 from pymc_minibatch_mh.bounds import block_tables as block_bounds
 from pymc_minibatch_mh.chain.kernel_probe import Probe
-from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference import posterior as target
 
@@ -40,7 +40,7 @@ def small_blocks():
         for room in (full_data, block_bounds):
             patch.setattr(room, "BLOCK_ROWS", 8_192)
         patch.setattr(target, "CHECK_ROWS", 100)
-        patch.setattr(violations, "CHANGES", 5_000)
+        patch.setattr(audit, "CHANGES", 5_000)
         yield
 
 

@@ -25,11 +25,11 @@ from pymc_minibatch_mh import (
     log_likelihood,
     sample,
 )
+from pymc_minibatch_mh.bounds import audit as bound_audit
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.compiled.scalar_functions import as_written
 from pymc_minibatch_mh.expressions.graph import LoweringError
-from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.reference import arrow_sums as element_rows
 from pymc_minibatch_mh.reference import full_data
 from sampling.compiling import Watch, stop_watching, watch
@@ -46,7 +46,7 @@ def watched():
     """Fail where a thread compiles, while all centres move and passes over rows have parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains, "MOVED", 0.0)
-        for room in (full_data, element_rows, violations):
+        for room in (full_data, element_rows, bound_audit):
             patch.setattr(room, "CHUNK", 400)
         patch.setattr(full_data, "BLOCK_ROWS", 4_096)
         watch()

@@ -1,12 +1,6 @@
-"""Audits of bounds before a chain relies on them, and rows that every update reads.
+"""Audits of bounds before a chain relies on them."""
 
-A few rows can hold nearly all of C = Σ c_i. They are read at every update, and all others drawn by
-bounds that are then small (docs/bounds.md). They are fixed before sampling, so that the test stays
-exact. Tests without bounds have :mod:`reference.influential`.
-"""
-
-import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,7 +15,6 @@ from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import (
-    NO_DIRECTIONS,
     NO_ROWS,
     BoundTables,
     sizes_between,
@@ -37,55 +30,7 @@ from pymc_minibatch_mh.reference.full_data import (
     SpreadIn,
     over_rows,
 )
-from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
-from pymc_minibatch_mh.reference.posterior import Target
-
-
-def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Return the rows, in order, that typical moves draw so often that reading always is cheaper.
-
-    There are none where no move is bounded, or little is saved.
-    """
-    moves = list(typical)
-    if not moves:
-        return NO_ROWS
-    served = [move.table for move in moves]
-    table = max(set(served), key=served.count)
-    drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
-    # A row that its own ceiling drops is drawn for less.
-    price = COST_OF_A_CANDIDATE if tables.copy.lines.size else 1.0
-    heavy = np.flatnonzero(drawn > COST_IN_ORDER / price)
-    all_drawn = float(drawn.sum(dtype=np.float64))
-    light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
-    # A move that would read more than all rows reads all of them.
-    worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
-    return heavy.astype(np.int64) if worthwhile else NO_ROWS
-
-
-def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tables:
-    """Tables with rows that every update reads; without any where no mode was sought."""
-    if target.covariance is not None:
-        return tables
-    heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
-    return tables.reading_always(heavy) if heavy.size else tables
-
-
-#: Directions that moves are measured without, at most: leaving one out takes time at every update.
-MOST_LEFT_OUT = 32
-
-
-def whitened_directions(
-    target: Target, reference: Reference, most: int = MOST_LEFT_OUT
-) -> np.ndarray:
-    """Return directions along which no row changes, orthonormal after whitening: shape (n, d).
-
-    There are none where there would be more than `most`.
-    """
-    directions = target.compiled.null_space
-    if not 0 < len(directions) <= most:
-        return NO_DIRECTIONS
-    basis, _ = np.linalg.qr((directions @ reference.whitener.T).T)
-    return np.ascontiguousarray(basis.T)
+from pymc_minibatch_mh.reference.posterior import Target, whitened_directions
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +75,6 @@ def spread_of(
     placed = check.rows.on(block)
     return asked.of(placed.space(asked.move.order), numbers, c)
 
-
-_log = logging.getLogger("pymc")
 
 #: Seed of all that is random before a chain runs, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
@@ -308,15 +251,4 @@ def violation_message(
         f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
         f"(unconstrained values), so the draws would not be exact. Enlarge custom {setting}, "
         "report derived ones, or use PenaltyMH(), which needs none."
-    )
-
-
-def tell_of_unverified_bounds(names: str, setting: str) -> None:
-    """Say that a user's bounds are taken as they are."""
-    _log.warning(
-        "%s: %s= are unverified. They are checked on all observations for some proposals, before "
-        "sampling and after warm-up, and on every evaluated observation. Draws are exact if they "
-        "hold everywhere.",
-        names,
-        setting,
     )
