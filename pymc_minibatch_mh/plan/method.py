@@ -1,14 +1,11 @@
 """A method: a test, its guarantee, the facts that it needs, and its adaptation."""
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import erfc
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.parts import PartTables
@@ -157,46 +154,3 @@ class Method(ABC):
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
         """Record of a chain after a window of warm-up."""
         return record
-
-
-# Where `best_chi` looks besides 0, how close it gets on the logarithmic scale, and in how many
-# places at a time.
-_CHI_GRID = np.geomspace(1e-8, 1e6, 141)
-_LOG_CHI_PRECISION = 1e-4
-_FINER = 33
-
-
-def best_chi(
-    sizes: ArrayLike, mean_square: float, row_cost: float, max_rate: float = math.inf
-) -> float:
-    """Choose the χ that makes most effective draws in a given time.
-
-    The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
-    2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
-    is accepted with probability a has an effective sample of a/(2 - a) per update.
-
-    `sizes` are C M of typical moves, `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows,
-    and `row_cost` the cost of a row in units of all else that an update costs. Above `max_rate`
-    expected rows all rows decide, without noise, at the cost of as many.
-    """
-    moves = np.asarray(sizes, dtype=np.float64)
-    moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
-    if moves.size == 0:
-        return 0.0
-
-    def efficiency(chis: np.ndarray) -> np.ndarray:
-        raised = 1.0 + np.multiply.outer(chis, moves)
-        accepted = erfc(np.sqrt(mean_square * moves / (8.0 * raised)))
-        accepted[moves * raised > max_rate] = 1.0
-        effective = accepted / (2.0 - accepted)
-        cost = 1.0 + row_cost * np.minimum(moves * raised, max_rate)
-        return (effective / cost).mean(axis=1)
-
-    best = int(np.argmax(efficiency(_CHI_GRID)))
-    low, high = np.log(_CHI_GRID[[max(best - 1, 0), min(best + 1, _CHI_GRID.size - 1)]])
-    while high - low > _LOG_CHI_PRECISION:
-        finer = np.linspace(low, high, _FINER)
-        top = int(np.argmax(efficiency(np.exp(finer))))
-        low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
-    found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
-    return float(found[np.argmax(efficiency(found))])

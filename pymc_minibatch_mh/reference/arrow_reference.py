@@ -26,8 +26,8 @@ from pymc_minibatch_mh.native.parts import Ends
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of
-from pymc_minibatch_mh.reference.density import WAY_ON
 from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked
+from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.random_effects import MOST_FACTORS
 

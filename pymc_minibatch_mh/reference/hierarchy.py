@@ -14,7 +14,7 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference import density as mode_errors
+from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
@@ -147,7 +147,7 @@ class _Search:
             marginal = place.marginal()
             best = marginal.given(place.position[self._scales])
             if best is None:
-                raise mode_errors.start_without_density()
+                raise messages.start_without_density()
             calm = place.distance(best) <= CALM * np.sqrt(self._rest.size)
             if calm:
                 best = marginal.best(best, self._reach)
@@ -159,13 +159,13 @@ class _Search:
                 if not np.isfinite(curvature).all():
                     bad = np.zeros(best.position.size)
                     bad[self._scales] = ~np.isfinite(curvature).all(axis=1)
-                    raise mode_errors.not_finite(self._names, best.position, bad)
+                    raise messages.not_finite(self._names, best.position, bad)
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
                     return self._mode(place, best, marginal.precision(best, curvature))
             steady = self._steady(steady, move, marginal, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
-        raise mode_errors.unsettled(
+        raise messages.unsettled(
             self._names, worst, MAX_PASSES, place.position, step[worst], distance
         )
 
@@ -183,7 +183,7 @@ class _Search:
             return steady
         line = np.sign(steady) * (np.arange(steady.size) == worst)
         if distance_to_maximum(partial(_density_along, marginal, best, line)) is None:
-            raise mode_errors.scale_runs_away(
+            raise messages.scale_runs_away(
                 self._names, int(self._scales[worst]), best.position, steady[worst]
             )
         return np.zeros_like(steady)
@@ -209,10 +209,10 @@ class _Search:
     def _mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
         values, vectors = np.linalg.eigh(precision)
         if not values[0] > 0.0:
-            raise mode_errors.flat(self._names, np.abs(vectors[:, 0]))
+            raise messages.flat(self._names, np.abs(vectors[:, 0]))
         wide = np.zeros(precision.shape[0])
         wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
         wide[self._scales[np.isinf(self._reach)]] = 0.0
         if wide.max() > MOST_SPREAD:
-            raise mode_errors.flat(self._names, wide / wide.max())
+            raise messages.flat(self._names, wide / wide.max())
         return place.at_mode(best, precision)

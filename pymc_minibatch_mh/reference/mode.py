@@ -16,9 +16,10 @@ from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.looks import unit_noise
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference.density import WAY_ON, Density
+from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.influential import Largest
+from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference import density as mode_errors
+from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import (
     Density,
     Kink,
@@ -101,7 +101,7 @@ class _Path:
     def climbed(self, start: np.ndarray) -> Point:
         self._look_around(start)
         if not np.isfinite(self.here.total.value):
-            raise mode_errors.start_without_density()
+            raise messages.start_without_density()
         last = np.inf
         for k in range(MAX_STEPS):
             gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
@@ -140,7 +140,7 @@ class _Path:
             k, first = self.run
             if step[k] * (position - first.position)[k] > 0.0:
                 return self._running_away(k, first, settled=False)
-        return mode_errors.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
+        return messages.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
         """Take derivatives with the Hessian."""
@@ -158,7 +158,7 @@ class _Path:
     def _undefined(self, bad: np.ndarray) -> ModeError:
         position = self.here.position
         where = self.density.full_data.undefined_at(self.density.whole(position))
-        return mode_errors.not_finite(self.names, position, bad, where)
+        return messages.not_finite(self.names, position, bad, where)
 
     def _moved(self, step: np.ndarray, distance: float) -> bool:
         """Make a step as long as the log-density rises; False where it will do to stay."""
@@ -184,7 +184,7 @@ class _Path:
             return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()
         worst, place = self._worst(step), self.here.position
-        raise mode_errors.stuck(self.names, place, distance, worst, self.density.kinked, flattest)
+        raise messages.stuck(self.names, place, distance, worst, self.density.kinked, flattest)
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         size = abs(self.here.total.value)
@@ -250,7 +250,7 @@ class _Path:
             if best is not None and best.total.value > here.total.value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
+        raise messages.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> bool:
         """Follow coordinates that go on and on for as long as the log-density rises.
@@ -275,7 +275,7 @@ class _Path:
         prior = self.density.prior(self.here.position, hessian=False)
         flat = bool(prior.gradient[k] == 0.0)
         way = first, self.here
-        return mode_errors.scale_collapses(self.names, k, way, settled=settled, flat=flat)
+        return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
 
     def _along(self, way: np.ndarray, distance: float) -> tuple[float, float]:
         there = self.density.at(self.here.position + distance * way, hessian=False).total

@@ -1,11 +1,6 @@
-"""A model prepared for subsampling: compiled, and expanded around its mode.
+"""The tempered posterior of a model: compiled, checked, and expanded around its mode."""
 
-The reciprocal κ of a shape that data do not tell from infinity ends at 0, and the maximum of its
-likelihood may lie below. The maximum of the density of log κ is inside, and near the mean of κ.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +9,6 @@ import pymc as pm
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
-from pymc_minibatch_mh.compiled.prior import Prior
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.check import ModelDensity, check_split
@@ -25,8 +19,9 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.arrow_sums import ElementRows
 from pymc_minibatch_mh.reference.density import Density
-from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
+from pymc_minibatch_mh.reference.log_coordinates import LogFullData, mode_without_logs, with_logs
 from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import (
     LOOSE_TOLERANCE,
@@ -42,108 +37,6 @@ from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coo
 from pymc_minibatch_mh.structure.random_effects import Elements
 from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
-
-#: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
-#: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
-SHARES = (0.0, 0.125, 0.25, 0.5)
-#: How many times as wide as with all of it a posterior is taken to be at most.
-WIDER = 4.0
-
-
-class LogFullData(FullData):
-    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian."""
-
-    def __init__(
-        self,
-        rows: PlacedRows,
-        prior: Prior,
-        source: ArrayRows,
-        places: Sequence[int],
-    ) -> None:
-        super().__init__(rows, prior, source)
-        self.logs = np.array(places)
-
-    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Return derivatives of the prior part, which has the Jacobian."""
-        position = without_logs(theta, self.logs)
-        found = self._chained(position, super().prior(position, hessian=hessian))
-        found.gradient[self.logs] += 1.0
-        return replace(found, value=found.value + float(theta[self.logs].sum()))
-
-    def likelihood(
-        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
-    ) -> Derivatives:
-        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
-        position = without_logs(theta, self.logs)
-        return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
-
-    def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
-        """Return derivatives by logarithms, of those at a position."""
-        slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
-        slopes[logs] = position[logs]
-        # A step that is far too long is refused for its end, and made shorter.
-        with np.errstate(over="ignore", invalid="ignore"):
-            gradient = slopes * plain.gradient
-            if plain.has_hessian:
-                second = slopes[:, None] * plain.hessian * slopes
-                second[logs, logs] += gradient[logs]
-        return Derivatives(plain.value, gradient, second)
-
-
-def with_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return a position, shape (d,), with the logarithms of some coordinates."""
-    found = position.copy()
-    with np.errstate(divide="ignore"):
-        found[places] = np.log(position[places])
-    return found
-
-
-def without_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return a position, shape (d,), of which some coordinates are given by their logarithms."""
-    found = position.copy()
-    with np.errstate(over="ignore"):
-        found[places] = np.exp(position[places])
-    return found
-
-
-def mode_without_logs(
-    full_data: FullData,
-    mode: Mode,
-    places: Sequence[int],
-    inverse_temperature: float,
-    rows: np.ndarray | None = None,
-) -> Mode:
-    """Return the mode of a :class:`LogFullData`, in the coordinates of the model.
-
-    The gradient need not vanish there. The precision has as little of the curvature of log κ as
-    makes it positive definite and not too wide.
-    """
-    position = without_logs(mode.position, places)
-    likelihood = full_data.likelihood(position, hessian=True, rows=rows)
-    slopes = np.ones(position.size)
-    slopes[places] = 1.0 / position[places]
-    whole = slopes[:, None] * mode.precision * slopes
-    border = np.zeros(position.size)
-    border[places] = position[places] ** -2.0
-    alone = whole - np.diag(border)
-    if not mode.marginal:
-        prior = full_data.prior(position, hessian=True)
-        alone = -inverse_temperature * likelihood.hessian - prior.hessian
-    precision = _least_positive(alone, border, whole)
-    return replace(mode, position=position, likelihood=likelihood, precision=precision)
-
-
-def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return a precision with no more of the border in it than makes it positive definite."""
-    most = WIDER * np.sqrt(np.diag(np.linalg.inv(whole)))
-    for share in SHARES:
-        precision = alone + np.diag(share * border)
-        if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
-            continue
-        if share == 0.0 or (np.sqrt(np.diag(np.linalg.inv(precision))) <= most).all():
-            return precision
-    return whole
-
 
 #: Points at which the split is compared with the model, and rows that these read at most; one
 #: point is always compared, and tells any difference but one that is zero there by chance.

@@ -16,7 +16,8 @@ from pymc_minibatch_mh.native.run import KernelState
 from pymc_minibatch_mh.native.slices import Slices
 from pymc_minibatch_mh.native.statistics import KIND_TALLY, TALLY, Feature
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.plan.method import Method, WarmUpCounts, best_chi
+from pymc_minibatch_mh.plan.efficiency import best_chi
+from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies

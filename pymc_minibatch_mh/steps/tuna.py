@@ -55,7 +55,8 @@ import numpy as np
 from pymc_minibatch_mh.checks import choice, flag, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
-from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts, best_chi
+from pymc_minibatch_mh.plan.efficiency import best_chi
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps.base import MinibatchStep

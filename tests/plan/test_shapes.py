@@ -13,7 +13,8 @@ from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.posterior import LogFullData, Target, with_logs
+from pymc_minibatch_mh.reference.log_coordinates import LogFullData, with_logs
+from pymc_minibatch_mh.reference.posterior import Target
 
 ROWS = 3_000
 POISSON, NORMAL = "counts that are Poisson", "noise that is normal"
