@@ -2,11 +2,13 @@
 
 import ctypes
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, vectorize
 
-from pymc_minibatch_mh.native.library import LaidOut, ffi, function, load
+from pymc_minibatch_mh.native.library import LaidOut, dtype_of, ffi, function, load
+from pymc_minibatch_mh.native.moves import Move, whiten
 
 _VERDICTS = {load().MH_REJECT: 0.0, load().MH_ACCEPT: 1.0, load().MH_READ_MORE: -1.0}
 #: Settings by their identity, which nothing else can have while they are here; and laid out.
@@ -162,8 +164,4 @@ def as_bytes(test):
     return np.frombuffer(ffi.buffer(laid_out(test)), np.uint8)
 
 
-def expansion_change(reference, position, new):
-    """Return by how much the expansion of the likelihood changes, tempered."""
-    change = np.empty(1)
-    assert function("mh_expansion_change")(reference, position, new, change) == 0
-    return change[0]
+b

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from in_library import products, size_of_move
 from pymc_minibatch_mh.native import whitened_copy as kernels
 from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
-from pymc_minibatch_mh.native.moves import SHARP, Move, products, size_of_move
+from pymc_minibatch_mh.native.moves import SHARP, Move
 from pymc_minibatch_mh.native.whitened_copy import WhitenedCopy
 
 

@@ -1,20 +1,11 @@
 import numpy as np
 import pytest
 
+from in_library import ULPS, Products, move_between, products, ratio_to_bound, size_of_move
 from pymc_minibatch_mh.native import moves
 from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
 from pymc_minibatch_mh.native.library import load
-from pymc_minibatch_mh.native.moves import (
-    DIRECTIONAL,
-    JOINT,
-    SHARP,
-    ULPS,
-    Products,
-    move_between,
-    products,
-    ratio_to_bound,
-    size_of_move,
-)
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
 
 MOVES = 5_000

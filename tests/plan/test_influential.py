@@ -9,11 +9,11 @@ import pytest
 from scipy.special import expit
 
 from helpers.zoo import drawn, logistic
+from helpers.in_library import move_between
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.native.moves import move_between
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE

@@ -9,12 +9,13 @@ from pytensor.graph.traversal import toposort
 
 from compiled.fitted import run
 from model.evaluation import pieces
+from helpers.in_library import ULPS
+from model.evaluation import pieces
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.model.check import rounding_of, stabilised
 from pymc_minibatch_mh.model.constant_data import in_double
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.moves import ULPS
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
