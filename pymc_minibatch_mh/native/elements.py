@@ -13,22 +13,14 @@ from pymc_minibatch_mh.native.run import KernelState
 
 
 class Geometry(NamedTuple):
-    """Coordinates (w, e), and expansions in them: ``mh_geometry``.
+    """Coordinates (w, e), and expansions in them: ``mh_geometry``, which has their shapes."""
 
-    There are L elements of F factors, and a border of n coordinates.
-    """
-
-    #: Coordinates of the position: of the border, shape (n,), and of the elements, (L,).
     border: np.ndarray
     places: np.ndarray
-    #: T and its inverse, shape (n, n), and R, shape (n, L), with a line for each coordinate of w.
     factor: np.ndarray
     whitener: np.ndarray
     response: np.ndarray
-    #: Posterior standard deviation of each e, given w.
     sd: np.ndarray
-    #: The expansion of all rows: slopes and second derivatives in w and e, and of pairs of elements
-    #: of different factors, the cells, in compressed lines.
     border_slope: np.ndarray
     slopes: np.ndarray
     border_hessian: np.ndarray
@@ -37,33 +29,22 @@ class Geometry(NamedTuple):
     cell_starts: np.ndarray
     cell_elements: np.ndarray
     cells: np.ndarray
-    #: By how much the average over the posterior changes the rows' slopes in w and e: proposals are
-    #: centred by it, and the expansion, which decides, is not.
     border_tilt: np.ndarray
     tilts: np.ndarray
-    #: The prior at the centre: the part of its slope in w that is not the elements', directions of
-    #: the elements' locations in w, shape (n, L), and precisions; of each factor the sum of the
-    #: precisions, (F,), and of their products with the directions, (F, n, n).
     prior_slope: np.ndarray
     directions: np.ndarray
     precisions: np.ndarray
     total_precision: np.ndarray
     stiffness: np.ndarray
-    #: Address of the log-densities of each factor's elements (``mh_element_density``).
     densities: np.ndarray
-    #: Scales that move with the elements of a factor: coordinates, steps, and the factors.
     scales: np.ndarray
     scale_steps: np.ndarray
     scale_factors: np.ndarray
-    #: Directions V in e, shape (K, L), of a standard deviation each; slopes and second derivatives
-    #: of the rows' expansion along them: (K,), with w (K, n), with e (K, L), and their own (K,).
     along: np.ndarray
     along_slope: np.ndarray
     along_border: np.ndarray
     along_elements: np.ndarray
     along_own: np.ndarray
-    #: Coordinates of the border that rows choose, numbered in it, K for all choices; and Q, shape
-    #: (r, n), of the rest of it, which is Q w in its own standard coordinates.
     chosen: np.ndarray
     read: np.ndarray
 

@@ -29,38 +29,28 @@ class Leaf(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Coefficients of one form."""
+    """Coefficients of one form: ``mh_piece``."""
 
-    #: RUN, PRODUCT or CHOICE.
     kind: int
-    #: Factor of the product of the leaves.
     factor: float
-    #: The leaves; the first of a choice chooses.
     leaves: tuple[Leaf, ...]
-    #: First coordinate.
     first: int
-    #: Number of coordinates of a run, and bytes between its numbers.
     count: int = 1  # type: ignore[assignment]
     entry_stride: int = 0
-    #: Step and number of the coordinates that are chosen from.
     step: int = 0
     choices: int = 0
-    #: Where it goes among the fixed or the chosen coefficients, and whether others were there.
     column: int = 0
     adds: bool = False
 
 
 class Term(NamedTuple):
-    """The rows of one observed variable."""
+    """The rows of one observed variable: ``mh_term``."""
 
-    #: What row functions take of the data, and the pieces of all forms.
     taken: tuple[Leaf, ...]
     pieces: tuple[Piece, ...]
-    #: Coordinates of fixed coefficients, where those of each form end, and the form of each choice.
     fixed_coordinates: np.ndarray
     fixed_ends: np.ndarray
     chosen_arguments: np.ndarray
-    #: Compiled functions of rows (``mh_row_function``), None where they are not asked for.
     difference: Any = None
     slopes: Any = None
     thirds: Any = None

@@ -11,31 +11,20 @@ from pymc_minibatch_mh.native.library import function
 
 
 class Parts(NamedTuple):
-    """Look-ups of all rows, N of them: ``mh_parts``.
+    """Look-ups of all rows, by which their ceilings are found: ``mh_parts`` has the shapes."""
 
-    Factors and choices of the border are one list here, F of them, with L elements in all.
-    """
-
-    #: s_i, shape (N,), and z_if, with signs where all lie in one argument of the row: (N, F).
     border: np.ndarray
     weights: np.ndarray
-    #: 1 if the signs of weights matter.
     is_signed: int
-    #: The element of each factor that a row reads, numbered through all factors; -1 for none.
     elements: np.ndarray
-    #: Where each factor's elements begin, shape (F + 1,).
     first: np.ndarray
-    #: Rows of each element: `rows[starts[g]:starts[g + 1]]`, the running sums of their |z|³, and
-    #: C_g, shape (L,).
     starts: np.ndarray
     rows: np.ndarray
     running: np.ndarray
     cubes: np.ndarray
-    #: Σ s_i³, and an alias table of s_i³.
     border_cubes: float
     thresholds: np.ndarray
     aliases: np.ndarray
-    #: Radii up to which the ceilings hold: of ‖w‖, and of each |e|, shape (L,).
     border_radius: float
     radii: np.ndarray
 

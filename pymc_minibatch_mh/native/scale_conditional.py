@@ -11,31 +11,24 @@ from pymc_minibatch_mh.native.library import LaidOut, function
 
 
 class ScaleConditional(NamedTuple):
-    """Tables of the distribution, ``mh_scale_conditional``.
+    """Tables of the distribution: ``mh_scale_conditional`` has the shapes.
 
     They change nothing but how often moves are made.
     """
 
-    #: Coordinates φ, shape (p,), and x, shape (n,).
     scales: np.ndarray
     rest: np.ndarray
-    #: φ₀, A and its inverse.
     middle: np.ndarray
     spread: np.ndarray
     narrow: np.ndarray
-    #: First knot of u, and from one to the next.
     first_normal: float
     normal_gap: float
-    #: z and dz/du at the knots of u, shape (p, J): slopes are linear between, and constant beyond.
     points: np.ndarray
     slopes: np.ndarray
-    #: First knot of z, and from one to the next.
     first_knot: float
     knot_gap: float
-    #: m(0), shape (n,), and W(0), line by line, with logarithms on the diagonal.
     mean: np.ndarray
     whitener: np.ndarray
-    #: By how much each changes from 0 to each knot of each z, shape (p, K, ...).
     means: np.ndarray
     whiteners: np.ndarray
 
