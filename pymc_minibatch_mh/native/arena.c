@@ -11,28 +11,26 @@ enum { FIRST = 0, ALIGNMENT = 16, GROWTH = 0 };
 enum { FIRST = 1 << 16, ALIGNMENT = 64, GROWTH = 2 };
 #endif
 
-typedef struct block {
-    struct block *before;
-    char *memory;
-    int64_t room;
-    int64_t used;
-} block;
-
-struct mh_arena {
-    block *last;
-};
-
-static block *new_block(block *before, int64_t room)
+static mh_block *new_block(mh_block *before, int64_t room)
 {
-    const int64_t start = (int64_t)(sizeof(block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    block *made = malloc((size_t)(start + room) + (GROWTH ? ALIGNMENT : 0));
+    const int64_t start = (int64_t)(sizeof(mh_block) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    mh_block *made = malloc((size_t)(start + room) + (GROWTH ? ALIGNMENT : 0));
     if (!made)
         return NULL;
     char *memory = (char *)made + start;
     if (GROWTH)
         memory += -(uintptr_t)memory % ALIGNMENT;
-    *made = (block){before, memory, room, 0};
+    *made = (mh_block){before, memory, room, 0};
     return made;
+}
+
+void mh_free_down_to(mh_arena *arena, const mh_block *kept)
+{
+    while (arena->last != kept) {
+        mh_block *before = arena->last->before;
+        free(arena->last);
+        arena->last = before;
+    }
 }
 
 mh_arena *mh_arena_new(void)
@@ -47,13 +45,8 @@ mh_arena *mh_arena_new(void)
 
 void mh_arena_free(mh_arena *arena)
 {
-    if (!arena)
-        return;
-    while (arena->last) {
-        block *before = arena->last->before;
-        free(arena->last);
-        arena->last = before;
-    }
+    if (arena)
+        mh_free_down_to(arena, NULL);
     free(arena);
 }
 
@@ -61,7 +54,7 @@ void *mh_take_bytes(mh_arena *arena, int64_t count, int64_t size)
 {
     const int64_t bytes =
         GROWTH ? (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : count * size;
-    block *last = arena->last;
+    mh_block *last = arena->last;
     if (last->used + bytes > last->room || !GROWTH) {
         const int64_t more = GROWTH * last->room;
         last = new_block(last, bytes > more ? bytes : more);
@@ -69,19 +62,7 @@ void *mh_take_bytes(mh_arena *arena, int64_t count, int64_t size)
             return NULL;
         arena->last = last;
     }
-    void *found = last->memory + last->used;
+    void *taken = last->memory + last->used;
     last->used += bytes;
-    return found;
-}
-
-mh_mark mh_mark_of(const mh_arena *arena) { return (mh_mark){arena->last, arena->last->used}; }
-
-void mh_give_back(mh_arena *arena, mh_mark mark)
-{
-    while (arena->last != mark.block) {
-        block *before = arena->last->before;
-        free(arena->last);
-        arena->last = before;
-    }
-    arena->last->used = mark.used;
+    return taken;
 }

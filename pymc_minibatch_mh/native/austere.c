@@ -37,12 +37,10 @@ mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdic
     const mh_austere_test *test = settings;
     const double log_ratio = look->log_ratio;
     *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
-    if (!(log_ratio > -INFINITY))
-        return MH_OK;
-    const double threshold = look->uniform > 0.0 ? log(look->uniform) : -INFINITY;
-    out->probability = exp(mh_smaller(0.0, log_ratio));
+    const double threshold = log(look->uniform);
+    out->probability = mh_chance_of(log_ratio);
     out->verdict = log_ratio > threshold ? MH_ACCEPT : MH_REJECT;
-    if (look->n >= look->total || isinf(log_ratio))
+    if (look->n >= look->total || !isfinite(log_ratio))
         return MH_OK;
     const double deviation = sqrt(look->variance);
     if (!(deviation > ROUNDING * mh_larger(1.0, fabs(log_ratio)))) {

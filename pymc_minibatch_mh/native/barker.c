@@ -18,28 +18,22 @@ static const double CURVATURE = 0.096225044864937631, ROOT_TWO_PI = 2.5066282746
 /* Share of the admissible variance that a batch aims at, so that few batches exceed it. */
 static const double AIM = 0.7;
 
-/* The first place whose atom is not below a value, or with `after` the first above it. */
-static int64_t place_of(const mh_barker_test *test, double value, int after)
+/* The first atom that is not below a value, or with `after` the first above it. */
+static int64_t index_of_atom(const mh_barker_test *test, double value, int after)
 {
-    int64_t low = 0, high = test->n_atoms;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        const double atom = test->atoms[middle];
-        if (after ? atom <= value : atom < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const double *atoms = test->atoms;
+    int64_t low = -1, high = test->n_atoms;
+    MH_BISECT(low, high, after ? atoms[middle] <= value : atoms[middle] < value)
+    return high;
 }
 
-/* P(D* + X_nc + X_corr > 0), with X_nc = 0 where the variance exceeds sigma^2. */
+/* X_nc = 0 where the variance exceeds sigma^2. */
 double mh_barker_probability(double log_ratio, double variance, const mh_barker_test *test)
 {
     const double room = mh_square(test->sigma) - variance;
     const double noise = room > 0.0 ? sqrt(room) : 0.0;
-    const int64_t lower = place_of(test, -log_ratio - REACH * noise, 0);
-    const int64_t upper = place_of(test, -log_ratio + REACH * noise, 1);
+    const int64_t lower = index_of_atom(test, -log_ratio - REACH * noise, 0);
+    const int64_t upper = index_of_atom(test, -log_ratio + REACH * noise, 1);
     double probability = test->tails[upper];
     for (int64_t j = lower; j < upper; j++) {
         const double share =
@@ -124,13 +118,7 @@ int64_t mh_barker_sample_size(const void *settings, double noise, int64_t n, int
     if (is_enough(noise, rows, total, test))
         return rows;
     int64_t low = rows - 1, high = total;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (is_enough(noise, middle, total, test))
-            high = middle;
-        else
-            low = middle;
-    }
+    MH_BISECT(low, high, !is_enough(noise, middle, total, test))
     return high;
 }
 
@@ -150,12 +138,9 @@ mh_status mh_barker_decide(const void *settings, const mh_look *look, mh_verdict
         probability =
             mh_smaller(mh_larger(probability + mh_barker_skew_shift(look, test), 0.0), 1.0);
     out->probability = probability;
-    out->error =
-        mh_barker_error(look->variance, look->skewness, look->n, look->total, test);
-    if (test->grow &&
-        !(look->variance < mh_square(test->sigma) && out->error <= test->max_error))
+    out->error = mh_barker_error(look->variance, look->skewness, look->n, look->total, test);
+    out->verdict = look->uniform < probability ? MH_ACCEPT : MH_REJECT;
+    if (test->grow && !(look->variance < mh_square(test->sigma) && out->error <= test->max_error))
         out->verdict = MH_READ_MORE;
-    else
-        out->verdict = look->uniform < probability ? MH_ACCEPT : MH_REJECT;
     return MH_OK;
 }

@@ -15,15 +15,14 @@ typedef struct {
     const mh_products *groups;
 } seen;
 
-/* Return a whitened vector without its components along directions that change no row. */
+/* A whitened vector without its components along directions that change no row. */
 static double *read_part(const mh_bounds *bounds, const double *vector, int64_t size,
                          mh_arena *scratch)
 {
     double *out = mh_take(scratch, size, double);
-    if (!out)
-        return NULL;
-    mh_copy_to(out, vector, size);
-    for (int64_t k = 0; k < bounds->n_unread; k++) {
+    if (out)
+        mh_copy_to(out, vector, size);
+    for (int64_t k = 0; out && k < bounds->n_unread; k++) {
         const double *direction = bounds->unread + k * size;
         const double along = -mh_inner(direction, vector, size);
         for (int64_t i = 0; i < size; i++)
@@ -53,11 +52,7 @@ static void add_along(const double *directions, int64_t n, const mh_move *move, 
         const double a = mh_inner(direction, move->here, size);
         const double other = mh_inner(direction, move->there, size);
         const double b = mh_inner(direction, move->step, size);
-        out->here += a * a;
-        out->there += other * other;
-        out->step += b * b;
-        out->along_here += a * b;
-        out->along_there += other * b;
+        mh_add_products_of(a, other, b, out);
     }
 }
 
@@ -65,11 +60,10 @@ static void add_along(const double *directions, int64_t n, const mh_move *move, 
 static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move, int64_t size,
                                     seen *out, mh_arena *scratch)
 {
-    mh_products *groups = mh_take(scratch, bounds->n_groups, mh_products);
-    MH_NEED(groups);
-    mh_products common = {0.0, 0.0, 0.0, 0.0, 0.0};
+    MH_VECTOR(mh_products, groups, scratch, bounds->n_groups);
+    mh_products common = {0};
     add_along(bounds->shared, bounds->n_shared, move, size, &common);
-    out->dots = (mh_products){0.0, 0.0, 0.0, 0.0, 0.0};
+    out->dots = (mh_products){0};
     for (int64_t g = 0; g < bounds->n_groups; g++) {
         groups[g] = common;
         add_along(bounds->own + g * bounds->each * size, bounds->each, move, size, groups + g);
@@ -84,8 +78,7 @@ static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move
 static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size, seen *out,
                      mh_arena *scratch)
 {
-    out->n_groups = 0;
-    out->groups = NULL;
+    *out = (seen){0};
     if (bounds->n_groups)
         return products_of_groups(bounds, move, size, out, scratch);
     if (bounds->n_unread)
@@ -94,7 +87,7 @@ static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size,
     return MH_OK;
 }
 
-/* Return M: the largest of all groups, or of the whole move where there are none. */
+/* M: the largest of all groups, or of the whole move where there are none. */
 static double largest_size(const seen *move, int64_t order, int64_t kind)
 {
     if (!move->n_groups)
@@ -105,7 +98,7 @@ static double largest_size(const seen *move, int64_t order, int64_t kind)
     return largest;
 }
 
-/* Return M by a user's metric, of both directions. */
+/* M by a user's metric, of both directions. */
 static double given_size(mh_metric metric, const mh_move *move, int64_t size)
 {
     const double forth = metric(move->position, move->new, size);
@@ -125,28 +118,27 @@ static double size_by(const mh_bounds *bounds, int64_t kind, const mh_move *move
 mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *reference,
                             const mh_move *move, int64_t *table, double *m, mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     seen part;
     MH_TRY(see(bounds, move, reference->size, &part, scratch));
     const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
-    double best_size = INFINITY, best_m = INFINITY, own = INFINITY;
+    double best_size = INFINITY, best_m = INFINITY, m_k = INFINITY;
     int64_t known = -1; /* kind that `own` is the M of: that of neighbours is often the same */
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {
-        const mh_table *one = bounds->tables + k;
-        if (!(outer <= one->radius))
+        const mh_table *candidate = bounds->tables + k;
+        if (!(outer <= candidate->radius))
             continue;
-        if (one->kind != known)
-            own = size_by(bounds, one->kind, move, &part, reference);
-        known = one->kind;
-        if (one->total * own < best_size) {
+        if (candidate->kind != known)
+            m_k = size_by(bounds, candidate->kind, move, &part, reference);
+        known = candidate->kind;
+        if (candidate->total * m_k < best_size) {
             *table = k;
-            best_size = one->total * own;
-            best_m = own;
+            best_size = candidate->total * m_k;
+            best_m = m_k;
         }
     }
     *m = reference->relative * best_m;
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -155,8 +147,8 @@ mh_status mh_draw_rows(const mh_generator *rng, const mh_bounds *bounds, int64_t
 {
     if (bounds->supply.room > 0)
         return mh_take_rows(&bounds->supply, table, n, rows);
-    const mh_table *one = bounds->tables + table;
-    mh_draw_alias(rng, bounds->n_drawn, one->thresholds, one->aliases, n, rows);
+    const mh_table *candidate = bounds->tables + table;
+    mh_draw_alias(rng, bounds->n_drawn, candidate->thresholds, candidate->aliases, n, rows);
     return MH_OK;
 }
 
@@ -171,12 +163,10 @@ mh_status mh_table_of_move(const mh_bounds *bounds, const mh_reference *referenc
                            double *position, double *new_position, int64_t *table, double *m,
                            mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     mh_move move;
     MH_TRY(mh_move_between(reference, position, new_position, &move, scratch));
-    MH_TRY(mh_smallest_table(bounds, reference, &move, table, m, scratch));
-    mh_give_back(scratch, mark);
-    return MH_OK;
+    return mh_smallest_table(bounds, reference, &move, table, m, scratch);
 }
 
 mh_status mh_sizes_between(const mh_bounds *bounds, const mh_reference *reference, int64_t n,

@@ -38,10 +38,6 @@ static double cube_of_border(int64_t kind, const double *border)
     return kind == WAY ? mh_cube(border[2]) : cube_of(kind, border[0], border[1]);
 }
 
-static int is_within(const mh_parts *parts, const mh_part_ends *ends, int64_t g)
-{
-    return mh_larger(fabs(ends->here[g]), fabs(ends->there[g])) <= parts->radii[g];
-}
 
 /* Write the sums of the cubes of every kind, of the border, then of each factor, (3, F + 1).
  * Elements beyond their radii have no share. */
@@ -54,15 +50,13 @@ static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *s
         sums[kind * count] = parts->border_cubes * cube_of_border(kind, ends->border);
     for (int64_t f = 0; f < parts->n_factors; f++) {
         const int64_t low = parts->first[f], high = parts->first[f + 1];
-        double found[KINDS + 1];
+        double cubes[KINDS + 1];
         mh_sum_cubes_within(parts->cubes + low, parts->radii + low, ends->here + low,
-                            ends->there + low, high - low, found);
+                            ends->there + low, high - low, cubes);
         for (int64_t kind = 0; kind < KINDS; kind++)
-            sums[kind * count + 1 + f] = found[kind];
-        if (!(found[KINDS] < (double)(high - low)))
-            continue;
-        for (int64_t g = low; g < high; g++)
-            if (!is_within(parts, ends, g))
+            sums[kind * count + 1 + f] = cubes[kind];
+        for (int64_t g = low; cubes[KINDS] < (double)(high - low) && g < high; g++)
+            if (!mh_is_within(parts, ends, g))
                 outside[++n] = g;
     }
     outside[0] = n;
@@ -75,7 +69,7 @@ static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t
     for (int64_t f = 0; f < parts->n_factors; f++) {
         double total = 0.0;
         for (int64_t g = parts->first[f]; g < parts->first[f + 1]; g++) {
-            if (is_within(parts, ends, g))
+            if (mh_is_within(parts, ends, g))
                 total += parts->cubes[g] * cube_of(kind, ends->here[g], ends->there[g]);
             running[g] = total;
         }
@@ -97,7 +91,7 @@ static void fill_chances(const double *sums, int64_t count, int64_t kind, double
 mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rates *rates,
                         int64_t *outside, double *limit, mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     const int64_t count = parts->n_factors + 1, size = parts->first[parts->n_factors];
     double *sums = mh_take(scratch, KINDS * count, double), roots[KINDS] = {0.0};
     MH_NEED(sums);
@@ -121,44 +115,35 @@ mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rate
         fill_chances(sums + kind * count, count, kind, roots[kind], chances, units);
         run_through(parts, ends, kind, rates->running + k * size);
     }
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
-/* Find the first of ascending sums, from place `low` to `high`, that is above a value. */
+/* Find the first of ascending sums, from index `low` to `high`, that is above a value. */
 static int64_t first_above(const double *sums, int64_t low, int64_t high, double value)
 {
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (sums[middle - 1] > value)
-            high = middle;
-        else
-            low = middle;
-    }
+    MH_BISECT(low, high, !(sums[middle - 1] > value))
     return low;
 }
 
-/* The same, sought from a place that is likely near: few lines of a cache are read. */
+/* The same, sought from an index that is likely near: few lines of a cache are read. */
 static int64_t first_above_near(const double *sums, int64_t low, int64_t high, double value,
-                                int64_t place)
+                                int64_t near)
 {
     int64_t step = 1;
-    if (sums[place] > value) {
-        while (place - step >= low && sums[place - step] > value)
+    if (sums[near] > value) {
+        while (near - step >= low && sums[near - step] > value)
             step *= 2;
-        return first_above(sums, mh_max(low, place - step), mh_min(high, place + 1), value);
+        return first_above(sums, mh_max(low, near - step), mh_min(high, near + 1), value);
     }
-    while (place + step < high && !(sums[place + step] > value))
+    while (near + step < high && !(sums[near + step] > value))
         step *= 2;
-    return first_above(sums, mh_min(place + 1, high - 1), mh_min(high, place + step + 1), value);
+    return first_above(sums, mh_min(near + 1, high - 1), mh_min(high, near + step + 1), value);
 }
 
 /* A candidate whose row is not known yet: sought between two places in the running sums of an
  * element, by a value, from `near`; or, with `high` at -1, in the alias table at `near`. */
 typedef struct sought {
-    int64_t low;
-    int64_t high;
-    int64_t near;
+    int64_t low, high, near;
     double value;
 } sought;
 
@@ -185,10 +170,10 @@ static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_genera
     int64_t process, part;
     draw_part(parts, rates, rng, &process, &part);
     if (part == 0) {
-        const int64_t place = mh_integer_below(rng, parts->n_rows);
-        mh_prefetch(parts->thresholds + place);
-        mh_prefetch(parts->aliases + place);
-        return (sought){0, -1, place, mh_uniform(rng)};
+        const int64_t row = mh_integer_below(rng, parts->n_rows);
+        mh_prefetch(parts->thresholds + row);
+        mh_prefetch(parts->aliases + row);
+        return (sought){0, -1, row, mh_uniform(rng)};
     }
     const int64_t low = parts->first[part - 1], high = parts->first[part];
     const double *running = rates->running + process * parts->first[parts->n_factors];
@@ -226,27 +211,27 @@ void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_g
     }
 }
 
-/* Return the probability that a candidate is this row. */
+/* The probability that a candidate is this row. */
 static double chance_of_row(const mh_parts *parts, const mh_part_ends *ends, const mh_rates *rates,
                             int64_t row)
 {
     const int64_t n = parts->n_factors;
     const int32_t *elements = parts->elements + row * n;
     const double *weights = parts->weights + row * n, s = parts->border[row];
-    double found = 0.0;
+    double chance = 0.0;
     for (int64_t k = 0; k < 2 && rates->kinds[k] >= 0; k++) {
         const int64_t kind = rates->kinds[k];
         const double *units = rates->units + k * (n + 1);
-        found += units[0] * s * s * s * cube_of_border(kind, ends->border);
+        chance += units[0] * s * s * s * cube_of_border(kind, ends->border);
         for (int64_t f = 0; f < n; f++) {
             const int64_t g = elements[f];
             if (g < 0)
                 continue;
             const double z = fabs(weights[f]);
-            found += units[1 + f] * (z * z * z * cube_of(kind, ends->here[g], ends->there[g]));
+            chance += units[1 + f] * (z * z * z * cube_of(kind, ends->here[g], ends->there[g]));
         }
     }
-    return found;
+    return chance;
 }
 
 double mh_share_of_candidates(const mh_parts *parts, const mh_part_ends *ends,

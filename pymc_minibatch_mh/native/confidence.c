@@ -18,30 +18,17 @@
 /* Number k of the first look. */
 enum { FIRST_LOOK = 2 };
 
-/* What is known of a move before its batches: its table, -1 without one, and M; R; and of a scan
+/* What is known of a move before its batches: its table, NULL without one, and M; R; and of a scan
  * the mean of all differences and the deviation of the l_i. */
 typedef struct known_before {
-    int64_t table;
-    double m;
-    double reach;
-    double mean;
-    double deviation;
+    const mh_table *table;
+    double m, reach, mean, deviation;
 } known_before;
 
-/* Rows, their moments, the number of the look, and rows read in all. */
-typedef struct batch_so_far {
-    mh_drawn drawn;
-    mh_moments moments;
-    int64_t look;
-    int64_t read;
-} batch_so_far;
-
-/* What a look finds: the log ratio, N c_n and the standard error of the mean, 0 with all rows. */
-typedef struct found {
-    double log_ratio;
-    double width;
-    double error;
-} found;
+/* The log ratio of a look, N c_n and the standard error of the mean, 0 with all rows. */
+typedef struct estimate {
+    double log_ratio, width, error;
+} estimate;
 
 int64_t mh_confidence_rows(int64_t n, int64_t total, double most_drawn,
                            const mh_confidence_test *test)
@@ -66,27 +53,28 @@ double mh_half_width(double deviation, double reach, int64_t n, double level)
 
 void mh_confidence_decide(double log_ratio, double width, double uniform, mh_verdict *out)
 {
-    *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
-    if (!(log_ratio > -INFINITY))
-        return;
-    const double threshold = uniform > 0.0 ? log(uniform) : -INFINITY;
-    out->probability = exp(mh_smaller(0.0, log_ratio));
-    if (width > 0.0 && !(fabs(log_ratio - threshold) > width))
+    const double threshold = log(uniform);
+    const int sure = !(width > 0.0) || fabs(log_ratio - threshold) > width;
+    out->error = 0.0;
+    out->probability = mh_chance_of(log_ratio);
+    out->verdict = log_ratio > threshold ? MH_ACCEPT : MH_REJECT;
+    if (!sure && log_ratio > -INFINITY)
         out->verdict = MH_READ_MORE;
-    else
-        out->verdict = log_ratio > threshold ? MH_ACCEPT : MH_REJECT;
 }
 
 static mh_status know_before(const mh_confidence_test *test, mh_chain *chain, known_before *known)
 {
     const mh_posterior *posterior = &chain->posterior;
     const double beta = posterior->reference.inverse_temperature;
-    *known = (known_before){-1, INFINITY, INFINITY, 0.0, 0.0};
+    int64_t table;
+    *known = (known_before){NULL, INFINITY, INFINITY, 0.0, 0.0};
     if (!test->scans) {
-        MH_TRY(mh_smallest_table(&posterior->bounds, &posterior->reference, &chain->move,
-                                 &known->table, &known->m, chain->scratch));
-        if (known->table >= 0)
-            known->reach = 2.0 * known->m * test->largest[known->table];
+        MH_TRY(mh_smallest_table(&posterior->bounds, &posterior->reference, &chain->move, &table,
+                                 &known->m, chain->scratch));
+        if (table >= 0) {
+            known->table = posterior->bounds.tables + table;
+            known->reach = 2.0 * known->m * test->largest[table];
+        }
         return MH_OK;
     }
     double variance, largest;
@@ -98,82 +86,52 @@ static mh_status know_before(const mh_confidence_test *test, mh_chain *chain, kn
     return MH_OK;
 }
 
-/* Read drawn rows, and hold them against their bounds if there are any; add to the moments. */
-static mh_status read_more(mh_chain *chain, const known_before *known, const int64_t *drawn,
-                           int64_t n, mh_moments *moments, mh_counts *counts)
-{
-    const mh_posterior *posterior = &chain->posterior;
-    const double beta = posterior->reference.inverse_temperature;
-    mh_arena *scratch = chain->scratch;
-    const mh_mark mark = mh_mark_of(scratch);
-    double *differences = mh_take(scratch, n, double), *scales = mh_take(scratch, n, double);
-    int64_t *rows = mh_take(scratch, n, int64_t);
-    MH_NEED(differences && scales && rows);
-    MH_TRY(mh_read_drawn(posterior, &chain->move, drawn, n, rows, differences, scales, scratch));
-    if (known->table >= 0) {
-        const float *c = posterior->bounds.tables[known->table].c;
-        for (int64_t i = 0; i < n; i++)
-            mh_hold_against_bound(rows[i], differences[i], scales[i], (double)c[rows[i]] * known->m,
-                                  beta, counts);
-    }
-    mh_add_moments(moments, differences, n);
-    mh_give_back(scratch, mark);
-    return MH_OK;
-}
-
 /* Extend the batch to `target` of all rows, and find how far their mean is certain. */
-static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, int64_t target,
-                               const known_before *known, batch_so_far *batch, mh_counts *counts,
-                               found *out)
+static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, int64_t look,
+                               int64_t target, const known_before *known, mh_batch_so_far *batch,
+                               mh_counts *counts, estimate *out)
 {
-    const mh_posterior *posterior = &chain->posterior;
-    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
     const int64_t before = batch->moments.n;
-    const double beta = posterior->reference.inverse_temperature;
-    MH_TRY(mh_reserve(&batch->drawn, before, target, total, chain->scratch));
-    mh_draw_more(&chain->generator, total, &batch->drawn, before, target);
-    MH_TRY(read_more(chain, known, batch->drawn.rows + before, target - before, &batch->moments,
-                     counts));
+    const double beta = chain->posterior.reference.inverse_temperature;
+    const double total = (double)mh_number_of_rows(&chain->posterior);
+    MH_TRY(mh_extend_batch(chain, batch, target, known->table, known->m, counts));
     batch->read += target - before;
     if (!(counts->bound_ratio <= 1.0))
         return MH_BOUND_VIOLATED;
-    const double level = mh_confidence_level(batch->look, test), second = batch->moments.second;
+    const double level = mh_confidence_level(look, test), second = batch->moments.second;
     const double deviation =
         test->scans ? known->deviation : beta * sqrt(second / (double)target);
     counts->error += level;
     out->error = sqrt(second) / (double)target;
-    out->width = (double)total * mh_half_width(deviation, known->reach, target, level);
-    out->log_ratio = beta * (double)total * batch->moments.mean;
+    out->width = total * mh_half_width(deviation, known->reach, target, level);
+    out->log_ratio = beta * total * batch->moments.mean;
     return MH_OK;
 }
 
 /* Find the log ratio of all rows, which a scan has read before. */
 static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
-                             const known_before *known, batch_so_far *batch, found *out)
+                             const known_before *known, mh_batch_so_far *batch, estimate *out)
 {
     const mh_posterior *posterior = &chain->posterior;
-    const double total = (double)posterior->rows.term_starts[posterior->rows.n_terms];
-    double mean = known->mean;
+    const double total = (double)mh_number_of_rows(posterior);
+    double mean = known->mean, change;
     if (!test->scans) {
-        double change;
-        int64_t count;
-        MH_TRY(mh_read_rest(posterior, &chain->move, &batch->drawn, &batch->moments, 0.0, &change,
-                            &count, chain->scratch));
-        batch->read += count;
+        MH_TRY(mh_read_rest(chain, batch, &change));
         mean = change / total;
     }
-    *out = (found){posterior->reference.inverse_temperature * total * mean, 0.0, 0.0};
+    *out = (estimate){posterior->reference.inverse_temperature * total * mean, 0.0, 0.0};
     return MH_OK;
 }
 
 /* Look at batches until their mean is surely on one side; `n` is how many rows the last one has. */
 static mh_status look_until_sure(const mh_confidence_test *test, mh_chain *chain, double cheap,
-                                 mh_counts *counts, batch_so_far *batch, int64_t *n,
-                                 mh_verdict *said, found *last)
+                                 mh_counts *counts, mh_batch_so_far *batch, int64_t *n,
+                                 mh_verdict *said, estimate *last)
 {
     const mh_posterior *posterior = &chain->posterior;
-    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
+    const int64_t total = mh_number_of_rows(posterior);
     const double uniform = mh_uniform(&chain->generator);
+    int64_t look = FIRST_LOOK;
     known_before known;
     MH_TRY(know_before(test, chain, &known));
     do {
@@ -182,10 +140,10 @@ static mh_status look_until_sure(const mh_confidence_test *test, mh_chain *chain
                  : total;
         counts->n_looks += 1.0;
         MH_TRY(*n == total ? look_at_all(test, chain, &known, batch, last)
-                           : look_at_batch(test, chain, *n, &known, batch, counts, last));
+                           : look_at_batch(test, chain, look, *n, &known, batch, counts, last));
         last->log_ratio = cheap + last->log_ratio;
         mh_confidence_decide(last->log_ratio, last->width, uniform, said);
-        batch->look++;
+        look++;
     } while (said->verdict == MH_READ_MORE);
     return MH_OK;
 }
@@ -194,12 +152,11 @@ mh_status mh_decide_by_confidence(const void *test, mh_chain *chain, double chea
                                   mh_counts *counts, mh_decision *out)
 {
     const mh_confidence_test *by = test;
-    const mh_posterior *posterior = &chain->posterior;
-    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
-    const double beta = posterior->reference.inverse_temperature;
-    batch_so_far batch = {.look = FIRST_LOOK, .read = by->scans ? total : 0};
+    const int64_t total = mh_number_of_rows(&chain->posterior);
+    const double beta = chain->posterior.reference.inverse_temperature;
+    mh_batch_so_far batch = {.read = by->scans ? total : 0};
     mh_verdict said;
-    found last;
+    estimate last;
     int64_t n = 0;
     *out = (mh_decision){0};
     MH_TRY(look_until_sure(by, chain, cheap, counts, &batch, &n, &said, &last));

@@ -28,7 +28,7 @@ static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int6
 mh_status mh_build_alias(int64_t n, const float *weights, double *thresholds, int32_t *aliases,
                          mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     int32_t *small = mh_take(scratch, n, int32_t), *large = mh_take(scratch, n, int32_t);
     MH_NEED(small && large);
     double total = 0.0;
@@ -49,19 +49,18 @@ mh_status mh_build_alias(int64_t n, const float *weights, double *thresholds, in
         thresholds[large[k]] = 1.0;
     for (int64_t k = 0; k < n_small; k++)
         thresholds[small[k]] = 1.0;
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
 void mh_draw_alias(const mh_generator *rng, int64_t n, const double *thresholds,
-                   const int32_t *aliases, int64_t count, int64_t *places)
+                   const int32_t *aliases, int64_t count, int64_t *out)
 {
     for (int64_t k = 0; k < count; k++) {
-        const int64_t place = mh_integer_below(rng, n);
+        const int64_t index = mh_integer_below(rng, n);
         /* Both are read at once: neither is likely to be in a cache. */
-        const double threshold = thresholds[place];
-        const int64_t alias = aliases[place];
-        places[k] = mh_uniform(rng) < threshold ? place : alias;
+        const double threshold = thresholds[index];
+        const int64_t alias = aliases[index];
+        out[k] = mh_uniform(rng) < threshold ? index : alias;
     }
 }
 
@@ -70,22 +69,21 @@ void mh_draw_alias(const mh_generator *rng, int64_t n, const double *thresholds,
 int64_t mh_insert(int64_t *places, int64_t n_places, int64_t row)
 {
     const int64_t mask = n_places - 1; /* of a power of two */
-    int64_t place = (int64_t)(((uint64_t)row * 0x9E3779B97F4A7C15u) >> 32) & mask;
-    while (places[place] >= 0) {
-        if (places[place] == row)
+    int64_t index = (int64_t)(((uint64_t)row * 0x9E3779B97F4A7C15u) >> 32) & mask;
+    while (places[index] >= 0) {
+        if (places[index] == row)
             return 0;
-        place = (place + 1) & mask;
+        index = (index + 1) & mask;
     }
-    places[place] = row;
+    places[index] = row;
     return 1;
 }
 
 mh_status mh_list_all(const int64_t *rows, int64_t n, int64_t total, int64_t *out,
                       mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
-    char *drawn = mh_take(scratch, total, char);
-    MH_NEED(drawn);
+    MH_SCOPE(scratch);
+    MH_VECTOR(char, drawn, scratch, total);
     memset(drawn, 0, (size_t)total);
     for (int64_t i = 0; i < n; i++) {
         drawn[rows[i]] = 1;
@@ -94,7 +92,6 @@ mh_status mh_list_all(const int64_t *rows, int64_t n, int64_t total, int64_t *ou
     for (int64_t row = 0; row < total; row++)
         if (!drawn[row])
             out[n++] = row;
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -124,8 +121,7 @@ mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, 
         return MH_OK;
     if (2 * target <= total)
         return grow(drawn, n, target, scratch);
-    int64_t *rows = mh_take(scratch, total, int64_t);
-    MH_NEED(rows);
+    MH_VECTOR(int64_t, rows, scratch, total);
     MH_TRY(mh_list_all(drawn->rows, n, total, rows, scratch));
     *drawn = (mh_drawn){total, rows, 0, drawn->places};
     return MH_OK;
@@ -158,15 +154,9 @@ void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int
 {
     for (int64_t i = 0; i < n; i++) {
         /* How many skipped rows lie before: the m-th does if as many others lie before it. */
-        int64_t low = 0, high = n_skipped;
-        while (low < high) {
-            const int64_t middle = (low + high) / 2;
-            if (skipped[middle] - middle <= numbers[i])
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        rows[i] = numbers[i] + low;
+        int64_t low = -1, high = n_skipped;
+        MH_BISECT(low, high, skipped[middle] - middle <= numbers[i])
+        rows[i] = numbers[i] + high;
     }
 }
 
@@ -175,13 +165,7 @@ void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int
 static int64_t term_of(const mh_rows *rows, int64_t row)
 {
     int64_t low = 0, high = rows->n_terms; /* the last term that begins at the row or before it */
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (rows->term_starts[middle] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
+    MH_BISECT(low, high, rows->term_starts[middle] <= row)
     return low;
 }
 
@@ -213,13 +197,13 @@ void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *n
 void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t *numbers,
                       int64_t *ends)
 {
-    int64_t place = 0;
+    int64_t index = 0;
     for (int64_t k = 0; k < rows->n_terms; k++) {
         const int64_t start = rows->term_starts[k];
         const int64_t stop = mh_min(last, rows->term_starts[k + 1]);
         for (int64_t row = mh_max(first, start); row < stop; row++)
-            numbers[place++] = row - start;
-        ends[k] = place;
+            numbers[index++] = row - start;
+        ends[k] = index;
     }
 }
 

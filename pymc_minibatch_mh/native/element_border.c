@@ -158,17 +158,15 @@ static void write_border(mh_iteration *on, double *position)
     const double *centre = on->posterior->reference.centre;
     const int64_t n = geometry->n_border;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t place = geometry->border[i];
-        position[place] = centre[place] + mh_inner(geometry->factor + i * n, on->new_w, n);
+        const int64_t j = geometry->border[i];
+        position[j] = centre[j] + mh_inner(geometry->factor + i * n, on->new_w, n);
     }
     mh_follow_border(on, on->new_w);
-    for (int64_t g = 0; g < geometry->n_elements; g++) {
-        const int64_t place = geometry->places[g];
-        position[place] = centre[place] + on->moved[g] + on->e[g];
-    }
+    for (int64_t f = 0; f < geometry->n_factors; f++)
+        mh_write_elements(on, on->e, f, position);
 }
 
-/* Ask rows about the move: the logarithm of the ratio that decides. */
+/* Test the move by rows: the logarithm of the ratio that decides. */
 static mh_status ask_rows(mh_iteration *on, double cheap, double *log_ratio, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;
@@ -179,31 +177,22 @@ static mh_status ask_rows(mh_iteration *on, double cheap, double *log_ratio, mh_
     border[0] = mh_length_of_border(on, on->w);
     border[1] = mh_length_of_border(on, on->new_w);
     border[2] = mh_length_of_border(on, on->away);
-    mh_copy_to(on->new_e, on->e, geometry->n_elements + geometry->n_chosen);
     mh_find_chosen(on, on->move->new, on->new_e);
     MH_TRY(mh_test_elements(on, 0, -1, log_ratio, counts));
     counts->log_ratio = *log_ratio;
     return MH_OK;
 }
 
-static void accept_border(mh_iteration *on, double prior_there, mh_counts *counts)
-{
-    mh_copy_to(on->move->position, on->move->new, on->posterior->reference.size);
-    mh_copy_to(on->w, on->new_w, on->geometry->n_border);
-    mh_copy_to(on->e, on->new_e, on->geometry->n_elements + on->geometry->n_chosen);
-    counts->accepted += 1.0;
-    on->prior = prior_there;
-}
 
 mh_status mh_move_border(mh_iteration *on, mh_counts *counts)
 {
     double *new_position = on->move->new, log_ratio, probability = 0.0;
-    mh_copy_to(new_position, on->move->position, on->posterior->reference.size);
+    mh_begin_move(on);
     find_border_slopes(on, new_position);
     const double log_q = propose_border(on);
     write_border(on, new_position);
-    const double prior_there = mh_prior_at(on->posterior, new_position);
-    const double cheap = prior_there - on->prior + log_q + change_of_border(on);
+    const double new_prior = mh_prior_at(on->posterior, new_position);
+    const double cheap = new_prior - on->prior + log_q + change_of_border(on);
     mh_tally_of(on, 0)->decisions += 1.0;
     counts->invalid += !isfinite(cheap);
     if (isfinite(cheap) && mh_passes_first_stage(on, cheap)) {
@@ -211,9 +200,12 @@ mh_status mh_move_border(mh_iteration *on, mh_counts *counts)
         probability = mh_chance_of(log_ratio);
     }
     counts->accept_border += probability;
-    if (mh_uniform(on->rng) < probability)
-        accept_border(on, prior_there, counts);
-    else
+    if (!(mh_uniform(on->rng) < probability)) {
         mh_follow_border(on, on->w);
+        return MH_OK;
+    }
+    mh_accept_move(on, new_prior);
+    mh_copy_to(on->w, on->new_w, on->geometry->n_border);
+    counts->accepted += 1.0;
     return MH_OK;
 }

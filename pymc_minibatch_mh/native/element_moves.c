@@ -41,14 +41,14 @@ static void draw_elements(mh_iteration *on, int64_t f, int walks, double width)
 /* The part of an element's log ratio that needs no row. */
 static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, double width)
 {
-    const double here = on->e[g], there = on->new_e[g];
-    const double away_here = here - on->mean[g], away_there = there - on->mean[g];
-    double cheap = on->at[1][g] - on->at[0][g] + on->slope[g] * (there - here);
-    cheap += 0.5 * on->beta * on->geometry->hessian[g] * (there * there - here * here);
+    const double x = on->e[g], x_new = on->new_e[g];
+    const double away = x - on->mean[g], new_away = x_new - on->mean[g];
+    double cheap = on->at[1][g] - on->at[0][g] + on->slope[g] * (x_new - x);
+    cheap += 0.5 * on->beta * on->geometry->hessian[g] * (x_new * x_new - x * x);
     if (walks)
         return cheap;
     const double narrow = on->precision[g] / (width * width);
-    return cheap + 0.5 * narrow * (away_there * away_there - away_here * away_here);
+    return cheap + 0.5 * narrow * (new_away * new_away - away * away);
 }
 
 /* Propose all elements of a factor; write the cheap part of each one's log ratio. Elements that it
@@ -56,12 +56,11 @@ static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, dou
 static void propose_elements(mh_iteration *on, int64_t f)
 {
     mh_move *move = on->move;
-    const mh_geometry *geometry = on->geometry;
-    mh_copy_to(move->new, move->position, on->posterior->reference.size);
+    const int64_t *places = on->geometry->places;
+    mh_begin_move(on);
     mh_find_slopes(on, f);
     on->expanded = 0;
     mh_condition_here(on, f);
-    mh_copy_to(on->new_e, on->e, geometry->n_elements + geometry->n_chosen);
     const double kind = mh_uniform(on->rng), width = kind < 1.0 - WIDE ? 1.0 : WIDTH;
     const int walks = kind < MH_WALKS;
     draw_elements(on, f, walks, width);
@@ -76,7 +75,7 @@ static void propose_elements(mh_iteration *on, int64_t f)
         }
         on->log_ratio[g] = -INFINITY;
         on->new_e[g] = on->e[g];
-        move->new[geometry->places[g]] = move->position[geometry->places[g]];
+        move->new[places[g]] = move->position[places[g]];
     }
 }
 
@@ -107,24 +106,21 @@ mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts)
 /* Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
  *
  * The cheap part always decides first: a scale far off takes elements beyond their radii, whose
- * rows would all be read. It has `ahead` what rows will say on average, which they leave out. */
-static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, double ahead,
+ * rows would all be read. It has the `expected` change of rows, which the test by rows leaves out. */
+static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, double expected,
                                double *probability, mh_counts *counts)
 {
-    const mh_geometry *geometry = on->geometry;
-    const double prior_there = mh_prior_at(on->posterior, on->move->new);
-    double log_ratio = -ahead;
+    const double new_prior = mh_prior_at(on->posterior, on->move->new);
+    double log_ratio = -expected;
     *probability = 0.0;
     mh_tally_of(on, kind)->decisions += 1.0;
-    if (mh_uniform(on->rng) < mh_chance_of(cheap + ahead + (prior_there - on->prior))) {
+    if (mh_uniform(on->rng) < mh_chance_of(cheap + expected + (new_prior - on->prior))) {
         mh_stay_on_border(on);
         MH_TRY(mh_test_elements(on, kind, -1, &log_ratio, counts));
         *probability = mh_chance_of(log_ratio);
     }
     if (mh_uniform(on->rng) < *probability) {
-        mh_copy_to(on->move->position, on->move->new, on->posterior->reference.size);
-        mh_copy_to(on->e, on->new_e, geometry->n_elements + geometry->n_chosen);
-        on->prior = prior_there;
+        mh_accept_move(on, new_prior);
         on->expanded = 0;
     }
     return MH_OK;
@@ -155,45 +151,42 @@ double mh_sum_of_logs(const double *values, int64_t n)
     return total;
 }
 
-/* Draw a scale, to the place of its coordinate; add log q(phi) - log q(phi') to a log ratio. */
+/* Draw a scale, to its coordinate of move.new; add log q(phi) - log q(phi') to a log ratio. */
 static double draw_scale(const mh_iteration *on, int64_t s, double log_ratio)
 {
-    const int64_t place = on->geometry->scales[s];
-    const double middle = on->posterior->reference.centre[place];
-    const double size = on->geometry->scale_steps[s], here = on->move->position[place];
-    double *there = on->move->new + place;
+    const int64_t i = on->geometry->scales[s];
+    const double middle = on->posterior->reference.centre[i], x = on->move->position[i];
+    const double size = on->geometry->scale_steps[s];
+    double *x_new = on->move->new + i;
     if (mh_uniform(on->rng) < ANEW) {
         const double gamma = on->rng->standard_gamma(on->rng->bits, 0.5 * FREEDOM);
         const double spread = sqrt(0.5 * FREEDOM / gamma);
-        *there = middle + size * spread * mh_normal(on->rng);
-        log_ratio += log_t((*there - middle) / size, -1.0);
-        return log_ratio + log_t((here - middle) / size, 1.0);
+        *x_new = middle + size * spread * mh_normal(on->rng);
+        log_ratio += log_t((*x_new - middle) / size, -1.0);
+        return log_ratio + log_t((x - middle) / size, 1.0);
     }
     const double step = size * STEPS[mh_integer_below(on->rng, N_STEPS)];
-    *there = here + step * mh_normal(on->rng);
+    *x_new = x + step * mh_normal(on->rng);
     return log_ratio;
 }
 
 /* Propose a scale with the elements of its factor; return Jacobian and log q(phi) - log q(phi'). */
 static double propose_scale(mh_iteration *on, int64_t s)
 {
-    const mh_geometry *geometry = on->geometry;
-    const int64_t f = geometry->scale_factors[s];
+    const int64_t f = on->geometry->scale_factors[s];
     const int64_t low = on->parts->first[f], high = on->parts->first[f + 1];
-    double *new_position = on->move->new;
-    mh_copy_to(new_position, on->move->position, on->posterior->reference.size);
+    mh_begin_move(on);
     mh_condition_here(on, f);
-    mh_copy_to(on->new_e, on->e, geometry->n_elements + geometry->n_chosen);
     for (int64_t g = low; g < high; g++)
         on->new_e[g] = sqrt(on->precision[g]) * (on->e[g] - on->mean[g]);
     double log_ratio = 0.5 * mh_sum_of_logs(on->precision + low, high - low);
     log_ratio = draw_scale(on, s, log_ratio);
-    mh_expand_prior(on, f, on->zeros, new_position, on->mean, on->precision);
+    mh_expand_prior(on, f, on->zeros, on->move->new, on->mean, on->precision);
     mh_condition(on, f, on->mean, on->precision);
     for (int64_t g = low; g < high; g++)
         on->new_e[g] = on->mean[g] + on->new_e[g] / sqrt(on->precision[g]);
     log_ratio -= 0.5 * mh_sum_of_logs(on->precision + low, high - low);
-    mh_write_elements(on, on->new_e, f, new_position);
+    mh_write_elements(on, on->new_e, f, on->move->new);
     return log_ratio;
 }
 
@@ -201,14 +194,14 @@ mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;
     const int64_t f = geometry->scale_factors[s];
-    double cheap = propose_scale(on, s), ahead = 0.0, probability;
+    double cheap = propose_scale(on, s), expected = 0.0, probability;
     for (int64_t g = on->parts->first[f]; g < on->parts->first[f + 1]; g++) {
-        const double here = on->e[g], there = on->new_e[g];
-        cheap += on->slope[g] * (there - here);
-        cheap += 0.5 * on->beta * geometry->hessian[g] * (there * there - here * here);
-        ahead += on->beta * geometry->tilts[g] * (there - here);
+        const double x = on->e[g], x_new = on->new_e[g];
+        cheap += on->slope[g] * (x_new - x);
+        cheap += 0.5 * on->beta * geometry->hessian[g] * (x_new * x_new - x * x);
+        expected += on->beta * geometry->tilts[g] * (x_new - x);
     }
-    MH_TRY(decide_as_one(on, 1 + geometry->n_factors + s, cheap, ahead, &probability, counts));
+    MH_TRY(decide_as_one(on, 1 + geometry->n_factors + s, cheap, expected, &probability, counts));
     counts->accept_scales += probability / (double)geometry->n_scales;
     return MH_OK;
 }
@@ -222,10 +215,9 @@ static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
     double line = geometry->along_slope[k] + 0.5 * step * geometry->along_own[k], probability;
     line += mh_inner(geometry->along_border + k * n, on->w, n);
     line += mh_inner(geometry->along_elements + k * size, on->e, size);
-    mh_copy_to(on->new_e, on->e, size + geometry->n_chosen);
+    mh_begin_move(on);
     for (int64_t g = 0; g < size; g++)
         on->new_e[g] = on->e[g] + step * along[g];
-    mh_copy_to(on->move->new, on->move->position, on->posterior->reference.size);
     for (int64_t f = 0; f < geometry->n_factors; f++)
         mh_write_elements(on, on->new_e, f, on->move->new);
     const int64_t kind = 1 + geometry->n_factors + geometry->n_scales;

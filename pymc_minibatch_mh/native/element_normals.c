@@ -4,6 +4,19 @@
  * that the move leaves where they are: they only propose. */
 #include "elements.h"
 
+void mh_begin_move(mh_iteration *on)
+{
+    mh_copy_to(on->move->new, on->move->position, on->posterior->reference.size);
+    mh_copy_to(on->new_e, on->e, on->geometry->n_elements + on->geometry->n_chosen);
+}
+
+void mh_accept_move(mh_iteration *on, double new_prior)
+{
+    mh_copy_to(on->move->position, on->move->new, on->posterior->reference.size);
+    mh_copy_to(on->e, on->new_e, on->geometry->n_elements + on->geometry->n_chosen);
+    on->prior = new_prior;
+}
+
 void mh_follow_border(const mh_iteration *on, const double *w)
 {
     const mh_geometry *geometry = on->geometry;
@@ -35,8 +48,8 @@ void mh_find_chosen(const mh_iteration *on, const double *position, double *e)
     const mh_geometry *geometry = on->geometry;
     const double *centre = on->posterior->reference.centre;
     for (int64_t k = 0; k < geometry->n_chosen; k++) {
-        const int64_t place = geometry->border[geometry->chosen[k]];
-        e[geometry->n_elements + k] = position[place] - centre[place];
+        const int64_t i = geometry->border[geometry->chosen[k]];
+        e[geometry->n_elements + k] = position[i] - centre[i];
     }
 }
 
@@ -51,8 +64,8 @@ void mh_find_coordinates(mh_iteration *on)
     mh_inner_of_lines(geometry->whitener, n, on->away, n, 0, n, on->w);
     mh_follow_border(on, on->w);
     for (int64_t g = 0; g < geometry->n_elements; g++) {
-        const int64_t place = geometry->places[g];
-        on->e[g] = position[place] - centre[place] - on->moved[g];
+        const int64_t i = geometry->places[g];
+        on->e[g] = position[i] - centre[i] - on->moved[g];
     }
     mh_find_chosen(on, position, on->e);
 }
@@ -61,8 +74,8 @@ void mh_write_elements(const mh_iteration *on, const double *e, int64_t f, doubl
 {
     const double *centre = on->posterior->reference.centre;
     for (int64_t g = on->parts->first[f]; g < on->parts->first[f + 1]; g++) {
-        const int64_t place = on->geometry->places[g];
-        position[place] = centre[place] + on->moved[g] + e[g];
+        const int64_t i = on->geometry->places[g];
+        position[i] = centre[i] + on->moved[g] + e[g];
     }
 }
 

@@ -12,28 +12,17 @@
 /* Candidates beyond which all rows are read, as there is no room for more. */
 static const double MOST_CANDIDATES = 1e8;
 
-/* Add what rows of a decision say that are read in full: their changes. */
-static void add_in_full(const mh_iteration *on, double difference, double *log_ratio,
-                        mh_counts *counts)
-{
-    *log_ratio += on->beta * difference;
-    counts->invalid += !isfinite(difference);
-}
 
 /* Add what a row says that was kept by its ceiling: it is thinned. */
 static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double *log_ratio,
                         mh_counts *counts)
 {
-    const int64_t row = on->numbers[i];
+    const int64_t row = on->read.rows[i];
     const double bound = mh_ceiling(on->parts, &on->ends, row), largest = counts->bound_ratio;
-    const double difference = on->differences[i], raised = on->own->kappa[kind] - 1.0;
+    const double difference = on->read.differences[i], raised = on->own->kappa[kind] - 1.0;
     const double ratio =
-        mh_hold_against_bound(row, difference, on->scales[i], bound, on->beta, counts);
-    if (!(counts->bound_ratio <= mh_larger(largest, 1.0))) {
-        const int64_t size = on->posterior->reference.size;
-        mh_copy_to(on->own->chain.worst_move, on->move->position, size);
-        mh_copy_to(on->own->chain.worst_move + size, on->move->new, size);
-    }
+        mh_hold_against_bound(row, difference, on->read.scales[i], bound, on->beta, counts);
+    mh_keep_worst_move(&on->own->chain, largest, counts);
     mh_tally_of(on, kind)->squares += ratio * ratio;
     const double change = mh_smaller(mh_larger(-on->beta * difference, -bound), bound);
     double keep, added;
@@ -48,17 +37,18 @@ static mh_status add_evidence(mh_iteration *on, int64_t kind, int64_t f, const i
 {
     for (int64_t first = 0; first < n; first += MH_BLOCK) {
         const int64_t count = mh_min(MH_BLOCK, n - first);
-        MH_TRY(mh_read_drawn(on->posterior, on->move, rows + first, count, on->numbers,
-                             on->differences, on->scales, on->scratch));
+        MH_TRY(mh_read_drawn(&on->read, rows + first, count));
         for (int64_t i = 0; i < count; i++) {
-            const int64_t place = on->numbers[i] * on->parts->n_factors + f;
-            const int64_t label = f >= 0 ? on->parts->elements[place] : 0;
+            const int64_t index = on->read.rows[i] * on->parts->n_factors + f;
+            const int64_t label = f >= 0 ? on->parts->elements[index] : 0;
             if (label < 0)
                 continue;
-            if (in_full)
-                add_in_full(on, on->differences[i], log_ratio + label, counts);
-            else
+            if (!in_full) {
                 add_thinned(on, kind, i, log_ratio + label, counts);
+                continue;
+            }
+            log_ratio[label] += on->beta * on->read.differences[i];
+            counts->invalid += !isfinite(on->read.differences[i]);
         }
     }
     return MH_OK;
@@ -121,9 +111,9 @@ static mh_status add_evidence_of_candidates(mh_iteration *on, int64_t kind, int6
                                             double limit, double *log_ratio, mh_counts *counts)
 {
     const double kappa = on->own->kappa[kind];
+    mh_kind_tally *tally = mh_tally_of(on, kind);
     int64_t *kept, n;
     MH_TRY(keep_candidates(on, kappa, limit, &kept, &n));
-    mh_kind_tally *tally = mh_tally_of(on, kind);
     counts->n_candidates += kappa * limit;
     counts->n_obs += (double)n;
     tally->candidates += limit;
@@ -155,7 +145,7 @@ mh_status mh_test_elements(mh_iteration *on, int64_t kind, int64_t f, double *lo
 {
     const double kappa = on->own->kappa[kind], *border = on->ends.border;
     double limit;
-    const mh_mark mark = mh_mark_of(on->scratch);
+    MH_SCOPE(on->scratch);
     MH_TRY(mh_find_rates(on->parts, &on->ends, &on->rates, on->outside, &limit, on->scratch));
     counts->n_looks += 1.0;
     const int within = mh_larger(border[0], border[1]) <= on->parts->border_radius;
@@ -163,7 +153,5 @@ mh_status mh_test_elements(mh_iteration *on, int64_t kind, int64_t f, double *lo
         return add_evidence_of_all(on, kind, f, log_ratio, counts);
     if (on->outside[0])
         MH_TRY(add_evidence_of_outside(on, kind, f, log_ratio, counts));
-    MH_TRY(add_evidence_of_candidates(on, kind, f, limit, log_ratio, counts));
-    mh_give_back(on->scratch, mark);
-    return MH_OK;
+    return add_evidence_of_candidates(on, kind, f, limit, log_ratio, counts);
 }

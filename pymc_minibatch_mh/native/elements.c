@@ -40,15 +40,14 @@ static mh_status take_room(mh_iteration *on)
                               &on->at[0],       &on->at[1],           &on->at[2]};
     double **of_ends[] = {&on->e, &on->new_e}, **of_matrix[] = {&on->matrix};
     double **of_rates[] = {&on->rates.chances, &on->rates.units};
-    double **of_running[] = {&on->rates.running}, **of_rows[] = {&on->differences, &on->scales};
-    on->numbers = mh_take(on->scratch, MH_BLOCK, int64_t);
+    double **of_running[] = {&on->rates.running};
+    MH_TRY(mh_take_read(on->posterior, on->move, MH_BLOCK, &on->read, on->scratch));
     on->outside = mh_take(on->scratch, ends + 1, int64_t);
     on->rates.kinds = mh_take(on->scratch, 2, int64_t);
-    MH_NEED(on->numbers && on->outside && on->rates.kinds &&
-            TAKE_ALL(on->scratch, of_border, n) && TAKE_ALL(on->scratch, of_elements, size) &&
-            TAKE_ALL(on->scratch, of_ends, ends) && TAKE_ALL(on->scratch, of_matrix, n * n) &&
-            TAKE_ALL(on->scratch, of_rates, own) && TAKE_ALL(on->scratch, of_running, 2 * ends) &&
-            TAKE_ALL(on->scratch, of_rows, MH_BLOCK));
+    MH_NEED(on->outside && on->rates.kinds && TAKE_ALL(on->scratch, of_border, n) &&
+            TAKE_ALL(on->scratch, of_elements, size) && TAKE_ALL(on->scratch, of_ends, ends) &&
+            TAKE_ALL(on->scratch, of_matrix, n * n) && TAKE_ALL(on->scratch, of_rates, own) &&
+            TAKE_ALL(on->scratch, of_running, 2 * ends));
     mh_fill(on->zeros, size, 0.0);
     on->ends = (mh_part_ends){on->e, on->new_e, {0.0}};
     return MH_OK;
@@ -99,24 +98,11 @@ static mh_status iterate(mh_iteration *on, mh_counts *counts)
     return MH_OK;
 }
 
-static mh_status make_draws(mh_iteration *on, int64_t updates, int64_t n_draws, double *draws,
-                            mh_counts *counts, int64_t *made)
-{
-    const int64_t size = on->posterior->reference.size;
-    mh_status status = MH_OK;
-    for (*made = 0; *made < n_draws && status == MH_OK; *made += 1) {
-        for (int64_t i = 0; i < updates && status == MH_OK; i++)
-            status = iterate(on, counts + *made);
-        mh_copy_to(draws + *made * size, on->move->position, size);
-    }
-    return status;
-}
-
 mh_status mh_run_elements(mh_element_chain *own, int64_t updates, int64_t n_draws, double *draws,
                           mh_counts *counts, int64_t *made)
 {
     mh_chain *chain = &own->chain;
-    const mh_mark mark = mh_mark_of(chain->scratch);
+    MH_SCOPE(chain->scratch);
     mh_iteration on = {.own = own,
                        .posterior = &chain->posterior,
                        .geometry = &own->geometry,
@@ -125,10 +111,14 @@ mh_status mh_run_elements(mh_element_chain *own, int64_t updates, int64_t n_draw
                        .move = &chain->move,
                        .scratch = chain->scratch,
                        .beta = chain->posterior.reference.inverse_temperature};
+    const int64_t size = on.posterior->reference.size;
+    mh_status status = MH_OK;
     *made = 0;
-    mh_status status = take_room(&on);
-    if (status == MH_OK)
-        status = make_draws(&on, updates, n_draws, draws, counts, made);
-    mh_give_back(chain->scratch, mark);
+    MH_TRY(take_room(&on));
+    for (; *made < n_draws && status == MH_OK; *made += 1) {
+        for (int64_t i = 0; i < updates && status == MH_OK; i++)
+            status = iterate(&on, counts + *made);
+        mh_copy_to(draws + *made * size, on.move->position, size);
+    }
     return status;
 }

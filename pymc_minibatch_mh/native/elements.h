@@ -24,34 +24,22 @@ typedef struct mh_iteration {
     mh_move *move;
     mh_arena *scratch;
     double beta;
-    double *w; /* w and w', and the slope of the rows' expansion in w that is due to e, (n,) each */
-    double *new_w;
-    double *pull;
-    double *slopes; /* of the border, and its conditional mean, noise and a vector, (n,) each */
-    double *border_mean;
-    double *noise;
-    double *away;
-    double *matrix; /* (n, n) */
-    double *e;      /* e and e', and what the choices are off the centre, (L + K,) each */
-    double *new_e;
-    double *moved; /* R w; the slope of each e, its conditional mean and precision, and the log
-                      ratio of each element's test, (L,) each */
-    double *slope;
-    double *mean;
-    double *precision;
-    double *log_ratio;
-    double *prior_slope; /* of each element at e = 0, and zeros, (L,) each */
-    double *prior_precision;
-    double *zeros;
+    /* w and w', the slope of the rows' expansion in w that is due to e, (n,) each. */
+    double *w, *new_w, *pull;
+    double *slopes, *border_mean, *noise, *away; /* of the border, (n,) each; away: a vector */
+    double *matrix;                              /* (n, n) */
+    double *e, *new_e; /* e and e', and the choices off the centre, (L + K,) each */
+    /* R w; the slope of each e, its conditional mean and precision, the log ratio of each element's
+     * test, (L,) each. */
+    double *moved, *slope, *mean, *precision, *log_ratio;
+    double *prior_slope, *prior_precision, *zeros; /* of each element at e = 0, (L,) */
     int64_t expanded; /* whether these are the position's, for the factor that moves */
     double *at[3];    /* log-densities of elements at three points, (L,) each */
     double prior;     /* prior part at the position */
     mh_part_ends ends; /* e, e', |Q w|, |Q w'| and |Q w' - Q w| */
-    int64_t *outside; /* elements and choices beyond radii, after their number, (L + K + 1,) */
+    int64_t *outside;  /* elements and choices beyond radii, after their number, (L + K + 1,) */
     mh_rates rates;
-    int64_t *numbers; /* of rows, their differences, and scales of these, (MH_BLOCK,) each */
-    double *differences;
-    double *scales;
+    mh_read read; /* (MH_BLOCK,) */
 } mh_iteration;
 
 static inline mh_kind_tally *mh_tally_of(const mh_iteration *on, int64_t kind)
@@ -59,11 +47,6 @@ static inline mh_kind_tally *mh_tally_of(const mh_iteration *on, int64_t kind)
     return (mh_kind_tally *)on->own->chain.tallies + kind;
 }
 
-/* min(1, exp(log_ratio)); a log ratio of NaN or -inf rejects. */
-static inline double mh_chance_of(double log_ratio)
-{
-    return log_ratio > -INFINITY ? exp(mh_smaller(0.0, log_ratio)) : 0.0;
-}
 
 /* Whether a move goes on to its rows: delayed acceptance has the cheap part decide. */
 static inline int mh_passes_first_stage(const mh_iteration *on, double cheap)
@@ -74,6 +57,9 @@ static inline int mh_passes_first_stage(const mh_iteration *on, double cheap)
 /* ---- element_normals.c: coordinates, and conditional normals of elements. ---- */
 
 void mh_find_coordinates(mh_iteration *on);
+/* Have a move begin at the position; and end at the proposal, where the prior part is known. */
+void mh_begin_move(mh_iteration *on);
+void mh_accept_move(mh_iteration *on, double new_prior);
 void mh_find_chosen(const mh_iteration *on, const double *position, double *e);
 /* Write R w, by which elements move with the border. */
 void mh_follow_border(const mh_iteration *on, const double *w);
@@ -86,11 +72,13 @@ double mh_length_of_border(const mh_iteration *on, const double *w);
 void mh_densities_of(const mh_iteration *on, int64_t f, const double *position, double *out);
 /* Write slope and precision of the prior of each element of a factor, at some e; the elements of
  * `position` become those of these e. */
-void mh_expand_prior(const mh_iteration *on, int64_t f, const double *e, double *position, double *slopes, double *precisions);
+void mh_expand_prior(const mh_iteration *on, int64_t f, const double *e, double *position,
+                     double *slopes, double *precisions);
 /* Write the slope of the rows' expansion along each element of a factor, but for its own e. */
 void mh_find_slopes(const mh_iteration *on, int64_t f);
 /* Write the conditional means and precisions of elements, given the rows' slopes. */
-void mh_condition(const mh_iteration *on, int64_t f, const double *prior_slopes, const double *prior_precisions);
+void mh_condition(const mh_iteration *on, int64_t f, const double *prior_slopes,
+                  const double *prior_precisions);
 /* Write the same at the position of the chain, of which move.new is a copy. */
 void mh_condition_here(mh_iteration *on, int64_t f);
 
@@ -98,7 +86,8 @@ void mh_condition_here(mh_iteration *on, int64_t f);
 
 /* Add to each decision's log ratio what rows say. Decisions are those of a factor's elements, or at
  * f = -1 a single one. */
-mh_status mh_test_elements(mh_iteration *on, int64_t kind, int64_t f, double *log_ratio, mh_counts *counts);
+mh_status mh_test_elements(mh_iteration *on, int64_t kind, int64_t f, double *log_ratio,
+                           mh_counts *counts);
 
 /* ---- element_border.c, element_moves.c ---- */
 

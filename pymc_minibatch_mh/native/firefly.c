@@ -95,8 +95,9 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
     for (int64_t i = 0; i < n; i++)
         self->drawn[i] = rows[i];
     mh_ask_for_bounds(table, self->drawn, n);
-    MH_TRY(mh_read_drawn(self->posterior, &self->place->move, self->drawn, n, self->numbers,
-                         self->differences, self->scales, self->scratch));
+    const mh_read read = {self->posterior, &self->place->move, self->scratch,
+                          self->numbers,   self->differences,  self->scales};
+    MH_TRY(mh_read_drawn(&read, self->drawn, n));
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = self->numbers[i];
         const double bound = (double)table->c[row] * self->place->m;

@@ -123,7 +123,8 @@ static void read_choice(const mh_piece *piece, const int64_t *numbers, int64_t n
     }
 }
 
-void mh_read_forms(const mh_term *term, const int64_t *numbers, int64_t n, const mh_forms *out)
+/* Read the coefficients of n rows, by their numbers within the term. */
+static void read_forms(const mh_term *term, const int64_t *numbers, int64_t n, const mh_forms *out)
 {
     for (const mh_piece *piece = term->pieces; piece < term->pieces + term->n_pieces; piece++) {
         double *fixed = out->fixed + piece->column;
@@ -137,17 +138,18 @@ void mh_read_forms(const mh_term *term, const int64_t *numbers, int64_t n, const
     }
 }
 
-void mh_apply_forms(const mh_term *term, const mh_forms *forms, int64_t n, const double *vector,
-                    double *out, int64_t width)
+/* Write the forms of n rows, applied to a vector, to columns of `out`, whose lines have `width`. */
+static void apply_forms(const mh_term *term, const mh_forms *forms, int64_t n,
+                        const double *vector, double *out, int64_t width)
 {
     for (int64_t j = 0; j < term->n_fixed; j++)
         forms->picked[j] = vector[term->fixed_coordinates[j]];
     mh_apply_fixed(forms->fixed, n, term->n_fixed, forms->picked, term->fixed_ends,
                    term->n_arguments, out, width);
     const int64_t n_chosen = term->n_chosen;
-    for (int64_t i = 0, at = 0; n_chosen && i < n; i++, out += width)
-        for (int64_t g = 0; g < n_chosen; g++, at++)
-            out[term->chosen_arguments[g]] += forms->chosen[at] * vector[forms->places[at]];
+    for (int64_t i = 0, entry = 0; n_chosen && i < n; i++, out += width)
+        for (int64_t g = 0; g < n_chosen; g++, entry++)
+            out[term->chosen_arguments[g]] += forms->chosen[entry] * vector[forms->places[entry]];
 }
 
 void mh_read_rows(const mh_term *term, const int64_t *numbers, int64_t n, const double *vectors,
@@ -157,9 +159,9 @@ void mh_read_rows(const mh_term *term, const int64_t *numbers, int64_t n, const 
     for (const mh_leaf *leaf = term->taken; leaf < term->taken + term->n_taken; leaf++)
         for (int64_t i = 0; i < n; i++)
             mh_prefetch(leaf->address + numbers[i] * leaf->stride);
-    mh_read_forms(term, numbers, n, forms);
+    read_forms(term, numbers, n, forms);
     for (int64_t k = 0; k < n_vectors; k++)
-        mh_apply_forms(term, forms, n, vectors + k * size, inputs + k * term->n_arguments, width);
+        apply_forms(term, forms, n, vectors + k * size, inputs + k * term->n_arguments, width);
     for (int64_t k = 0; k < term->n_taken; k++)
         for (int64_t i = 0; i < n; i++)
             inputs[i * width + first + k] = read_leaf(term->taken + k, numbers[i]);
@@ -174,8 +176,8 @@ void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, co
         mh_whiten_form(fixed + start, term->fixed_coordinates + start,
                        term->fixed_ends[a] - start, factor, size, out + a * size);
     for (int64_t g = 0; g < term->n_chosen; g++) {
-        const int64_t at = row * term->n_chosen + g;
-        mh_whiten_form(forms->chosen + at, forms->places + at, 1, factor, size,
+        const int64_t entry = row * term->n_chosen + g;
+        mh_whiten_form(forms->chosen + entry, forms->places + entry, 1, factor, size,
                        out + term->chosen_arguments[g] * size);
     }
 }
@@ -191,8 +193,8 @@ static void write_sizes(const mh_term *term, const mh_forms *forms, const double
             out[a] += fabs(fixed[j] * forms->picked[j]);
     }
     for (int64_t g = 0; g < term->n_chosen; g++) {
-        const int64_t at = row * term->n_chosen + g;
-        out[term->chosen_arguments[g]] += fabs(forms->chosen[at] * vector[forms->places[at]]);
+        const int64_t entry = row * term->n_chosen + g;
+        out[term->chosen_arguments[g]] += fabs(forms->chosen[entry] * vector[forms->places[entry]]);
     }
 }
 
@@ -201,18 +203,17 @@ mh_status mh_place_forms(const mh_term *term, const int64_t *numbers, int64_t n,
                          double *sizes, double *norms, double *whitened, mh_arena *scratch)
 {
     const int64_t m = term->n_arguments, most = mh_rows_of_block(term, n);
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     mh_forms forms;
-    double *own = mh_take(scratch, m * size, double);
-    MH_NEED(own);
+    MH_VECTOR(double, unkept, scratch, m * size);
     MH_TRY(mh_room_for_forms(term, most, &forms, scratch));
     for (int64_t start = 0; start < n; start += most) {
         const int64_t count = mh_min(most, n - start);
-        mh_read_forms(term, numbers + start, count, &forms);
-        mh_apply_forms(term, &forms, count, centre, values + start * m, m);
+        read_forms(term, numbers + start, count, &forms);
+        apply_forms(term, &forms, count, centre, values + start * m, m);
         for (int64_t i = 0; i < count; i++) {
             const int64_t row = (start + i) * m;
-            double *white = whitened ? whitened + row * size : own;
+            double *white = whitened ? whitened + row * size : unkept;
             write_sizes(term, &forms, centre, i, sizes + row);
             mh_whiten_forms(term, &forms, i, factor, size, white);
             for (int64_t a = 0; a < m; a++) {
@@ -221,6 +222,5 @@ mh_status mh_place_forms(const mh_term *term, const int64_t *numbers, int64_t n,
             }
         }
     }
-    mh_give_back(scratch, mark);
     return MH_OK;
 }

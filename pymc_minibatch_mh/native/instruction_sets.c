@@ -3,7 +3,6 @@
  * All sets round alike, so that draws do not depend on the processor. A loader calls mh_use_set once,
  * before anything else; until then, and on processors without wider sets, it is the baseline. */
 #include "inside.h"
-#include "leaves.h"
 
 #define FIELD(gives, result, name, parameters, arguments) result(*name) parameters;
 typedef struct leaves {

@@ -40,7 +40,7 @@ mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double
                            double *value, mh_arena *scratch)
 {
     const mh_rows *rows = batch->rows;
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     int64_t *numbers = mh_take(scratch, batch->n, int64_t);
     int64_t *ends = mh_take(scratch, rows->n_terms, int64_t);
     double *sums = mh_take(scratch, 1 + rows->size, double);
@@ -53,7 +53,6 @@ mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double
     *value = batch->scale * sums[0];
     for (int64_t j = 0; j < rows->size; j++)
         out[j] = batch->scale * sums[1 + j];
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -70,17 +69,17 @@ static void expanded_gradient(const mh_reference *reference, const double *posit
 }
 
 /* Add the slopes of the prior part, by differences. `place` is a copy of the position. */
-static void add_slopes_of_prior(const mh_posterior *posterior, double *place, double *out)
+static void add_slopes_of_prior(const mh_posterior *posterior, double *point, double *out)
 {
     const mh_reference *reference = &posterior->reference;
     for (int64_t i = reference->first; i < reference->size; i++) {
         const double *line = reference->factor + i * reference->size;
-        const double here = place[i], step = PRIOR_STEP * sqrt(mh_inner(line, line, i + 1));
-        place[i] = here + step;
-        const double above = mh_prior_at(posterior, place);
-        place[i] = here - step;
-        const double slope = (above - mh_prior_at(posterior, place)) / (2.0 * step);
-        place[i] = here;
+        const double here = point[i], step = PRIOR_STEP * sqrt(mh_inner(line, line, i + 1));
+        point[i] = here + step;
+        const double above = mh_prior_at(posterior, point);
+        point[i] = here - step;
+        const double slope = (above - mh_prior_at(posterior, point)) / (2.0 * step);
+        point[i] = here;
         /* At the end of a support there is no slope, and none is needed. */
         if (isfinite(slope))
             out[i] += slope;
@@ -93,28 +92,27 @@ static mh_status estimate_gradient(const mh_posterior *posterior, const mh_batch
                                    const double *position, double *out, mh_arena *scratch)
 {
     const int64_t size = posterior->reference.size;
-    double value, *place = mh_take(scratch, size, double);
-    MH_NEED(place);
+    double value, *point = mh_take(scratch, size, double);
+    MH_NEED(point);
     if (batch->n > 0) {
         MH_TRY(mh_rows_gradient(batch, position, out, &value, scratch));
     } else {
         expanded_gradient(&posterior->reference, position, out);
     }
-    mh_copy_to(place, position, size);
-    add_slopes_of_prior(posterior, place, out);
+    mh_copy_to(point, position, size);
+    add_slopes_of_prior(posterior, point, out);
     return MH_OK;
 }
 
 /* Write L^T g, or g where there is no preconditioner, from the first moved coordinate on. */
-static mh_status whitened_rise(const mh_langevin *own, mh_chain *chain, const mh_batch *batch,
+static mh_status whitened_rise(const mh_langevin *settings, mh_chain *chain, const mh_batch *batch,
                                const double *position, double *out)
 {
     const mh_reference *reference = &chain->posterior.reference;
     const int64_t size = reference->size, first = reference->first;
-    double *gradient = mh_take(chain->scratch, size, double);
-    MH_NEED(gradient);
+    MH_VECTOR(double, gradient, chain->scratch, size);
     MH_TRY(estimate_gradient(&chain->posterior, batch, position, gradient, chain->scratch));
-    if (own->preconditioner != MH_LAPLACE) {
+    if (settings->preconditioner != MH_LAPLACE) {
         mh_copy_to(out, gradient, size);
         return MH_OK;
     }
@@ -126,43 +124,42 @@ static mh_status whitened_rise(const mh_langevin *own, mh_chain *chain, const mh
 }
 
 /* Write theta + h L (h v/2 + xi) to move.new. */
-static void drift(const mh_langevin *own, const mh_reference *reference, const double *rise,
+static void drift(const mh_langevin *settings, const mh_reference *reference, const double *rise,
                   const double *noise, const mh_move *move)
 {
     const int64_t size = reference->size, first = reference->first;
     double *change = move->there;
     for (int64_t j = first; j < size; j++)
-        change[j] = 0.5 * own->step * rise[j] + noise[j];
-    if (own->preconditioner == MH_LAPLACE) {
+        change[j] = 0.5 * settings->step * rise[j] + noise[j];
+    if (settings->preconditioner == MH_LAPLACE) {
         mh_lower_times(reference->factor, change, first, size, move->step);
         change = move->step;
     }
     mh_copy_to(move->new, move->position, first);
     for (int64_t i = first; i < size; i++)
-        move->new[i] = move->position[i] + own->step * change[i];
+        move->new[i] = move->position[i] + settings->step * change[i];
 }
 
 mh_status mh_propose_langevin(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
-    const mh_langevin *own = proposal;
+    const mh_langevin *settings = proposal;
     const mh_reference *reference = &chain->posterior.reference;
     const mh_generator *rng = &chain->generator;
     const mh_move *move = &chain->move;
     const int64_t size = reference->size;
     mh_batch batch;
-    double *noise = mh_take(chain->scratch, 3 * size, double);
-    MH_NEED(noise);
+    MH_VECTOR(double, noise, chain->scratch, 3 * size);
     double *here = noise + size, *there = here + size;
     /* Before a position is looked at: the batch must know nothing of it. */
-    MH_TRY(mh_draw_batch(rng, own->batch_size, &chain->posterior, &batch, chain->scratch));
-    MH_TRY(whitened_rise(own, chain, &batch, move->position, here));
+    MH_TRY(mh_draw_batch(rng, settings->batch_size, &chain->posterior, &batch, chain->scratch));
+    MH_TRY(whitened_rise(settings, chain, &batch, move->position, here));
     for (int64_t i = reference->first; i < size; i++)
         noise[i] = mh_normal(rng);
-    drift(own, reference, here, noise, move);
-    MH_TRY(whitened_rise(own, chain, &batch, move->new, there));
+    drift(settings, reference, here, noise, move);
+    MH_TRY(whitened_rise(settings, chain, &batch, move->new, there));
     *out = (mh_proposed){0.0, 0};
     for (int64_t i = reference->first; i < size; i++) {
-        const double back = noise[i] + 0.5 * own->step * (here[i] + there[i]);
+        const double back = noise[i] + 0.5 * settings->step * (here[i] + there[i]);
         out->log_q += 0.5 * (noise[i] * noise[i] - back * back);
     }
     return MH_OK;

@@ -16,7 +16,7 @@ void mh_lower_times(const double *matrix, const double *vector, int64_t first, i
         out[i] = mh_inner(matrix + i * size + first, vector + first, i + 1 - first);
 }
 
-/* Return the inner product of two vectors by a square matrix. */
+/* The inner product of two vectors by a square matrix. */
 double mh_inner_by(const double *matrix, const double *a, const double *b, int64_t size)
 {
     double total = 0.0;
@@ -92,76 +92,90 @@ static inline float total_of_eight(const eight_numbers *sums)
 static inline void products_of_two(const int8_t *const lines[2], const float *middle,
                                    const float *half, int64_t size, float *out)
 {
-    line_sums one = {{0.0f}, {0.0f}}, other = {{0.0f}, {0.0f}};
+    line_sums sums[2] = {{{0.0f}, {0.0f}}, {{0.0f}, {0.0f}}};
     int64_t j = 0;
-    for (; j + 16 <= size; j += 16) {
-        add_sixteen(lines[0] + j, middle + j, half + j, &one);
-        add_sixteen(lines[1] + j, middle + j, half + j, &other);
+    for (; j + 16 <= size; j += 16)
+        for (int k = 0; k < 2; k++)
+            add_sixteen(lines[k] + j, middle + j, half + j, sums + k);
+    for (int k = 0; k < 2; k++) {
+        if (j < size) {
+            add_rest(lines[k] + j, middle + j, size - j, &sums[k].middle);
+            add_rest(lines[k] + j, half + j, size - j, &sums[k].half);
+        }
+        out[2 * k] = total_of_eight(&sums[k].middle);
+        out[2 * k + 1] = total_of_eight(&sums[k].half);
     }
-    if (j < size) {
-        add_rest(lines[0] + j, middle + j, size - j, &one.middle);
-        add_rest(lines[0] + j, half + j, size - j, &one.half);
-        add_rest(lines[1] + j, middle + j, size - j, &other.middle);
-        add_rest(lines[1] + j, half + j, size - j, &other.half);
-    }
-    out[0] = total_of_eight(&one.middle);
-    out[1] = total_of_eight(&one.half);
-    out[2] = total_of_eight(&other.middle);
-    out[3] = total_of_eight(&other.half);
 }
 
 /* Lines that are asked for before the first of them is read. With more of them, of 256 bytes each,
  * updates took up to a third longer; asked for all at once before, twice as long. */
 enum { LINES_AHEAD = 12 };
 
-static inline void ask_for_line(const int8_t *line, int64_t size)
-{
-    for (int64_t j = 0; j < size; j += MH_CACHE_LINE)
-        mh_prefetch(line + j);
-}
 
 /* Write Q.(a + a')/2 and Q.(a' - a)/2 of lines: see whitened_copy.c. */
 void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *rows, int64_t n,
                           const float *middle, const float *half, int64_t size, float *out)
 {
     for (int64_t i = 0; i < mh_min(n, LINES_AHEAD); i++)
-        ask_for_line(lines + rows[i] * width, size);
+        mh_prefetch_line(lines + rows[i] * width, size);
     for (int64_t i = 0; i < n; i += 2) {
         const int64_t second = i + 1 < n ? rows[i + 1] : rows[i];
         for (int64_t k = i + LINES_AHEAD; k < mh_min(n, i + LINES_AHEAD + 2); k++)
-            ask_for_line(lines + rows[k] * width, size);
+            mh_prefetch_line(lines + rows[k] * width, size);
         const int8_t *two[] = {lines + rows[i] * width, lines + second * width};
-        float found[4];
-        products_of_two(two, middle, half, size, found);
-        memcpy(out + 2 * i, found, (i + 1 < n ? 4 : 2) * sizeof *found);
+        float products[4];
+        products_of_two(two, middle, half, size, products);
+        memcpy(out + 2 * i, products, (i + 1 < n ? 4 : 2) * sizeof *products);
     }
 }
 
-/* Add n lines of a matrix, times weights, to a vector. Four lines at a time: each entry has its sum
- * in the order of the lines. */
-void mh_add_lines(const double *matrix, int64_t width, const double *weights, int64_t n,
-                  int64_t low, int64_t high, double *restrict out)
+/* ---- Vectors times numbers. Entries side by side are independent: no sum changes its order. ---- */
+
+/* A statement for each k below n, eight at a time: compilers then find the vectors. */
+#define FOR_EIGHTS(n, statement)                                                                   \
+    do {                                                                                           \
+        int64_t first = 0;                                                                         \
+        for (; first + 8 <= n; first += 8)                                                         \
+            for (int64_t k = first; k < first + 8; k++)                                            \
+                statement;                                                                         \
+        for (int64_t k = first; k < n; k++)                                                        \
+            statement;                                                                             \
+    } while (0)
+
+/* Add four vectors times a number each, one after the other. */
+static inline void add_four(double *restrict out, const double *const lines[4], const double by[4],
+                            int64_t n)
 {
+    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
+    FOR_EIGHTS(n, out[k] = (((out[k] + by[0] * a[k]) + by[1] * b[k]) + by[2] * c[k]) + by[3] * d[k]);
+}
+
+/* Add the sum of four vectors times a number each. */
+static inline void add_sum_of_four(double *restrict out, const double *const lines[4],
+                                   const double by[4], int64_t n)
+{
+    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
+    FOR_EIGHTS(n, out[k] += by[0] * a[k] + by[1] * b[k] + by[2] * c[k] + by[3] * d[k]);
+}
+
+static inline void add_one(double *restrict out, const double *restrict line, double by, int64_t n)
+{
+    FOR_EIGHTS(n, out[k] += by * line[k]);
+}
+
+/* Add n lines of a matrix, times weights, to a vector: from `low` on, before `high`, of `width`.
+ * Four lines at a time: each entry has its sum in the order of the lines. */
+void mh_add_lines(const double *matrix, int64_t width, const double *weights, int64_t n,
+                  int64_t low, int64_t high, double *out)
+{
+    const double *line = matrix + low;
     int64_t j = 0;
-    for (; j + 4 <= n; j += 4) {
-        const double *a = matrix + j * width, *b = a + width, *c = b + width, *d = c + width;
-        const double *w = weights + j;
-        int64_t g = low;
-        for (; g + 8 <= high; g += 8)
-            for (int64_t k = g; k < g + 8; k++)
-                out[k] = (((out[k] + w[0] * a[k]) + w[1] * b[k]) + w[2] * c[k]) + w[3] * d[k];
-        for (; g < high; g++)
-            out[g] = (((out[g] + w[0] * a[g]) + w[1] * b[g]) + w[2] * c[g]) + w[3] * d[g];
+    for (; j + 4 <= n; j += 4, line += 4 * width) {
+        const double *lines[] = {line, line + width, line + 2 * width, line + 3 * width};
+        add_four(out + low, lines, weights + j, high - low);
     }
-    for (; j < n; j++) {
-        const double *a = matrix + j * width, w = weights[j];
-        int64_t g = low;
-        for (; g + 8 <= high; g += 8)
-            for (int64_t k = g; k < g + 8; k++)
-                out[k] += w * a[k];
-        for (; g < high; g++)
-            out[g] += w * a[g];
-    }
+    for (; j < n; j++, line += width)
+        add_one(out + low, line, weights[j], high - low);
 }
 
 /* Write the inner products of n lines of a matrix with a vector. */
@@ -172,18 +186,9 @@ void mh_inner_of_lines(const double *matrix, int64_t width, const double *vector
         out[j] = mh_inner(matrix + j * width + low, vector + low, high - low);
 }
 
-static inline double total_of(const double *lanes)
-{
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
 /* Sums of cubes in eight lanes, of both ends, of the way and of the farther end; their number. */
 typedef struct cubes {
-    double both[8];
-    double way[8];
-    double farther[8];
-    double within[8];
+    double both[8], way[8], farther[8], within[8];
 } cubes;
 
 /* Add the cubes of an element, which has no share beyond its radius, to a lane. */
@@ -207,10 +212,10 @@ void mh_sum_cubes_within(const double *weights, const double *radii, const doubl
     for (; g + 8 <= n; g += 8)
         for (int k = 0; k < 8; k++)
             add_cubes(weights[g + k], here[g + k], there[g + k], radii[g + k], &lanes, k);
-    cubes whole = {{total_of(lanes.both)},
-                   {total_of(lanes.way)},
-                   {total_of(lanes.farther)},
-                   {total_of(lanes.within)}};
+    cubes whole = {{mh_total_of(lanes.both)},
+                   {mh_total_of(lanes.way)},
+                   {mh_total_of(lanes.farther)},
+                   {mh_total_of(lanes.within)}};
     for (; g < n; g++)
         add_cubes(weights[g], here[g], there[g], radii[g], &whole, 0);
     sums[0] = whole.both[0];
@@ -235,7 +240,7 @@ void mh_bend_of(const double *const values[3], const double *steps, const double
     }
 }
 
-/* ---- Linear forms of rows. Entries side by side are independent: no sum changes its order. ---- */
+/* ---- Linear forms of rows. ---- */
 
 /* Write the fixed parts of the m forms of n rows to `out`, whose lines have `width`: form a has the
  * coefficients up to ends[a] of a line of `fixed`. */
@@ -245,44 +250,6 @@ void mh_apply_fixed(const double *fixed, int64_t n, int64_t n_fixed, const doubl
     for (int64_t i = 0; i < n; i++, fixed += n_fixed, out += width)
         for (int64_t a = 0, start = 0; a < m; start = ends[a++])
             out[a] = mh_inner(fixed + start, picked + start, ends[a] - start);
-}
-
-/* Add four vectors times a number each, one after the other. */
-static inline void add_four(double *restrict out, const double *const lines[4], const double by[4],
-                            int64_t n)
-{
-    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        for (int l = 0; l < 8; l++)
-            out[k + l] = (((out[k + l] + by[0] * a[k + l]) + by[1] * b[k + l]) +
-                          by[2] * c[k + l]) + by[3] * d[k + l];
-    for (; k < n; k++)
-        out[k] = (((out[k] + by[0] * a[k]) + by[1] * b[k]) + by[2] * c[k]) + by[3] * d[k];
-}
-
-/* Add the sum of four vectors times a number each. */
-static inline void add_sum_of_four(double *restrict out, const double *const lines[4],
-                                   const double by[4], int64_t n)
-{
-    const double *a = lines[0], *b = lines[1], *c = lines[2], *d = lines[3];
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        for (int l = 0; l < 8; l++)
-            out[k + l] +=
-                by[0] * a[k + l] + by[1] * b[k + l] + by[2] * c[k + l] + by[3] * d[k + l];
-    for (; k < n; k++)
-        out[k] += by[0] * a[k] + by[1] * b[k] + by[2] * c[k] + by[3] * d[k];
-}
-
-static inline void add_one(double *restrict out, const double *restrict line, double by, int64_t n)
-{
-    int64_t k = 0;
-    for (; k + 8 <= n; k += 8)
-        for (int l = 0; l < 8; l++)
-            out[k + l] += by * line[k + l];
-    for (; k < n; k++)
-        out[k] += by * line[k];
 }
 
 /* Add columns of L^T, times a number each: the lines `places` of L, which ascend. Many rows have
@@ -372,45 +339,33 @@ static inline void multiply_two(double a, double b, double c, double d, double *
     *high = never_positive & (hi <= 0.0) & (up > 0.0) ? 0.0 : up;
 }
 
-/* Of the first interval, or of the second, there may be one for all: `step` and `other_step` are 0. */
-static inline void multiply_all(const double *a, const double *b, int64_t step, const double *c,
-                                const double *d, int64_t other_step, int64_t n,
-                                double *restrict lo, double *restrict hi)
-{
-    for (int64_t i = 0; i < n; i++)
-        multiply_two(a[i * step], b[i * step], c[i * other_step], d[i * other_step], lo + i,
-                     hi + i);
-}
+/* Products, and sums, of n intervals (a, b) and (c, d), rounded outward; n of each, or 1 for all. The
+ * loop is compiled for each case. Sums have no slack: they do not underflow, and zero remains zero. */
+#define FOR_ALL(BODY)                                                                              \
+    do {                                                                                           \
+        if (n_one < n)                                                                             \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                BODY(0, i);                                                                        \
+        else if (n_other < n)                                                                      \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                BODY(i, 0);                                                                        \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                BODY(i, i);                                                                        \
+    } while (0)
 
 void mh_multiply_intervals(const double *a, const double *b, int64_t n_one, const double *c,
-                           const double *d, int64_t n_other, int64_t n, double *lo, double *hi)
-{
-    if (n_one < n)
-        multiply_all(a, b, 0, c, d, 1, n, lo, hi);
-    else if (n_other < n)
-        multiply_all(a, b, 1, c, d, 0, n, lo, hi);
-    else
-        multiply_all(a, b, 1, c, d, 1, n, lo, hi);
-}
-
-/* Without slack: additions do not underflow, and zero must remain zero. */
-static inline void add_all(const double *a, const double *b, int64_t step, const double *c,
-                           const double *d, int64_t other_step, int64_t n, double *restrict lo,
+                           const double *d, int64_t n_other, int64_t n, double *restrict lo,
                            double *restrict hi)
 {
-    for (int64_t i = 0; i < n; i++) {
-        lo[i] = below(a[i * step] + c[i * other_step], 0.0);
-        hi[i] = above(b[i * step] + d[i * other_step], 0.0);
-    }
+#define MULTIPLY(j, k) multiply_two(a[j], b[j], c[k], d[k], lo + i, hi + i)
+    FOR_ALL(MULTIPLY);
 }
 
 void mh_add_intervals(const double *a, const double *b, int64_t n_one, const double *c,
-                      const double *d, int64_t n_other, int64_t n, double *lo, double *hi)
+                      const double *d, int64_t n_other, int64_t n, double *restrict lo,
+                      double *restrict hi)
 {
-    if (n_one < n)
-        add_all(a, b, 0, c, d, 1, n, lo, hi);
-    else if (n_other < n)
-        add_all(a, b, 1, c, d, 0, n, lo, hi);
-    else
-        add_all(a, b, 1, c, d, 1, n, lo, hi);
+#define ADD(j, k) lo[i] = below(a[j] + c[k], 0.0), hi[i] = above(b[j] + d[k], 0.0)
+    FOR_ALL(ADD);
 }

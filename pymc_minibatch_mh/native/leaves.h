@@ -1,14 +1,13 @@
-/* The functions of leaves.c, which are compiled once per instruction set under names of their own,
- * as mh_inner_by_avx2. By its ordinary name a function calls that of the set which was chosen when
- * the library was loaded (instruction_sets.c).
+/* Functions of leaves.c, which are compiled once per instruction set under names of their own, as
+ * mh_inner_by_avx2. By its ordinary name a function calls the one of the set that was chosen when the
+ * library was loaded (instruction_sets.c).
  *
- * To add one: a line here, its prototype in functions.h, its body in leaves.c. Without its line here
- * the linker finds it several times. A line has `return` where there is a result, its type, the
- * name, the parameters, and these as they are handed on. */
+ * To add one: a line here, its body in leaves.c. Without its line here the linker finds it several
+ * times. A line has `return` where there is a result, its type, the name, the parameters, and these
+ * as arguments. Prototypes follow from the lines, here and in library.py. */
 #ifndef MH_LEAVES_H
 #define MH_LEAVES_H
 
-/* clang-format off */
 #define MH_LEAVES(LEAF) \
 LEAF(, void, mh_lower_times, (const double *matrix, const double *vector, int64_t first, int64_t size, double *out), (matrix, vector, first, size, out)) \
 LEAF(return, double, mh_inner_by, (const double *matrix, const double *a, const double *b, int64_t size), (matrix, a, b, size)) \
@@ -21,7 +20,9 @@ LEAF(, void, mh_apply_fixed, (const double *fixed, int64_t n, int64_t n_fixed, c
 LEAF(, void, mh_whiten_form, (const double *weights, const int64_t *places, int64_t n, const double *factor, int64_t size, double *out), (weights, places, n, factor, size, out)) \
 LEAF(, void, mh_add_products, (const double *fixed, int64_t n_fixed, const double *weights, int64_t n, int64_t first, int64_t last, int64_t start, int64_t stop, double *products), (fixed, n_fixed, weights, n, first, last, start, stop, products)) \
 LEAF(, void, mh_multiply_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
-LEAF(, void, mh_add_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi)) \
+LEAF(, void, mh_add_intervals, (const double *a, const double *b, int64_t n_one, const double *c, const double *d, int64_t n_other, int64_t n, double *lo, double *hi), (a, b, n_one, c, d, n_other, n, lo, hi))
 
-/* clang-format on */
+#define MH_PROTOTYPE(gives, result, name, parameters, arguments) result name parameters;
+MH_LEAVES(MH_PROTOTYPE)
+
 #endif

@@ -13,13 +13,15 @@ from cffi import FFI
 from pymc_minibatch_mh.native import compiler
 
 #: The declarations of records and functions: there are no others.
-HEADERS = ("mh.h", "functions.h")
+HEADERS = ("mh.h", "leaves.h", "functions.h")
 
 
 def declarations() -> str:
     """Return what the headers declare, for cffi, which knows no preprocessor."""
     whole = "".join((compiler.FOLDER / name).read_text("utf-8") for name in HEADERS)
-    return re.sub(r"^#.*$", "", whole, flags=re.MULTILINE)
+    leaf = r"^LEAF\(\w*, (\w+), (\w+), (\(.*?\)), .*$"
+    whole = re.sub(leaf, r"\1 \2\3;", whole, flags=re.MULTILINE)
+    return re.sub(r"^(#|MH_LEAVES).*$", "", whole, flags=re.MULTILINE)
 
 
 ffi = FFI()

@@ -32,16 +32,16 @@ void mh_merge_moments(mh_moments *moments, const mh_moments *others)
 
 void mh_add_moments(mh_moments *moments, const double *values, int64_t n)
 {
-    mh_moments own = {.n = n};
+    mh_moments added = {.n = n};
     for (int64_t i = 0; i < n; i++)
-        own.mean += values[i];
-    own.mean /= (double)n;
+        added.mean += values[i];
+    added.mean /= (double)n;
     for (int64_t i = 0; i < n; i++) {
-        const double gap = values[i] - own.mean;
-        own.second += gap * gap;
-        own.third += gap * gap * gap;
+        const double gap = values[i] - added.mean;
+        added.second += gap * gap;
+        added.third += gap * gap * gap;
     }
-    mh_merge_moments(moments, &own);
+    mh_merge_moments(moments, &added);
 }
 
 /* Zero where it is not defined. */
@@ -55,24 +55,21 @@ double mh_skewness(const mh_moments *moments)
 mh_status mh_scan_rows(const mh_posterior *posterior, const mh_move *move, double *mean,
                        double *variance, double *largest, mh_arena *scratch)
 {
-    const int64_t total = posterior->rows.term_starts[posterior->rows.n_terms];
-    const mh_mark mark = mh_mark_of(scratch);
-    double *differences = mh_take(scratch, MH_BLOCK, double);
-    double *scales = mh_take(scratch, MH_BLOCK, double);
-    int64_t *rows = mh_take(scratch, MH_BLOCK, int64_t);
-    MH_NEED(differences && scales && rows);
+    const int64_t total = mh_number_of_rows(posterior);
+    MH_SCOPE(scratch);
+    mh_read read;
+    MH_TRY(mh_take_read(posterior, move, MH_BLOCK, &read, scratch));
     mh_moments moments = {0};
     *largest = 0.0;
     for (int64_t first = 0; first < total; first += MH_BLOCK) {
-        int64_t count;
-        MH_TRY(mh_read_block(posterior, move, first, rows, differences, scales, &count, scratch));
-        mh_add_moments(&moments, differences, count);
-        for (int64_t i = 0; i < count; i++)
-            *largest = mh_larger(*largest, fabs(differences[i]));
+        const int64_t last = mh_min(first + MH_BLOCK, total);
+        MH_TRY(mh_read_block(&read, first, last));
+        mh_add_moments(&moments, read.differences, last - first);
+        for (int64_t i = 0; i < last - first; i++)
+            *largest = mh_larger(*largest, fabs(read.differences[i]));
     }
     *mean = moments.mean;
     *variance = moments.second / (double)total;
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -82,101 +79,105 @@ static int64_t number_of_drawn(const mh_posterior *posterior)
     return mh_number_of_rows(posterior) - posterior->bounds.n_heavy;
 }
 
-/* Of the batch's next rows: how many there are, where they are read, and what was read. */
-typedef struct new_rows {
-    int64_t room;
-    int64_t *places;
-    int64_t *rows;
-    double *differences;
-    double *scales;
-} new_rows;
-
 mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int64_t target,
-                      int64_t room, int64_t *places)
+                      int64_t room, int64_t *slots)
 {
     const int64_t first = *n;
     for (int64_t k = 0; k < room && *n < target; k++) {
         if (supply->places[NEXT] == supply->places[END]) {
             MH_TRY(mh_ask(supply, EVENLY));
         }
-        const int64_t place = supply->places[NEXT]++;
-        const int64_t row = supply->rows[place];
+        const int64_t slot = supply->places[NEXT]++;
+        const int64_t row = supply->rows[slot];
         if (mh_insert(batch->places, batch->n_places, row)) {
-            places[*n - first] = place;
+            slots[*n - first] = slot;
             batch->rows[(*n)++] = row;
         }
     }
     return MH_OK;
 }
 
-/* Extend a batch of n rows to `target` of them, or fewer where rows are stored. Rows in memory are
- * numbered among those that batches are drawn from. */
+/* Extend a batch of n rows to `target` of them, or fewer where rows are stored; write where the new
+ * ones are read. Rows in memory are numbered among those that batches are drawn from. */
 static mh_status draw_next(const mh_posterior *posterior, const mh_generator *rng, mh_drawn *batch,
-                           int64_t *n, int64_t target, const new_rows *into)
+                           int64_t *n, int64_t target, int64_t room, int64_t *slots)
 {
     const mh_bounds *bounds = &posterior->bounds;
     if (bounds->supply.room > 0)
-        return mh_take_new(&bounds->supply, batch, n, target, into->room, into->places);
+        return mh_take_new(&bounds->supply, batch, n, target, room, slots);
     const int64_t *drawn = batch->rows + *n;
     const int64_t count = target - *n;
     mh_draw_more(rng, number_of_drawn(posterior), batch, *n, target);
     for (int64_t i = 0; i < count; i++)
-        into->places[i] = drawn[i];
+        slots[i] = drawn[i];
     if (bounds->n_heavy > 0)
-        mh_skip_rows(drawn, count, bounds->heavy, bounds->n_heavy, into->places);
+        mh_skip_rows(drawn, count, bounds->heavy, bounds->n_heavy, slots);
     *n = target;
     return MH_OK;
 }
 
-/* Draw rows until the batch has `target` of them, and read them; add to the moments of all. */
-static mh_status look_at_more(mh_chain *chain, mh_drawn *batch, int64_t target, mh_moments *moments)
+/* Compare the changes of n rows with their bounds c_i M. */
+static void compare_with_bounds(const mh_read *read, int64_t n, const mh_table *table, double m,
+                                mh_counts *counts)
+{
+    const double beta = read->posterior->reference.inverse_temperature;
+    for (int64_t i = 0; table && i < n; i++) {
+        const int64_t row = read->rows[i];
+        mh_hold_against_bound(row, read->differences[i], read->scales[i],
+                              (double)table->c[row] * m, beta, counts);
+    }
+}
+
+mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t target,
+                          const mh_table *table, double m, mh_counts *counts)
 {
     const mh_posterior *posterior = &chain->posterior;
-    mh_arena *scratch = chain->scratch;
-    const mh_mark mark = mh_mark_of(scratch);
-    int64_t n = moments->n, room = target - n;
-    /* A supply is overwritten while a batch goes on in the next but one. */
-    if (posterior->bounds.supply.room > 0)
-        room = mh_min(room, MH_BLOCK);
-    const new_rows into = {room, mh_take(scratch, room, int64_t), mh_take(scratch, room, int64_t),
-                           mh_take(scratch, room, double), mh_take(scratch, room, double)};
-    MH_NEED(into.places && into.rows && into.differences && into.scales);
+    const int stored = posterior->bounds.supply.room > 0;
+    int64_t n = batch->moments.n;
+    /* Slots of a supply that has the set of the batch's rows, and that is overwritten while a batch
+     * goes on in the next but one. */
+    const int64_t most = stored ? 2 * target : number_of_drawn(posterior);
+    const int64_t room = stored ? mh_min(target - n, MH_BLOCK) : target - n;
+    MH_TRY(mh_reserve(&batch->drawn, n, target, most, chain->scratch));
+    MH_SCOPE(chain->scratch);
+    int64_t *slots = mh_take(chain->scratch, room, int64_t);
+    mh_read read;
+    MH_NEED(slots);
+    MH_TRY(mh_take_read(posterior, &chain->move, room, &read, chain->scratch));
     while (n < target) {
-        MH_TRY(draw_next(posterior, &chain->generator, batch, &n, target, &into));
-        const int64_t count = n - moments->n;
+        MH_TRY(draw_next(posterior, &chain->generator, &batch->drawn, &n, target, room, slots));
+        const int64_t count = n - batch->moments.n;
         if (count == 0) /* the batch has all rows that came next */
             continue;
-        MH_TRY(mh_read_drawn(posterior, &chain->move, into.places, count, into.rows,
-                             into.differences, into.scales, scratch));
-        mh_add_moments(moments, into.differences, count);
+        MH_TRY(mh_read_drawn(&read, slots, count));
+        compare_with_bounds(&read, count, table, m, counts);
+        mh_add_moments(&batch->moments, read.differences, count);
     }
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
-/* The heavy rows' change is `known`, unless the batch is empty. Stored rows are all read anew. */
-mh_status mh_read_rest(const mh_posterior *posterior, const mh_move *move, const mh_drawn *batch,
-                       const mh_moments *moments, double known, double *change, int64_t *count,
-                       mh_arena *scratch)
+mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change)
 {
+    const mh_posterior *posterior = &chain->posterior;
     const mh_bounds *bounds = &posterior->bounds;
-    const int64_t n = moments->n, total = number_of_drawn(posterior);
+    const int64_t n = batch->moments.n, total = number_of_drawn(posterior), count = total - n;
     double unused;
     if (n == 0 || bounds->supply.room > 0) {
-        *count = mh_number_of_rows(posterior);
-        return mh_read_all(posterior, move, NULL, change, &unused, scratch);
+        batch->read += mh_number_of_rows(posterior);
+        return mh_read_all(posterior, &chain->move, NULL, change, &unused, chain->scratch);
     }
-    int64_t *all = batch->rows;
-    if (batch->n_places > 0) { /* without a set of the batch's rows, the list has all of them */
-        all = mh_take(scratch, total, int64_t);
+    int64_t *all = batch->drawn.rows;
+    if (batch->drawn.n_places > 0) { /* without a set of the batch's rows, the list has all of them */
+        all = mh_take(chain->scratch, total, int64_t);
         MH_NEED(all);
-        MH_TRY(mh_list_all(batch->rows, n, total, all, scratch));
+        MH_TRY(mh_list_all(batch->drawn.rows, n, total, all, chain->scratch));
     }
-    *count = total - n;
+    batch->read += count;
     if (bounds->n_heavy > 0)
-        mh_skip_rows(all + n, *count, bounds->heavy, bounds->n_heavy, all + n);
-    MH_TRY(mh_read_chosen(posterior, move, all + n, *count, NULL, change, &unused, scratch));
-    *change = (double)n * moments->mean + known + *change;
+        mh_skip_rows(all + n, count, bounds->heavy, bounds->n_heavy, all + n);
+    MH_TRY(mh_read_chosen(posterior, &chain->move, all + n, count, NULL, change, &unused,
+                          chain->scratch));
+    *change = (double)n * batch->moments.mean + batch->known + *change;
     return MH_OK;
 }
 
@@ -198,15 +199,7 @@ mh_status mh_unit_noise(const mh_reference *reference, double *position, double 
     return MH_OK;
 }
 
-/* A batch under way: its rows, their moments, the heavy rows' change, and rows read in all. */
-typedef struct batch_so_far {
-    mh_drawn drawn;
-    mh_moments moments;
-    double known;
-    int64_t read;
-} batch_so_far;
-
-static mh_status read_heavy(mh_chain *chain, batch_so_far *batch)
+static mh_status read_heavy(mh_chain *chain, mh_batch_so_far *batch)
 {
     const mh_bounds *bounds = &chain->posterior.bounds;
     double unused;
@@ -217,20 +210,16 @@ static mh_status read_heavy(mh_chain *chain, batch_so_far *batch)
 }
 
 /* Extend the batch to `target` rows, and write what a test sees of it. */
-static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target, batch_so_far *batch,
-                               mh_look *look)
+static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target,
+                               mh_batch_so_far *batch, mh_look *look)
 {
-    const mh_bounds *bounds = &chain->posterior.bounds;
     const double beta = chain->posterior.reference.inverse_temperature;
     const double total = (double)look->total;
-    /* Of a supply it is asked which rows the batch has, so that it needs the set. */
-    const int64_t most = bounds->supply.room > 0 ? 2 * target : look->total;
     const mh_moments *moments = &batch->moments;
     MH_TRY(read_heavy(chain, batch));
-    MH_TRY(mh_reserve(&batch->drawn, moments->n, target, most, chain->scratch));
-    MH_TRY(look_at_more(chain, &batch->drawn, target, &batch->moments));
+    MH_TRY(mh_extend_batch(chain, batch, target, NULL, 0.0, NULL));
     const double n = (double)moments->n;
-    batch->read = moments->n + bounds->n_heavy;
+    batch->read = moments->n + chain->posterior.bounds.n_heavy;
     look->n = moments->n;
     look->log_ratio = cheap + beta * total * moments->mean + beta * batch->known;
     look->variance = mh_square(beta * total) * moments->second / (n - 1.0) / n * (1.0 - n / total);
@@ -239,13 +228,10 @@ static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target, ba
 }
 
 /* Read all rows that the batch lacks, and write what a test sees then. */
-static mh_status look_at_all(mh_chain *chain, double cheap, batch_so_far *batch, mh_look *look)
+static mh_status look_at_all(mh_chain *chain, double cheap, mh_batch_so_far *batch, mh_look *look)
 {
     double change;
-    int64_t count;
-    MH_TRY(mh_read_rest(&chain->posterior, &chain->move, &batch->drawn, &batch->moments,
-                        batch->known, &change, &count, chain->scratch));
-    batch->read += count;
+    MH_TRY(mh_read_rest(chain, batch, &change));
     look->n = look->total;
     look->log_ratio = cheap + chain->posterior.reference.inverse_temperature * change;
     look->variance = look->skewness = 0.0;
@@ -278,7 +264,7 @@ mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, 
     const double noise = mh_predicted_noise(&chain->move, &posterior->reference, by->kappa);
     mh_look look = {.total = total, .uniform = mh_uniform(&chain->generator)};
     mh_verdict said;
-    batch_so_far batch = {0};
+    mh_batch_so_far batch = {0};
     *out = (mh_decision){0};
     do {
         const int64_t target = by->sample_size(by->settings, noise, look.n, total);
@@ -328,8 +314,7 @@ mh_status mh_full_passes_of(const mh_batch_test *test, const mh_reference *refer
                             int64_t *passes, mh_arena *scratch)
 {
     const int64_t d = reference->size;
-    double *step = mh_take(scratch, d, double);
-    MH_NEED(step);
+    MH_VECTOR(double, step, scratch, d);
     *passes = 0;
     for (int64_t k = 0; k < n; k++) {
         double *here = moves + 2 * k * d, *there = here + d;

@@ -23,7 +23,7 @@ static const double ROOT_PI = 1.7724538509055159;
 static const double LOG_HALF = -0.6931471805599453;
 static const double ROOT_HALF = 0.7071067811865476;
 
-/* Return x sqrt(pi) exp(x^2) erfc(x) inverted: Abramowitz and Stegun (1964), 7.1.14. */
+/* X sqrt(pi) exp(x^2) erfc(x) inverted: Abramowitz and Stegun (1964), 7.1.14. */
 static double tail_of_erfc(double x)
 {
     double fraction = 1.0;
@@ -39,7 +39,7 @@ static double log_erfc(double x)
     return -x * x - log(x * ROOT_PI) - log(tail_of_erfc(x));
 }
 
-/* Return the logarithm of the chance that a standard normal number exceeds a bound. */
+/* The logarithm of the chance that a standard normal number exceeds a bound. */
 double mh_log_share_above(double bound) { return LOG_HALF + log_erfc(ROOT_HALF * bound); }
 
 /* Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942. */
@@ -105,8 +105,7 @@ mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed 
 static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *chain, double *out)
 {
     const mh_reference *reference = &chain->posterior.reference;
-    double *difference = mh_take(chain->scratch, reference->size, double);
-    MH_NEED(difference);
+    MH_VECTOR(double, difference, chain->scratch, reference->size);
     for (int64_t i = 0; i < reference->size; i++) {
         const int64_t j = numbers->order[i];
         difference[i] = chain->move.position[j] - reference->centre[j];
@@ -117,14 +116,14 @@ static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *cha
 
 /* Draw a whitened coordinate whose own one, before + diagonal * draw, ends at zero; add to log_q
  * the shares above zero, there and back. `position` is where it is, over the diagonal. */
-static double draw_above_zero(double before, double here, double position, double tilt, double rho,
+static double draw_above_zero(double before, double x, double position, double tilt, double rho,
                               double scale, const mh_generator *rng, double *log_q)
 {
-    const double mean = tilt + rho * (here - tilt);
+    const double mean = tilt + rho * (x - tilt);
     const double low = -(before + mean) / scale;
     const double white = mean + scale * mh_normal_above(low, rng);
     const double back = tilt + rho * (white - tilt);
-    const double behind = position - here;
+    const double behind = position - x;
     *log_q += mh_log_share_above(low) - mh_log_share_above(-(behind + back) / scale);
     return white;
 }
@@ -136,23 +135,23 @@ mh_status mh_propose_bordered(const void *proposal, mh_chain *chain, mh_proposed
     const mh_generator *rng = &chain->generator;
     const mh_move *move = &chain->move;
     const int64_t size = reference->size, first = reference->first;
-    double *here = move->step, *white = move->there;
+    double *x = move->step, *white = move->there;
     double rho, scale, log_q = 0.0;
     const int64_t component = draw_component(&numbers->mixture, rng, &rho, &scale);
-    MH_TRY(whiten_in_order(numbers, chain, here));
-    mh_copy_to(white, here, first);
+    MH_TRY(whiten_in_order(numbers, chain, x));
+    mh_copy_to(white, x, first);
     mh_copy_to(move->new, move->position, size);
     for (int64_t i = first; i < size; i++) {
         const int64_t j = numbers->order[i];
         const double tilt = numbers->tilt[i], diagonal = numbers->factor[i * size + i];
         const double before = reference->centre[j] + mh_inner(numbers->factor + i * size, white, i);
         if (i < first + numbers->n_ends)
-            white[i] = draw_above_zero(before / diagonal, here[i], move->position[j] / diagonal,
+            white[i] = draw_above_zero(before / diagonal, x[i], move->position[j] / diagonal,
                                        tilt, rho, scale, rng, &log_q);
         else
-            white[i] = tilt + rho * (here[i] - tilt) + scale * mh_normal(rng);
+            white[i] = tilt + rho * (x[i] - tilt) + scale * mh_normal(rng);
         if (component > 0)
-            log_q += 0.5 * (mh_square(white[i] - tilt) - mh_square(here[i] - tilt));
+            log_q += 0.5 * (mh_square(white[i] - tilt) - mh_square(x[i] - tilt));
         move->new[j] = before + diagonal * white[i];
     }
     *out = (mh_proposed){log_q, component};
@@ -164,14 +163,14 @@ mh_status mh_propose_by_scales(const void *proposal, mh_chain *chain, mh_propose
     const mh_by_scales *numbers = proposal;
     const mh_scale_conditional *tables = &numbers->tables;
     const mh_move *move = &chain->move;
-    double *here = move->step, *white = move->there;
+    double *x = move->step, *white = move->there;
     double rho, scale, log_q, volume;
     const int64_t component = draw_component(&numbers->mixture, &chain->generator, &rho, &scale);
-    MH_TRY(mh_whiten_given_scales(tables, move->position, here, &log_q, chain->scratch));
+    MH_TRY(mh_whiten_given_scales(tables, move->position, x, &log_q, chain->scratch));
     for (int64_t i = 0; i < chain->posterior.reference.size; i++) {
-        white[i] = rho * here[i] + scale * mh_normal(&chain->generator);
+        white[i] = rho * x[i] + scale * mh_normal(&chain->generator);
         if (component > 0)
-            log_q += 0.5 * (white[i] * white[i] - here[i] * here[i]);
+            log_q += 0.5 * (white[i] * white[i] - x[i] * x[i]);
     }
     MH_TRY(mh_place_given_scales(tables, white, move->new, &volume, chain->scratch));
     *out = (mh_proposed){log_q - volume, component};

@@ -69,18 +69,13 @@ mh_status mh_move_between(const mh_reference *reference, double *position, doubl
 
 void mh_products_of_move(const mh_move *move, int64_t size, mh_products *out)
 {
-    *out = (mh_products){0.0, 0.0, 0.0, 0.0, 0.0};
-    for (int64_t i = 0; i < size; i++) {
-        const double a = move->here[i], other = move->there[i], b = move->step[i];
-        out->here += a * a;
-        out->there += other * other;
-        out->step += b * b;
-        out->along_here += a * b;
-        out->along_there += other * b;
-    }
+    mh_products dots = {0};
+    for (int64_t i = 0; i < size; i++)
+        mh_add_products_of(move->here[i], move->there[i], move->step[i], &dots);
+    *out = dots;
 }
 
-/* Return the distance from `origin` in posterior standard deviations. */
+/* The distance from `origin` in posterior standard deviations. */
 double mh_whitened_norm(const double *whitener, const double *position, const double *origin,
                         int64_t size)
 {
@@ -102,10 +97,10 @@ static double cosine(double along, double square, double step)
     return product > 0.0 ? mh_smaller(fabs(along) / product, 1.0) : 0.0;
 }
 
-/* Return sup of s.x t.x over unit x, for unit s and t at a cosine of w. */
+/* Sup of s.x t.x over unit x, for unit s and t at a cosine of w. */
 static double direction_one(double w) { return 0.5 * (1.0 + w); }
 
-/* Return sup of (s.x)^2 t.x over unit x, for unit s and t at a cosine of w. */
+/* Sup of (s.x)^2 t.x over unit x, for unit s and t at a cosine of w. */
 static double direction_two(double w)
 {
     const double q = sqrt(2.0 + 0.25 * w * w) - 0.5 * w, both = 2.0 + w * q;
@@ -133,7 +128,7 @@ static double path(const mh_products *dots, int64_t order, int64_t directional)
     return total / (double)PANELS * sqrt(dots->step);
 }
 
-/* Return the largest |v|v| - u|u||/2 over unit directions x, with u = x.a and v = x.a'.
+/* The largest |v|v| - u|u||/2 over unit directions x, with u = x.a and v = x.a'.
  *
  * With |f''| <= D a first-order remainder changes by D times that at most. With the middle m of the
  * move it is |x.b x.m| for u and v of one sign, and (x.b)^2/4 + (x.m)^2 for others: the largest of
@@ -151,7 +146,7 @@ static double first_of_one_argument(const mh_products *dots)
     return mh_larger(largest, 0.5 * (half + middle + apart));
 }
 
-/* Return the largest |(x.a')^3 - (x.a)^3|/6 over unit directions x.
+/* The largest |(x.a')^3 - (x.a)^3|/6 over unit directions x.
  *
  * With |f'''| <= D a second-order remainder changes by D times that at most, whether or not the
  * centre lies between the ends. */
@@ -172,7 +167,7 @@ static double second_of_one_argument(const mh_products *dots)
     return largest * MISSED / 6.0;
 }
 
-/* Return the products in the one of a move's two directions that both of them have in common:
+/* The products in the one of a move's two directions that both of them have in common:
  * rounding would otherwise depend on the direction. */
 static mh_products ordered(const mh_products *dots)
 {

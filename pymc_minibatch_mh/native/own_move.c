@@ -3,24 +3,24 @@
 
 mh_status mh_propose_own(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
-    const mh_own_move *own = proposal;
+    const mh_own_move *custom = proposal;
     const mh_reference *reference = &chain->posterior.reference;
     const mh_move *move = &chain->move;
     const int64_t size = reference->size;
     mh_batch batch;
     /* Before a position is looked at: the batch must know nothing of it. */
-    MH_TRY(mh_draw_batch(&chain->generator, own->batch_size, &chain->posterior, &batch,
+    MH_TRY(mh_draw_batch(&chain->generator, custom->batch_size, &chain->posterior, &batch,
                          chain->scratch));
-    mh_copy_to(own->position, move->position, size);
+    mh_copy_to(custom->position, move->position, size);
     /* Coordinates that the function does not write are no proposal. */
     mh_fill(move->new, size, NAN);
     const mh_handed handed = {
         .size = size,
-        .position = own->position,
+        .position = custom->position,
         .new_position = move->new,
         .bits = *chain->generator.bits,
-        .n_state = own->n_state,
-        .state = own->state,
+        .n_state = custom->n_state,
+        .state = custom->state,
         .centre = reference->centre,
         .factor = reference->factor,
         .whitener = reference->whitener,
@@ -30,15 +30,15 @@ mh_status mh_propose_own(const void *proposal, mh_chain *chain, mh_proposed *out
         .batch = &batch,
         .scratch = chain->scratch,
         .gradient = mh_rows_gradient,
-        .function = own->function,
-        .kept = own->kept,
+        .function = custom->function,
+        .kept = custom->kept,
     };
     *out = (mh_proposed){0.0, 0};
-    if (own->call(&handed, &out->log_q))
+    if (custom->call(&handed, &out->log_q))
         return MH_MOVE_RAISED;
     /* By their bytes: no number is equal to one that is none. */
     const size_t bytes = (size_t)size * sizeof(double);
-    return memcmp(own->position, move->position, bytes) == 0 ? MH_OK : MH_MOVE_EDITED;
+    return memcmp(custom->position, move->position, bytes) == 0 ? MH_OK : MH_MOVE_EDITED;
 }
 
 /* Add up -(theta - m_i)^T P (theta - m_i)/2 of rows, and their gradients. The context has the
@@ -70,11 +70,12 @@ static mh_status update(mh_chain *chain, const double *mean, const double *white
     const int64_t size = chain->posterior.reference.size;
     const mh_move *move = &chain->move;
     mh_proposed proposed;
+    MH_SCOPE(chain->scratch);
     MH_TRY(chain->propose(chain->proposal, chain, &proposed));
     *used += proposed.log_q != 0.0;
-    const double here = mh_whitened_norm(whitener, move->position, mean, size);
-    const double there = mh_whitened_norm(whitener, move->new, mean, size);
-    const double log_ratio = 0.5 * (here * here - there * there) + sign * proposed.log_q;
+    const double norm = mh_whitened_norm(whitener, move->position, mean, size);
+    const double new_norm = mh_whitened_norm(whitener, move->new, mean, size);
+    const double log_ratio = 0.5 * (norm * norm - new_norm * new_norm) + sign * proposed.log_q;
     if (log(mh_uniform(&chain->generator)) < log_ratio)
         mh_copy_to(move->position, move->new, size);
     return MH_OK;
@@ -85,24 +86,19 @@ mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double 
                               int64_t n, double *positions, int64_t updates, double sign,
                               int64_t *used)
 {
-    const mh_own_move *own = chain->proposal;
+    const mh_own_move *custom = chain->proposal;
     const int64_t size = chain->posterior.reference.size;
-    const mh_mark before = mh_mark_of(chain->scratch);
-    double *state = mh_take(chain->scratch, own->n_state, double);
-    MH_NEED(state);
-    mh_copy_to(state, own->state, own->n_state);
-    const mh_mark mark = mh_mark_of(chain->scratch);
+    MH_SCOPE(chain->scratch);
+    MH_VECTOR(double, state, chain->scratch, custom->n_state);
+    mh_copy_to(state, custom->state, custom->n_state);
     mh_status status = MH_OK;
     *used = 0;
     for (int64_t k = 0; k < n && status == MH_OK; k++) {
         chain->move.position = positions + k * size;
-        mh_copy_to(own->state, state, own->n_state);
-        for (int64_t i = 0; i < updates && status == MH_OK; i++) {
+        mh_copy_to(custom->state, state, custom->n_state);
+        for (int64_t i = 0; i < updates && status == MH_OK; i++)
             status = update(chain, mean, whitener, sign, used);
-            mh_give_back(chain->scratch, mark);
-        }
     }
-    mh_copy_to(own->state, state, own->n_state);
-    mh_give_back(chain->scratch, before);
+    mh_copy_to(custom->state, state, custom->n_state);
     return status;
 }

@@ -6,11 +6,11 @@
 int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_own_test *test = settings;
-    const int64_t asked = test->sample_size(noise, n, total, test->numbers, test->n_numbers);
-    if (asked < 0)
+    const int64_t target = test->sample_size(noise, n, total, test->numbers, test->n_numbers);
+    if (target < 0)
         return total;
     /* A look that reads nothing new would go on for ever. */
-    return mh_min(mh_max(mh_max(asked, n + 1), 2), total);
+    return mh_min(mh_max(mh_max(target, n + 1), 2), total);
 }
 
 mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *out)
@@ -19,16 +19,16 @@ mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *o
     *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
     if (!(look->log_ratio > -INFINITY))
         return MH_OK;
-    double said[3];
+    double answer[3];
     if (test->decide_batch(look->log_ratio, look->variance, look->skewness, look->n, look->total,
-                           look->uniform, test->numbers, test->n_numbers, said) < 0)
+                           look->uniform, test->numbers, test->n_numbers, answer) < 0)
         return MH_TEST_FAILED;
-    if (!(said[0] <= 1.0 && 0.0 <= said[1] && said[1] <= 1.0))
+    if (!(answer[0] <= 1.0 && 0.0 <= answer[1] && answer[1] <= 1.0))
         return MH_TEST_FAILED;
-    out->probability = said[1];
-    out->error = said[2];
-    if (said[0] >= 0.0)
-        out->verdict = said[0] > 0.0 ? MH_ACCEPT : MH_REJECT;
+    out->probability = answer[1];
+    out->error = answer[2];
+    if (answer[0] >= 0.0)
+        out->verdict = answer[0] > 0.0 ? MH_ACCEPT : MH_REJECT;
     else if (look->n < look->total)
         out->verdict = MH_READ_MORE;
     else if (look->uniform < exp(mh_smaller(0.0, look->log_ratio)))

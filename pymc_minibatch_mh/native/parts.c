@@ -12,7 +12,7 @@
 #include "inside.h"
 
 /* Far more than the rounding errors of a ceiling. */
-#define ROUNDING (1.0 + 1e-10)
+static const double ROUNDING = 1.0 + 1e-10;
 
 double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row)
 {
@@ -50,9 +50,7 @@ int64_t mh_first_outside(const mh_parts *parts, const mh_part_ends *ends, int64_
     const int32_t *elements = parts->elements + row * parts->n_factors;
     for (int64_t f = 0; f < parts->n_factors; f++) {
         const int64_t g = elements[f];
-        if (g < 0)
-            continue;
-        if (!(mh_larger(fabs(ends->here[g]), fabs(ends->there[g])) <= parts->radii[g]))
+        if (g >= 0 && !mh_is_within(parts, ends, g))
             return g;
     }
     return -1;

@@ -61,10 +61,8 @@ mh_status mh_penalty_decide(const void *settings, const mh_look *look, mh_verdic
 {
     const mh_penalty_test *test = settings;
     *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
-    if (!(look->log_ratio > -INFINITY))
-        return MH_OK;
-    if (look->n >= look->total || isinf(look->log_ratio)) {
-        out->probability = exp(mh_smaller(0.0, look->log_ratio));
+    if (look->n >= look->total || !isfinite(look->log_ratio)) {
+        out->probability = mh_chance_of(look->log_ratio);
     } else {
         const double penalty = mh_penalty(look->variance, look->n);
         out->probability = exp(mh_smaller(0.0, look->log_ratio - penalty));

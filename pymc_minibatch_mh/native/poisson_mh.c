@@ -51,8 +51,9 @@ static mh_status read_levels(const mh_posterior *posterior, const mh_move *from_
     const float *widths = posterior->bounds.tables[WIDTHS].c;
     const float *below = posterior->bounds.tables[BELOW].c;
     const double beta = posterior->reference.inverse_temperature;
-    MH_TRY(mh_read_drawn(posterior, from_centre, drawn, n, out->rows, out->differences, out->scales,
-                         scratch));
+    const mh_read read = {posterior, from_centre, scratch,
+                          out->rows, out->differences, out->scales};
+    MH_TRY(mh_read_drawn(&read, drawn, n));
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = out->rows[i];
         const double width = (double)widths[row], half = 0.5 * width, low = (double)below[row];

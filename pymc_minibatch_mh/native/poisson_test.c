@@ -33,8 +33,7 @@ typedef struct poisson_pair {
     mh_chain *chain;
     mh_counts *counts;
     const mh_table *table;
-    double m;
-    double size;
+    double m, size;
     mh_ends ends;
 } poisson_pair;
 
@@ -44,13 +43,11 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
              double *added)
 {
     *keep = *added = 0.0;
-    if (!(bound > 0.0))
+    if (!(bound > 0.0) || (test->form == MH_FACTORIZED && !(change > 0.0)))
         return;
     if (test->form == MH_FACTORIZED) {
-        if (change > 0.0) {
-            *keep = change / bound;
-            *added = -INFINITY;
-        }
+        *keep = change / bound;
+        *added = -INFINITY;
         return;
     }
     const double raised = test->chi * size;
@@ -74,11 +71,9 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
 double mh_accept_probability(double cheap, double log_product, int64_t delayed)
 {
     const double log_ratio = cheap + log_product;
-    if (!(log_ratio > -INFINITY))
-        return 0.0;
-    if (delayed)
+    if (delayed && log_ratio > -INFINITY)
         return exp(mh_smaller(0.0, cheap) + mh_smaller(0.0, log_product));
-    return exp(mh_smaller(0.0, log_ratio));
+    return mh_chance_of(log_ratio);
 }
 
 /* Thin a row that was read; return what it adds to the log ratio. One that exceeds its bound is
@@ -108,18 +103,15 @@ static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64
                            double *product)
 {
     mh_arena *scratch = pair->chain->scratch;
-    const mh_mark mark = mh_mark_of(scratch);
-    double *differences = mh_take(scratch, n, double), *scales = mh_take(scratch, n, double);
-    int64_t *rows = mh_take(scratch, n, int64_t);
-    MH_NEED(differences && scales && rows);
+    MH_SCOPE(scratch);
+    mh_read read;
+    MH_TRY(mh_take_read(&pair->chain->posterior, &pair->chain->move, n, &read, scratch));
     mh_ask_for_bounds(pair->table, drawn, n);
-    MH_TRY(mh_read_drawn(&pair->chain->posterior, &pair->chain->move, drawn, n, rows, differences,
-                         scales, scratch));
+    MH_TRY(mh_read_drawn(&read, drawn, n));
     double total = 0.0;
     for (int64_t i = 0; i < n; i++)
-        total += thin_read(pair, rows[i], differences[i], scales[i]);
+        total += thin_read(pair, read.rows[i], read.differences[i], read.scales[i]);
     *product += total;
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -174,8 +166,7 @@ static mh_status read_some(const poisson_pair *pair, double expected, double *pr
     *count = pair->chain->posterior.bounds.n_heavy;
     MH_TRY(change_of_heavy(pair, product));
     const int64_t most = most_at_once(pair, left);
-    int64_t *rows = mh_take(scratch, most, int64_t);
-    MH_NEED(rows);
+    MH_VECTOR(int64_t, rows, scratch, most);
     while (left > 0 && *product > -INFINITY) {
         const int64_t n = mh_min(left, most);
         int64_t kept;

@@ -84,8 +84,7 @@ mh_status mh_moments_of_move(const mh_rows *rows, const double *position,
                              const int64_t *drawn, int64_t n, double *differences,
                              mh_moments *moments, double *absolute, mh_arena *scratch)
 {
-    double *scales = mh_take(scratch, n, double);
-    MH_NEED(scales);
+    MH_VECTOR(double, scales, scratch, n);
     *moments = (mh_moments){0, 0.0, 0.0, 0.0};
     *absolute = 0.0;
     MH_TRY(mh_differences_of(rows, position, new_position, centre, drawn, n, differences, scales,
@@ -128,15 +127,15 @@ static void shifted(const double *theta, const double *factor, int64_t column, d
 
 /* Half of the second differences along the columns of a factor, summed; `there` is scratch. */
 static double curvature(mh_log_prior prior, const int64_t *context, const double *theta,
-                        const double *factor, int64_t size, double *there)
+                        const double *factor, int64_t size, double *point)
 {
-    const double here = prior(theta, context);
+    const double value = prior(theta, context);
     double total = 0.0;
     for (int64_t k = 0; k < size; k++) {
-        shifted(theta, factor, k, 1.0, size, there);
-        const double forth = prior(there, context);
-        shifted(theta, factor, k, -1.0, size, there);
-        total += 0.5 * (forth + prior(there, context)) - here;
+        shifted(theta, factor, k, 1.0, size, point);
+        const double forth = prior(point, context);
+        shifted(theta, factor, k, -1.0, size, point);
+        total += 0.5 * (forth + prior(point, context)) - value;
     }
     return total;
 }
@@ -144,13 +143,13 @@ static double curvature(mh_log_prior prior, const int64_t *context, const double
 mh_status mh_skewness_of_prior(mh_log_prior prior, const int64_t *context, const double *theta,
                                const double *factor, int64_t size, double *out, mh_arena *scratch)
 {
-    double *from = mh_take(scratch, size, double), *there = mh_take(scratch, size, double);
-    MH_NEED(from && there);
+    double *from = mh_take(scratch, size, double), *point = mh_take(scratch, size, double);
+    MH_NEED(from && point);
     for (int64_t k = 0; k < size; k++) {
         shifted(theta, factor, k, 1.0, size, from);
-        const double forth = curvature(prior, context, from, factor, size, there);
+        const double forth = curvature(prior, context, from, factor, size, point);
         shifted(theta, factor, k, -1.0, size, from);
-        const double back = curvature(prior, context, from, factor, size, there);
+        const double back = curvature(prior, context, from, factor, size, point);
         out[k] = 0.5 * (forth - back);
     }
     return MH_OK;

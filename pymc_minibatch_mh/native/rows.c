@@ -63,10 +63,9 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
                           differences, scales);
         return MH_OK;
     }
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     const int64_t size = rows->size;
-    double *of_move = mh_take(scratch, 3 * size, double);
-    MH_NEED(of_move);
+    MH_VECTOR(double, of_move, scratch, 3 * size);
     for (int64_t j = 0; j < size; j++) {
         of_move[j] = centre[j];
         of_move[size + j] = position[j] - centre[j];
@@ -77,7 +76,6 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
             MH_TRY(differences_of_term(rows->terms + k, of_move, size, numbers + start,
                                        ends[k] - start, differences + start, scales + start,
                                        scratch));
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -86,10 +84,7 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
 /* Sums over rows of a term: those of fixed coefficients, (S,) and (S, S), and those at their
  * coordinates, (1 + d,) and (d, d). Without a Hessian its two are NULL. */
 typedef struct sums_of_term {
-    double *gradient;
-    double *products;
-    double *sums;
-    double *hessian;
+    double *gradient, *products, *sums, *hessian;
     int64_t size;
     double *weights; /* derivatives of a block of rows in one or two arguments, (most,) */
 } sums_of_term;
@@ -139,18 +134,18 @@ static void add_chosen(const block *read, const double *slopes, int64_t i, doubl
     const double *chosen = read->forms.chosen + i * n_chosen;
     const int64_t *places = read->forms.places + i * n_chosen;
     for (int64_t g = 0; g < n_chosen; g++) {
-        const int64_t here = places[g], a = term->chosen_arguments[g];
+        const int64_t p = places[g], a = term->chosen_arguments[g];
         for (int64_t b = 0; b < m; b++) {
             const double slope = chosen[g] * slopes[second(m, a, b)];
             for (int64_t j = start_of(term, b); j < term->fixed_ends[b]; j++) {
-                const int64_t there = term->fixed_coordinates[j];
-                hessian[here * size + there] += slope * fixed[j];
-                hessian[there * size + here] += slope * fixed[j];
+                const int64_t q = term->fixed_coordinates[j];
+                hessian[p * size + q] += slope * fixed[j];
+                hessian[q * size + p] += slope * fixed[j];
             }
         }
         for (int64_t h = 0; h < n_chosen; h++) {
             const double slope = chosen[g] * slopes[second(m, a, term->chosen_arguments[h])];
-            hessian[here * size + places[h]] += slope * chosen[h];
+            hessian[p * size + places[h]] += slope * chosen[h];
         }
     }
 }
@@ -206,20 +201,20 @@ static mh_status derivatives_of_term(const mh_term *term, const double *position
 {
     const int64_t m = term->n_arguments, width = 1 + m + m * (m + 1) / 2;
     block read;
-    sums_of_term own;
+    sums_of_term to;
     MH_TRY(room_for_block(term, n, 1, width, &read, scratch));
-    MH_TRY(room_for_sums(term, read.most, size, sums, hessian, &own, scratch));
+    MH_TRY(room_for_sums(term, read.most, size, sums, hessian, &to, scratch));
     for (int64_t start = 0; start < n; start += read.most) {
         const int64_t count = mh_min(read.most, n - start);
         mh_read_rows(term, numbers + start, count, position, 1, size, &read.forms, read.inputs);
         term->slopes(read.inputs, read.outputs, count);
         for (int64_t i = 0; i < count; i++)
             sums[0] += read.outputs[i * width];
-        add_gradient(&read, read.outputs, width, count, &own);
+        add_gradient(&read, read.outputs, width, count, &to);
         if (hessian)
-            add_hessian(&read, width, count, &own);
+            add_hessian(&read, width, count, &to);
     }
-    add_fixed(term, &own);
+    add_fixed(term, &to);
     return MH_OK;
 }
 
@@ -232,13 +227,12 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position,
         rows->derivatives(position, numbers, ends, rows->context, wants_hessian, sums, hessian);
         return MH_OK;
     }
-    const mh_mark mark = mh_mark_of(scratch);
+    MH_SCOPE(scratch);
     for (int64_t k = 0, start = 0; k < rows->n_terms; start = ends[k++])
         if (ends[k] > start)
             MH_TRY(derivatives_of_term(rows->terms + k, position, rows->size, numbers + start,
                                        ends[k] - start, sums, wants_hessian ? hessian : NULL,
                                        scratch));
-    mh_give_back(scratch, mark);
     return MH_OK;
 }
 
@@ -282,9 +276,9 @@ static mh_status skewness_of_term(const mh_term *term, const double *position,
 {
     const int64_t m = term->n_arguments, n_thirds = m * (m + 1) * (m + 2) / 6;
     block read;
-    sums_of_term own;
+    sums_of_term to;
     MH_TRY(room_for_block(term, n, 1, n_thirds, &read, scratch));
-    MH_TRY(room_for_sums(term, read.most, size, sums, NULL, &own, scratch));
+    MH_TRY(room_for_sums(term, read.most, size, sums, NULL, &to, scratch));
     double *white = mh_take(scratch, m * size, double);
     double *slopes = mh_take(scratch, read.most * (1 + m), double);
     MH_NEED(white && slopes);
@@ -296,9 +290,9 @@ static mh_status skewness_of_term(const mh_term *term, const double *position,
             mh_whiten_forms(term, &read.forms, i, factor, size, white);
             skewness_of_row(m, white, size, read.outputs + i * n_thirds, slopes + i * (1 + m));
         }
-        add_gradient(&read, slopes, 1 + m, count, &own);
+        add_gradient(&read, slopes, 1 + m, count, &to);
     }
-    add_fixed(term, &own);
+    add_fixed(term, &to);
     return MH_OK;
 }
 
@@ -306,9 +300,8 @@ mh_status mh_skewness_of_rows(const mh_rows *rows, const double *position, const
                               const int64_t *numbers, const int64_t *ends, double *out,
                               mh_arena *scratch)
 {
-    const mh_mark mark = mh_mark_of(scratch);
-    double *sums = mh_take(scratch, 1 + rows->size, double);
-    MH_NEED(sums);
+    MH_SCOPE(scratch);
+    MH_VECTOR(double, sums, scratch, 1 + rows->size);
     mh_fill(sums, 1 + rows->size, 0.0);
     for (int64_t k = 0, start = 0; k < rows->n_terms; start = ends[k++])
         if (ends[k] > start)
@@ -316,6 +309,5 @@ mh_status mh_skewness_of_rows(const mh_rows *rows, const double *position, const
                                     numbers + start, ends[k] - start, sums, scratch));
     for (int64_t j = 0; j < rows->size; j++)
         out[j] += sums[1 + j];
-    mh_give_back(scratch, mark);
     return MH_OK;
 }

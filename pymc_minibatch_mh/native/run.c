@@ -59,21 +59,26 @@ static void reject_invalid(mh_chain *chain, int64_t component, mh_counts *counts
     chain->tallies[component].tried += 1.0;
 }
 
-/* Have the test decide, and remember the move in which a row exceeded its bound most. */
-static mh_status decide(mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out)
+void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts)
 {
     const int64_t size = chain->posterior.reference.size;
-    const double largest = mh_larger(counts->bound_ratio, 1.0);
+    if (counts->bound_ratio <= mh_larger(largest, 1.0))
+        return;
+    mh_copy_to(chain->worst_move, chain->move.position, size);
+    mh_copy_to(chain->worst_move + size, chain->move.new, size);
+}
+
+static mh_status decide(mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out)
+{
+    const double largest = counts->bound_ratio;
     const mh_status status = chain->decide(chain->test, chain, cheap, counts, out);
-    if (!(counts->bound_ratio <= largest)) {
-        mh_copy_to(chain->worst_move, chain->move.position, size);
-        mh_copy_to(chain->worst_move + size, chain->move.new, size);
-    }
+    mh_keep_worst_move(chain, largest, counts);
     return status;
 }
 
-/* Make one update; `prior_here` is the prior part where it begins, and where it ends. */
-static mh_status update(mh_chain *chain, double *difference, double *prior_here, mh_counts *counts)
+/* Make one move; `prior_here` is the prior part where it begins, and where it ends. */
+static mh_status move_once(mh_chain *chain, double *difference, double *prior,
+                           mh_counts *counts)
 {
     const int64_t size = chain->posterior.reference.size;
     const mh_move *move = &chain->move;
@@ -81,8 +86,8 @@ static mh_status update(mh_chain *chain, double *difference, double *prior_here,
     mh_decision decision;
     double change;
     MH_TRY(propose(chain, &proposed, &change));
-    const double prior_there = mh_prior_at(&chain->posterior, move->new);
-    const double cheap = prior_there - *prior_here + proposed.log_q + change;
+    const double new_prior = mh_prior_at(&chain->posterior, move->new);
+    const double cheap = new_prior - *prior + proposed.log_q + change;
     if (!isfinite(cheap)) {
         reject_invalid(chain, proposed.component, counts);
         return MH_OK;
@@ -96,23 +101,31 @@ static mh_status update(mh_chain *chain, double *difference, double *prior_here,
         counts->accepted += 1.0;
         mh_copy_to(move->position, move->new, size);
         mh_copy_to(move->here, move->there, size);
-        *prior_here = prior_there;
+        *prior = new_prior;
     }
     return MH_OK;
 }
 
 /* Move coordinates that no row depends on. */
-static mh_status move_without_rows(mh_chain *chain, double *difference, double *prior_here,
+static mh_status move_without_rows(mh_chain *chain, double *difference, double *prior,
                                    mh_counts *counts)
 {
     const mh_posterior *posterior = &chain->posterior;
     int64_t evaluations = 0;
     MH_TRY(mh_move_without_rows(chain->move.position, posterior->reference.size, &chain->slices,
                                 posterior->prior, posterior->rows.context, &chain->generator,
-                                prior_here, &evaluations, chain->scratch));
+                                prior, &evaluations, chain->scratch));
     counts->n_prior += (double)evaluations;
     whiten_position(chain, difference);
     return MH_OK;
+}
+
+/* Make one update. */
+static mh_status update(mh_chain *chain, double *difference, double *prior, mh_counts *counts)
+{
+    MH_SCOPE(chain->scratch);
+    MH_TRY(move_once(chain, difference, prior, counts));
+    return chain->slices.moves ? move_without_rows(chain, difference, prior, counts) : MH_OK;
 }
 
 mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draws,
@@ -120,25 +133,18 @@ mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draw
 {
     const int64_t size = chain->posterior.reference.size;
     const double *position = chain->move.position;
-    const mh_mark before = mh_mark_of(chain->scratch);
     mh_status status = MH_OK;
     *made = 0;
-    double *difference = mh_take(chain->scratch, size, double);
-    MH_NEED(difference);
-    const mh_mark mark = mh_mark_of(chain->scratch);
-    double prior_here = mh_prior_at(&chain->posterior, position);
+    MH_SCOPE(chain->scratch);
+    MH_VECTOR(double, difference, chain->scratch, size);
+    double prior = mh_prior_at(&chain->posterior, position);
     whiten_position(chain, difference);
     for (; *made < n_draws && status == MH_OK; ++*made) {
-        mh_counts *own = counts + *made;
-        for (int64_t k = 0; k < updates && status == MH_OK; k++) {
-            status = update(chain, difference, &prior_here, own);
-            if (status == MH_OK && chain->slices.moves > 0)
-                status = move_without_rows(chain, difference, &prior_here, own);
-            mh_give_back(chain->scratch, mark);
-        }
+        mh_counts *counted = counts + *made;
+        for (int64_t k = 0; k < updates && status == MH_OK; k++)
+            status = update(chain, difference, &prior, counted);
         mh_copy_to(draws + *made * size, position, size);
     }
-    mh_give_back(chain->scratch, before);
     return status;
 }
 
@@ -148,19 +154,16 @@ mh_status mh_propose_once(mh_chain *chain, const double *position, double *new_p
     const mh_posterior *posterior = &chain->posterior;
     const mh_move *move = &chain->move;
     const int64_t size = posterior->reference.size;
-    const mh_mark mark = mh_mark_of(chain->scratch);
     mh_proposed proposed;
     double change;
+    MH_SCOPE(chain->scratch);
     mh_copy_to(move->position, position, size);
     whiten_position(chain, move->step);
-    const mh_status status = propose(chain, &proposed, &change);
-    if (status == MH_OK) {
-        mh_copy_to(new_position, move->new, size);
-        const double there = mh_prior_at(posterior, new_position);
-        *cheap = there - mh_prior_at(posterior, position) + proposed.log_q + change;
-    }
-    mh_give_back(chain->scratch, mark);
-    return status;
+    MH_TRY(propose(chain, &proposed, &change));
+    mh_copy_to(new_position, move->new, size);
+    const double new_prior = mh_prior_at(posterior, new_position);
+    *cheap = new_prior - mh_prior_at(posterior, position) + proposed.log_q + change;
+    return MH_OK;
 }
 
 /* Adds to `outcomes`, (4,): sums of the probability of acceptance, of its square and of rows, and the
@@ -170,22 +173,17 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
                          double cheap, int64_t repetitions, int64_t by_verdict, double *outcomes)
 {
     const int64_t size = chain->posterior.reference.size;
-    const mh_mark before = mh_mark_of(chain->scratch);
-    mh_status status = MH_OK;
-    double *difference = mh_take(chain->scratch, size, double);
-    MH_NEED(difference);
+    MH_SCOPE(chain->scratch);
+    MH_VECTOR(double, difference, chain->scratch, size);
     mh_copy_to(chain->move.position, position, size);
     mh_copy_to(chain->move.new, new_position, size);
     whiten_position(chain, difference);
     whiten_proposal(chain, difference);
-    const mh_mark mark = mh_mark_of(chain->scratch);
-    for (int64_t k = 0; k < repetitions && status == MH_OK; k++) {
+    for (int64_t k = 0; k < repetitions; k++) {
+        MH_SCOPE(chain->scratch);
         mh_counts counts = {0};
         mh_decision decision;
-        status = chain->decide(chain->test, chain, cheap, &counts, &decision);
-        mh_give_back(chain->scratch, mark);
-        if (status != MH_OK)
-            break;
+        MH_TRY(chain->decide(chain->test, chain, cheap, &counts, &decision));
         const double probability = by_verdict ? (double)decision.accepted : decision.probability;
         outcomes[TOTAL] += probability;
         outcomes[SQUARES] += probability * probability;
@@ -193,6 +191,5 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
         outcomes[ROWS] += decision.n_obs + counts.n_obs;
         outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
     }
-    mh_give_back(chain->scratch, before);
-    return status;
+    return MH_OK;
 }

@@ -13,10 +13,7 @@
 
 /* z, m and W for given z, and x - m. */
 typedef struct workspace {
-    double *points;
-    double *mean;
-    double *way;
-    double *whitener;
+    double *points, *mean, *way, *whitener;
 } workspace;
 
 static mh_status take_workspace(const mh_scale_conditional *tables, workspace *out,
@@ -24,13 +21,12 @@ static mh_status take_workspace(const mh_scale_conditional *tables, workspace *o
 {
     const int64_t count = tables->n_scales, size = tables->n_rest;
     const int64_t packed = size * (size + 1) / 2;
-    double *all = mh_take(scratch, count + 2 * size + packed, double);
-    MH_NEED(all);
+    MH_VECTOR(double, all, scratch, count + 2 * size + packed);
     *out = (workspace){all, all + count, all + count + size, all + count + 2 * size};
     return MH_OK;
 }
 
-/* Return z for u, and the logarithm of dz/du: slopes are linear between knots, constant beyond. */
+/* Z for u, and the logarithm of dz/du: slopes are linear between knots, constant beyond. */
 static double point_at(const mh_scale_conditional *tables, int64_t k, double normal,
                        double *log_slope)
 {
@@ -54,21 +50,8 @@ static double point_at(const mh_scale_conditional *tables, int64_t k, double nor
     return points[j] + 0.5 * (slopes[j] + slope) * away;
 }
 
-/* Return the last of the points that is below one, or the first. */
-static int64_t knot_below(const double *points, int64_t n, double point)
-{
-    int64_t low = 0, high = n;
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (point > points[middle])
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
 
-/* Return u for z, and the logarithm of dz/du: the inverse of point_at. */
+/* U for z, and the logarithm of dz/du: the inverse of point_at. */
 static double normal_at(const mh_scale_conditional *tables, int64_t k, double point,
                         double *log_slope)
 {
@@ -79,7 +62,8 @@ static double normal_at(const mh_scale_conditional *tables, int64_t k, double po
         *log_slope = log(slopes[0]);
         return tables->first_normal + (point - points[0]) / slopes[0];
     }
-    const int64_t low = knot_below(points, last + 1, point);
+    int64_t low = 0, high = last + 1;
+    MH_BISECT(low, high, point > points[middle])
     const double way = point - points[low];
     const double start = tables->first_normal + (double)low * tables->normal_gap;
     if (low == last) {

@@ -13,10 +13,8 @@ enum { MOST_STEPS = 32 };
 /* A line through `start`, along which a position is moved, and the log-density. */
 typedef struct line {
     double *position;
-    const double *start;
-    const double *step;
-    int64_t first;
-    int64_t last;
+    const double *start, *step;
+    int64_t first, last;
     mh_log_prior prior;
     const int64_t *context;
 } line;
@@ -68,8 +66,7 @@ mh_status mh_move_by_slice(double *position, int64_t size, const double *step, i
 {
     if (!isfinite(*value))
         return MH_OK;
-    double *start = mh_take(scratch, size, double);
-    MH_NEED(start);
+    MH_VECTOR(double, start, scratch, size);
     mh_copy_to(start, position, size);
     const line along = {position, start, step, first, last, prior, context};
     const double level = *value + log1p(-mh_uniform(rng));
@@ -91,13 +88,13 @@ mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *
 {
     const int64_t n = slices->n_steps;
     const int64_t begin = slices->moves % n ? mh_integer_below(rng, n) : 0;
-    const mh_mark mark = mh_mark_of(scratch);
     for (int64_t k = 0; k < slices->moves; k++) {
         const int64_t j = (begin + k) % n;
         const int64_t *ends = slices->ends + 2 * j;
+        MH_SCOPE(scratch);
         MH_TRY(mh_move_by_slice(position, size, slices->steps + j * size, ends[0], ends[1], prior,
                                 context, rng, value, evaluations, scratch));
-        mh_give_back(scratch, mark);
+
     }
     return MH_OK;
 }

@@ -3,14 +3,16 @@
 #include "inside.h"
 
 /* L is lower triangular: these are steps of the conditional distribution given that coordinates
- * before `first` stay. */
+ * before `first` stay. Without a factor L is the identity. */
 void mh_walk_by(const double *factor, double scale, const mh_generator *rng, int64_t first,
                 int64_t size, mh_move *move)
 {
-    mh_copy_to(move->new, move->position, first);
+    double *step = factor ? move->there : move->step;
     for (int64_t i = first; i < size; i++)
-        move->there[i] = scale * mh_normal(rng);
-    mh_lower_times(factor, move->there, first, size, move->step);
+        step[i] = scale * mh_normal(rng);
+    if (factor)
+        mh_lower_times(factor, step, first, size, move->step);
+    mh_copy_to(move->new, move->position, first);
     for (int64_t i = first; i < size; i++)
         move->new[i] = move->position[i] + move->step[i];
 }
@@ -19,16 +21,10 @@ mh_status mh_propose_walk(const void *proposal, mh_chain *chain, mh_proposed *ou
 {
     const mh_walk *walk = proposal;
     const mh_reference *reference = &chain->posterior.reference;
-    const int64_t size = reference->size, first = reference->first;
-    mh_move *move = &chain->move;
+    const double *other = walk->shape == MH_GIVEN_SHAPE ? walk->factor : NULL;
+    const double *factor = walk->shape == MH_LAPLACE ? reference->factor : other;
     *out = (mh_proposed){0.0, 0};
-    if (walk->shape != MH_IDENTITY) {
-        const double *factor = walk->shape == MH_LAPLACE ? reference->factor : walk->factor;
-        mh_walk_by(factor, walk->scale, &chain->generator, first, size, move);
-        return MH_OK;
-    }
-    mh_copy_to(move->new, move->position, first);
-    for (int64_t i = first; i < size; i++)
-        move->new[i] = move->position[i] + walk->scale * mh_normal(&chain->generator);
+    mh_walk_by(factor, walk->scale, &chain->generator, reference->first, reference->size,
+               &chain->move);
     return MH_OK;
 }

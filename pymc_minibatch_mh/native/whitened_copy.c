@@ -63,7 +63,7 @@ double mh_orthogonalize(double *directions, const double *others, int64_t n_othe
     /* Squares of small numbers, and of large ones, would be none. */
     for (int64_t j = 0; j < size; j++)
         vector[j] = largest > 0.0 ? vector[j] / largest : 0.0;
-    const double before = sqrt(mh_inner(vector, vector, size));
+    const double before = mh_length_of(vector, size);
     /* The second time takes off the rounding errors of the first. */
     for (int time = 0; time < 2; time++) {
         for (int64_t other = 0; other < n_others; other++)
@@ -71,7 +71,7 @@ double mh_orthogonalize(double *directions, const double *others, int64_t n_othe
         for (int64_t other = 0; other < k; other++)
             without(directions + other * size, vector, size);
     }
-    const double left = sqrt(mh_inner(vector, vector, size));
+    const double left = mh_length_of(vector, size);
     if (left > DEPENDENT * before && left < INFINITY) {
         for (int64_t j = 0; j < size; j++)
             vector[j] /= left;
@@ -128,10 +128,6 @@ static double squares_along(const mh_copy *copy, const double *vector, int64_t s
     return total;
 }
 
-static double length_of(const double *vector, int64_t size)
-{
-    return sqrt(mh_inner(vector, vector, size));
-}
 
 /* Numbers that a line of one direction is multiplied by, up to a multiple of sixteen: a line has as
  * many, and they leave no rest. */
@@ -142,10 +138,7 @@ static float *with_zeros(int64_t size, mh_arena *scratch)
 {
     const int64_t n = length_of_line(size);
     float *room = mh_take(scratch, n, float);
-    if (!room)
-        return NULL;
-    memset(room, 0, (size_t)n * sizeof *room);
-    return room + HEAD;
+    return room ? (float *)memset(room, 0, (size_t)n * sizeof *room) + HEAD : NULL;
 }
 
 /* Symmetric in the two ends, up to their order. */
@@ -173,8 +166,8 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
     const double *whitened[3] = {move->here, move->there, move->step};
     for (int k = 0; k < 3; k++)
         out->along[k] = squares_along(copy, whitened[k], size);
-    out->lengths[0] = length_of(move->here, size);
-    out->lengths[1] = length_of(move->there, size);
+    out->lengths[0] = mh_length_of(move->here, size);
+    out->lengths[1] = mh_length_of(move->there, size);
     out->lengths[2] = 2.0 * half;
     return MH_OK;
 }
@@ -183,13 +176,7 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
 
 /* A direction of a row by a move: e.a, e.a' and e.(a' - a)/2, and errors of the ends. */
 typedef struct {
-    double here;
-    double there;
-    double half;
-    double scale;
-    double residual;
-    double error;
-    double other_error;
+    double x, x_new, half, scale, residual, error, other_error;
 } products;
 
 /* Multiply the lines of some rows, which have one direction, by a move; `out` is (n, 2). */
@@ -200,20 +187,15 @@ static void multiply_lines(const mh_copy *copy, const mh_ends *ends, const int64
                          ends->half - HEAD, length_of_line(ends->size), out);
 }
 
-/* By the products with a direction, whose head is given. */
 static inline products products_by(const mh_ends *ends, const int8_t *head, const float *by)
 {
     float numbers[2];
     memcpy(numbers, head, sizeof numbers);
     const double scale = (double)numbers[0], residual = (double)numbers[1];
     const double middle = (double)by[0], half = (double)by[1];
-    return (products){scale * middle - scale * half,
-                      scale * middle + scale * half,
-                      half,
-                      scale,
-                      residual,
-                      residual * ends->lengths[0] + ends->slack[0],
-                      residual * ends->lengths[1] + ends->slack[0]};
+    return (products){
+        scale * middle - scale * half, scale * middle + scale * half, half, scale, residual,
+        residual * ends->lengths[0] + ends->slack[0], residual * ends->lengths[1] + ends->slack[0]};
 }
 
 static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t row, int64_t k)
@@ -228,15 +210,15 @@ static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t ro
     return products_by(ends, copy->lines + row * copy->width + HEAD * k, by);
 }
 
-/* Return M of a projected move, by the lengths of its ends and of its step. */
-static double size_of_ends(double here, double there, double step, int64_t order)
+/* M of a projected move, by the lengths of its ends and of its step. */
+static double size_of_ends(double x, double x_new, double step, int64_t order)
 {
-    const double most = mh_larger(here, there);
+    const double most = mh_larger(x, x_new);
     if (order == 0)
         return step;
     if (order == 1)
-        return mh_smaller(0.5 * (here * here + there * there), step * most);
-    return mh_smaller((mh_cube(here) + mh_cube(there)) / 6.0, 0.5 * step * most * most);
+        return mh_smaller(0.5 * (x * x + x_new * x_new), step * most);
+    return mh_smaller((mh_cube(x) + mh_cube(x_new)) / 6.0, 0.5 * step * most * most);
 }
 
 /* Whether all that a row sees of a move is its one direction, at order 2. */
@@ -247,29 +229,29 @@ static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
 
 double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
 {
-    double here = ends->along[0], there = ends->along[1], step = ends->along[2], sharp = INFINITY;
+    double x = ends->along[0], x_new = ends->along[1], step = ends->along[2], sharp = INFINITY;
     for (int64_t k = 0; k < copy->own; k++) {
         const products by = products_of(copy, ends, row, k);
-        here += mh_square(fabs(by.here) + by.error);
-        there += mh_square(fabs(by.there) + by.other_error);
+        x += mh_square(fabs(by.x) + by.error);
+        x_new += mh_square(fabs(by.x_new) + by.other_error);
         step += mh_square(2.0 * by.scale * fabs(by.half) + by.residual * ends->lengths[2] +
                           ends->slack[1]);
         if (sees_one_direction(copy, ends)) {
-            const double rise = mh_cube(by.there + by.other_error) - mh_cube(by.here - by.error);
-            const double fall = mh_cube(by.here + by.error) - mh_cube(by.there - by.other_error);
+            const double rise = mh_cube(by.x_new + by.other_error) - mh_cube(by.x - by.error);
+            const double fall = mh_cube(by.x + by.error) - mh_cube(by.x_new - by.other_error);
             sharp = mh_larger(rise, fall) / 6.0;
         }
     }
-    const double found = size_of_ends(sqrt(here), sqrt(there), sqrt(step), ends->order);
-    const double share = ends->raised * (mh_smaller(found, sharp) * ROUNDING);
+    const double size = size_of_ends(sqrt(x), sqrt(x_new), sqrt(step), ends->order);
+    const double share = ends->raised * (mh_smaller(size, sharp) * ROUNDING);
     /* Where anything overflowed the row is kept. */
     return share < 1.0 ? share : 1.0;
 }
 
 static inline double share_by(const mh_ends *ends, const products *by)
 {
-    const double here = fabs(by->here) + by->error, there = fabs(by->there) + by->other_error;
-    return ends->raised * (mh_cube(here) + mh_cube(there)) * ABOVE_ROUNDING / 6.0;
+    const double x = fabs(by->x) + by->error, x_new = fabs(by->x_new) + by->other_error;
+    return ends->raised * (mh_cube(x) + mh_cube(x_new)) * ABOVE_ROUNDING / 6.0;
 }
 
 double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row)
@@ -305,15 +287,9 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
 }
 
-static void ask_for_lines(const mh_copy *copy, const int64_t *rows, int64_t n)
-{
-    for (int64_t k = 0; k < n; k++)
-        for (int64_t start = 0; start < copy->width; start += MH_CACHE_LINE)
-            mh_prefetch(copy->lines + rows[k] * copy->width + start);
-}
 
 /* Write the first those of n candidates that both ends do not drop, which are nearly all; where
- * these overflow, a row is kept. Return how many are left. */
+ * these overflow, a row is kept. Returned is how many are left. */
 static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
                             double *chances)
 {
@@ -342,7 +318,8 @@ int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_ta
         if (sees_one_direction(copy, ends))
             count = drop_by_ends(copy, ends, count, drawn, chances);
         else
-            ask_for_lines(copy, drawn, count);
+            for (int64_t k = 0; k < count; k++)
+                mh_prefetch_line(copy->lines + drawn[k] * copy->width, copy->width);
         for (int64_t k = 0; k < count; k++)
             if (chances[k] < mh_own_share(copy, ends, drawn[k]))
                 rows[kept++] = drawn[k];

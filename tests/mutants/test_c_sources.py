@@ -66,8 +66,8 @@ def test_all_mutants_can_be_applied(texts):
     ("function", "old", "message"),
     [
         ("", "arena->last", "has 'arena->last' [0-9]+ times"),
-        ("mh_arena_new", "mark.used", "has 'mark.used' 0 times"),
-        ("mh_nothing", "mark.used", "has no function mh_nothing"),
+        ("mh_arena_new", "mark->used", "has 'mark->used' 0 times"),
+        ("mh_nothing", "mark->used", "has no function mh_nothing"),
     ],
 )
 def test_a_change_that_is_not_of_one_place_is_told(function, old, message, texts):
