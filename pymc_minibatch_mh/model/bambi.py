@@ -1,6 +1,6 @@
-"""Models of Bambi: the PyMC model of one, names for its data, and its traces.
+"""Bambi models: their PyMC model, names for their data, and cleaned traces.
 
-Bambi is optional. Nothing here imports it: its classes are known by their modules and names.
+Bambi is optional: nothing here imports it, and its classes are recognised by module and name.
 """
 
 import gc
@@ -18,19 +18,19 @@ from pytensor.tensor.variable import TensorConstant
 
 #: The dim of Bambi's observations.
 ROWS = "__obs__"
-#: Models whose data arrays were named, as far as they are Bambi's.
+#: Models whose data arrays already have Bambi's names.
 _NAMED: WeakSet[pm.Model] = WeakSet()
 
 
 class BambiModel(Protocol):
-    """The attributes of a ``bambi.Model`` that are used here."""
+    """Attributes of a ``bambi.Model`` that this package uses."""
 
     built: bool
     backend: Any
     family: Any
 
     def build(self) -> None:
-        """Write the PyMC model."""
+        """Build the PyMC model."""
 
 
 def is_bambi_model(model: object) -> TypeGuard[BambiModel]:
@@ -40,14 +40,14 @@ def is_bambi_model(model: object) -> TypeGuard[BambiModel]:
 
 
 def pymc_model_of(model: BambiModel) -> pm.Model:
-    """The PyMC model of a Bambi model, which is built first where it is not."""
+    """PyMC model behind a Bambi model, built first if necessary."""
     if not model.built:
         model.build()
     return model.backend.model
 
 
 def response_parameters(model: object) -> set[str]:
-    """Names of deterministics such as ``mu`` that Bambi's ``fit`` leaves out; none of PyMC's."""
+    """Deterministics such as ``mu`` that Bambi's ``fit`` drops; empty for other PyMC models."""
     if not is_bambi_model(model):
         return set()
     computed = {str(v.name) for v in model.backend.model.deterministics}
@@ -55,10 +55,11 @@ def response_parameters(model: object) -> set[str]:
 
 
 def backend_of(model: pm.Model) -> Any | None:
-    """The Bambi backend that built a PyMC model, where it still is in this process.
+    """Bambi backend that built a PyMC model, if this process still has it.
 
-    A PyMC model holds no reference to it, and users pass ``model.backend.model``. So the objects in
-    memory are searched, in a fraction of a second, for models alone that have Bambi's dim.
+    A PyMC model holds no reference to its backend, and users pass ``model.backend.model``. So the
+    garbage collector's objects are searched, which takes a fraction of a second, and only for
+    models with Bambi's dim.
     """
     if ROWS not in model.coords or "bambi" not in sys.modules:
         return None
@@ -68,27 +69,28 @@ def backend_of(model: pm.Model) -> Any | None:
 
 
 def is_fitted(data: xr.DataTree) -> bool:
-    """Whether a trace was returned by Bambi's ``fit``.
+    """Whether Bambi's ``fit`` returned a trace.
 
-    Bambi writes the attribute ``modeling_interface`` to each group of such a trace. One group with
-    it suffices: predictions and selections may replace groups, or drop their attributes.
+    Bambi writes the attribute ``modeling_interface`` to each group of its traces. One group with it
+    suffices, because predictions and selections may replace groups or drop attributes.
     """
     return any(group.attrs.get("modeling_interface") == "bambi" for group in data.children.values())
 
 
 def cleaned(backend: Any, data: xr.DataTree) -> xr.DataTree:
-    """A trace as ``fit`` cleans it by default, by Bambi's own code; `data` stays as it is.
+    """Trace after the default cleaning of Bambi's ``fit``; `data` itself is unchanged.
 
-    Offsets of group effects are dropped, group dimensions come last, and intercepts are moved to
+    Bambi drops the offsets of group effects, moves group dimensions last, and shifts intercepts to
     predictors that are not centred.
     """
     return backend._clean_results(data.copy(), True, False)
 
 
 def name_data(model: pm.Model) -> None:
-    """Name the unnamed data arrays of a model by Bambi, once, for messages and :func:`explain`.
+    """Name a Bambi model's unnamed data arrays once, for messages and :func:`explain`.
 
-    They are part of the key of a prepared step, so they do not depend on how the model is passed.
+    The names are part of the key of a prepared step, so every way to pass the model must give the
+    same names.
     """
     backend = backend_of(model) if model not in _NAMED else None
     _NAMED.add(model)
@@ -107,7 +109,7 @@ def _parameters(backend: Any) -> list[Variable]:
 
 
 def _arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of linear predictors with names: matrices, slopes' predictors, groups."""
+    """Pairs of name and array for the linear predictors: matrices, slopes' predictors, groups."""
     for name, component in components.items():
         terms = component.component
         of = "" if terms.is_parent else f"_{name}"

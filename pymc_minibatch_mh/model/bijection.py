@@ -1,4 +1,4 @@
-"""Bijections between the value variables of a model and other coordinates of its position."""
+"""Bijections between the model's value variables and other coordinates of the position."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,41 +6,41 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-#: Where values lie in the position, and the values there: graphs, or arrays of shape (n, ...).
+#: Indices of values in the position, and the values: graphs, or arrays of shape (n, ...).
 Placed = tuple[np.ndarray, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Bijection(ABC):
-    """A bijection of a few coordinates, which a later one may move again.
+    """A bijection of a few coordinates; a later bijection may map its output again.
 
-    It moves the variable `name`, at `indices` of the position, to coordinates named by `label`.
+    It maps the variable `name`, at `indices` of the position, to coordinates named by `label`.
     Positions and values are arrays of shape (d, ...); positions can be graphs of shape (d,).
     """
 
     name: str
     indices: np.ndarray
     label: str
-    #: Whether its coordinates are bounded below by 0; rows are written in their logarithms.
+    #: Whether the coordinates are bounded below by 0; observations then use their logarithms.
     lower_bounded: ClassVar[bool] = False
 
     @property
     def moved(self) -> set[int]:
-        """Coordinates that stand for other than the model's own variables."""
+        """Coordinates that are not the model's own variables."""
         return {int(k) for k in self.indices.flat}
 
     @property
     def coordinates(self) -> set[int]:
-        """Coordinates that the bijection moves or depends on."""
+        """Coordinates that the bijection changes or depends on."""
         return self.moved
 
     @abstractmethod
     def inverse(self, position: Any) -> list[Placed]:
-        """The model's variables in the place of the coordinates that are moved."""
+        """Position with the mapped coordinates replaced by the model's variables."""
 
     @abstractmethod
     def forward(self, values: np.ndarray) -> list[Placed]:
-        """Coordinates that the model's variables are moved to."""
+        """Position with the model's variables replaced by the mapped coordinates."""
 
     @abstractmethod
     def log_jacobian(self, position: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The numerical check that the parts of a model add up to the model."""
+"""Numerical check that the factorization adds up to the model's log-density."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -26,15 +26,15 @@ from pymc_minibatch_mh.model.factorization import Factorization, summed
 from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
-#: Largest accepted difference between the parts and the whole, in double precision.
+#: Largest accepted difference between the factorization and the model, in double precision.
 TOLERANCE = 1e-8
-#: Largest relative change of the log-density by giving its own constants double precision, and the
-#: accepted difference where the model adds up its log-density in single precision.
+#: Largest relative change of the log-density by double-precision constants, and the accepted
+#: difference for models that sum their log-density in single precision.
 SINGLE_PRECISION = 1e-6
 
-#: Rows from which memory matters more than the half second that this search takes.
+#: Number of rows above which saving memory outweighs half a second of rewriting.
 MANY_ROWS = 100_000
-# With intermediate results in place, which saves memory.
+# Operations work in place, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
     AS_SAMPLED,
     optdb.query(RewriteDatabaseQuery(include=["inplace"])),
@@ -42,10 +42,10 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class Reading(NamedTuple):
-    """A model's own log-density at one point, and the rounding error that it may have.
+    """Log-density of a model at one point, with a bound on its rounding error.
 
-    `value` is it with numbers made of constants in double precision, `written` with them as the
-    model has them.
+    `value` has the constants of the model in double precision, `written` has them in the model's
+    own precision.
     """
 
     value: float
@@ -54,9 +54,9 @@ class Reading(NamedTuple):
 
 
 class ModelDensity:
-    """The model's own log-density, as a function of the position and the other values.
+    """Log-density of a model as a function of the position and the other values.
 
-    It runs in Python: nothing is compiled for a handful of evaluations.
+    PyTensor evaluates it in Python: compilation would not pay for a handful of points.
     """
 
     def __init__(
@@ -67,31 +67,31 @@ class ModelDensity:
         self._rows = rows
 
     def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], Reading]]:
-        """Return the ways to compute it at a position, by their names in messages."""
+        """Ways to compute the log-density at a position, by their names in messages."""
         return {
             "as it is written": lambda x: self.as_written(x, others),
             "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
         }
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
-        """Return it without the rewrites that simplify the compiled parts.
+        """Log-density without the rewrites that simplify the compiled parts.
 
-        None of them can so hide a difference, but log(1 - p) is off where p is close to 1.
+        So no rewrite can hide a difference, but log(1 - p) is inaccurate for p close to 1.
         """
         values = self._as_written(*self._pieces(position, others))
         return Reading(values[0], values[-1])
 
     def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
-        """Return it as PyMC's samplers have it: rewritten not to lose digits.
+        """Log-density with PyMC's numerical stabilisation, as its samplers use it.
 
-        The rounding error of large terms that cancel is known beside it.
+        Its rounding error includes the cancellation of large terms.
         """
         rounding, *values = self._stabilised(*self._pieces(position, others))
         return Reading(values[0], values[-1], rounding)
 
     @cached_property
     def _graphs(self) -> list[Variable]:
-        """The log-density in double precision and, if that differs, as it is."""
+        """Log-density in double precision and, if different, in the model's own precision."""
         graph = _weighted_log_density(self._model, self._split)
         if self._rows is not None:
             graph = with_rows(graph, self._rows)
@@ -147,9 +147,9 @@ def check_split(
     points: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> None:
-    """Refuse parts that differ from the whole by more than rounding at one of some points.
+    """Raise an error if the factorization differs from the model by more than rounding.
 
-    Each way to compute the whole, `readings`, is only tried where those before it disagree.
+    `readings` are ways to compute the log-density; later ones run only after earlier ones disagree.
     """
     for point in points:
         prior, rows = parts(point)
@@ -189,7 +189,7 @@ def _said(way: str, reading: Reading) -> str:
 
 
 def stabilised(graph: Variable) -> Variable:
-    """Return a log-density with PyTensor's rewrites against the loss of digits."""
+    """Log-density after PyTensor's rewrites against the loss of digits."""
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
     AS_SAMPLED.rewrite(opened)
     (result,) = rewrite_pregrad(list(opened.outputs))
@@ -197,10 +197,10 @@ def stabilised(graph: Variable) -> Variable:
 
 
 def rounding_of(graph: Variable) -> Variable:
-    """Return the rounding error that a scalar may have.
+    """Graph of the rounding error of a scalar, to first order.
 
-    Every intermediate result is rounded to the precision of its type, which its derivative
-    carries on to the end. Derivatives that have no value do not count.
+    Each intermediate result is rounded to the precision of its type, and its derivative carries the
+    error on. Derivatives that are not finite do not count.
     """
     inner = [node.outputs[0] for node in toposort([graph]) if _is_rounded(node.outputs)]
     if not inner:

@@ -1,17 +1,15 @@
-"""Values that a model computes from its data alone are data.
+"""Constant folding of expressions that depend on data only.
 
-A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but no
-parameter is mixed with them: the result is one fixed array, whose rows are as good as given.
+A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but it
+involves no parameter: the result is one fixed array, as good as data.
 
-Models written with pymc.dims: their variables carry the names of their axes.
+Variables of pymc.dims carry the names of their axes. PyMC writes their log-density in plain
+tensors, between a conversion from dims and a conversion back; only these two ends need care here.
 
-PyMC writes a log-density in plain tensors, between a variable with dims that is read as a tensor
-and a result that is given its dims back. Only these ends are dealt with here.
-
-Numbers that PyTensor computes in single precision, in double precision: those that it holds
-exactly, as 2.0, are taken for such, and the root of two in a normal distribution function is then
-off by 2e-8 of its size. Forms of a function that are meant to be one, for either tail, differ by
-that much: the log-likelihood would jump where they meet.
+Constants that PyTensor computes in single precision are folded again in double precision. PyTensor
+takes exact values such as 2.0 for single precision, and then the root of two in a normal
+distribution function is off by 2e-8 of its size. Two formulas of one function, one per tail, then
+differ by that much, and the log-likelihood jumps between them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,14 +43,14 @@ def has_dims(variable: Variable) -> bool:
 
 
 def plain(variable: Variable) -> Variable:
-    """Return a variable as a tensor, its axes in the same order."""
+    """Variable with dims as a plain tensor with the same order of axes."""
     return as_tensor(variable, allow_xtensor_conversion=True) if has_dims(variable) else variable
 
 
 def as_read(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Return the replacements in `outputs`, so that tensors can take the place of variables."""
+    """Replacements in `outputs` that turn variables with dims into plain tensors."""
     found = {
         variable: as_xtensor(tensor, dims=variable.type.dims) if has_dims(variable) else tensor
         for variable, tensor in replacements.items()
@@ -75,29 +73,28 @@ def _named(
 
 @node_rewriter(None)
 def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
-    """Open a symbolic operation up, which would otherwise be compiled on its own."""
+    """Inline a symbolic operation, which PyTensor would otherwise compile separately."""
     return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
 
 
 @node_rewriter([CAReduce])
 def number_alone(fgraph: object, node: Apply) -> list[Variable] | None:
-    """Leave out the sum of a number along an axis, as in pm.CAR, which only compiled code takes."""
+    """Remove the sum of a scalar along an axis, as in pm.CAR, which only compiled code accepts."""
     (x,), (total,) = node.inputs, node.outputs
     return [x.astype(total.type.dtype)] if x.type.ndim == 0 else None
 
 
-#: With symbolic operations opened up, and violated checks of parameters as -inf, as PyMC's samplers
-#: read them.
+#: Inlines symbolic operations and turns violated parameter checks into -inf, as in PyMC's samplers.
 AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined, number_alone)
 
-#: Compiles nothing, for graphs that are evaluated once.
+#: Evaluates graphs once, without compilation.
 IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined, number_alone))
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:
-    """Return the data arrays that a variable is computed from, None if not from data alone.
+    """Data arrays behind a variable, or None if it depends on anything else.
 
-    Stored data, which need not fit into memory, are not computed with as a whole.
+    Stored data are excluded: they need not fit into memory.
     """
     arrays = []
     for above in ancestors([variable]):
@@ -114,16 +111,16 @@ def data_behind(variable: Variable) -> list[Variable] | None:
 
 
 def computed(variable: Variable) -> np.ndarray:
-    """Return the value of a graph of data alone."""
+    """Value of a graph that depends on data only."""
     values = pytensor.function([], plain(variable), mode=IN_PYTHON)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values())
 
 
 def in_double(graph: Variable) -> Variable:
-    """Return a graph in which single numbers, made of constants alone, are in double precision.
+    """Graph with its scalar constants in double precision.
 
-    Numbers that enter an expression which the model has in single precision stay as they are.
+    Constants inside an expression that the model itself has in single precision stay unchanged.
     """
     numbers: dict[Variable, Variable] = {}
     computed: set[Variable] = set()
@@ -134,13 +131,13 @@ def in_double(graph: Variable) -> Variable:
         wide = _in_double(node, numbers, folded)
         if wide is not None:
             numbers[node.outputs[0]] = wide
-            # A constant that is only given more axes is the same in double precision.
+            # Adding axes to a constant does not change its double-precision value.
             from_other = not folded.keys().isdisjoint(node.inputs)
             if isinstance(node.op, Elemwise) or from_other or not computed.isdisjoint(node.inputs):
                 computed.add(node.outputs[0])
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
-    # A number in single precision keeps the expression behind it.
+    # A single-precision constant that replaces an expression keeps the expression.
     for node in reversed(nodes):
         if node.outputs[0] in kept:
             kept.update(node.inputs)
@@ -152,7 +149,7 @@ def in_double(graph: Variable) -> Variable:
 def _in_double(
     node: object, numbers: dict[Variable, Variable], folded: dict[Variable, float]
 ) -> Variable | None:
-    """Return the result of a node on numbers in double precision, if that makes a difference."""
+    """Result of a node on double-precision constants, or None if that changes nothing."""
     op, inputs, outputs = node.op, node.inputs, node.outputs  # type: ignore[attr-defined]
     single = len(outputs) == 1 and _is_single(outputs[0]) and _is_number(outputs[0])
     of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)
@@ -176,8 +173,8 @@ def _widened(number: Variable, folded: dict[Variable, float]) -> Variable:
     return pt.constant(np.full(value.shape, folded[number]) if number in folded else value)
 
 
-#: Roots and logarithms of whole numbers and of their inverses, by what PyMC folds them to: numbers
-#: in single precision, and reciprocals of these.
+#: Roots and logarithms of integers and of their inverses, by PyMC's single-precision folding of
+#: them and of their reciprocals.
 _ROUNDED = {
     sign * rounded: sign * exact
     for sign in (1.0, -1.0)
@@ -187,15 +184,15 @@ _ROUNDED = {
     if rounded != exact
 }
 _KEYS = np.array(sorted(_ROUNDED))
-#: Relative rounding error of a quotient of two numbers, and digits of their product.
+#: Relative rounding error of a quotient, and the number of digits of a product of two constants.
 _QUOTIENT, _MANY_DIGITS = 5e-16, 15
 
 
 def _folded(inputs: Iterable[Variable]) -> dict[Variable, float]:
-    """Return what numbers were rounded from when PyMC folded them in single precision.
+    """Double-precision origins of constants that PyMC folded in single precision.
 
-    As sqrt(2) and log(1/2) in the densities of normal variables, alone or times another number of
-    the graph, such as a known scale. Their spellings are equal in double precision only.
+    Examples are sqrt(2) and log(1/2) in normal densities, alone or times a known scale. Only in
+    double precision are their different spellings equal.
     """
     real = ("float32", "float64")
     numbers = {
@@ -206,7 +203,7 @@ def _folded(inputs: Iterable[Variable]) -> dict[Variable, float]:
     found = {x: _ROUNDED[value] for x, value in numbers.items() if value in _ROUNDED}
     others = {value for value in numbers.values() if np.isfinite(value) and value != 0.0}
     for number, value in numbers.items():
-        # Numbers that a user writes have few digits.
+        # Constants that a user writes have few digits.
         if number in found or len(repr(value)) < _MANY_DIGITS:
             continue
         for other in others - _ROUNDED.keys() - {value}:

@@ -1,8 +1,7 @@
-"""Factorization of a model: a prior part, times terms of conditionally independent rows.
+"""Factorization of a model: a prior part times conditionally independent observations.
 
-Maps put other coordinates in the place of the model's own variables. Whatever the map, density and
-draws are those of the model: the density is multiplied by the Jacobian of the map, which is exact,
-and draws are mapped back.
+Bijections replace some of the model's own variables by other coordinates. The density includes
+their exact Jacobian and draws are mapped back, so density and draws stay those of the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,14 +45,14 @@ from pymc_minibatch_mh.model.terms import (
 )
 from pymc_minibatch_mh.model.weights import Weights, weigh
 
-#: Numbers that are changed at a time, which a cache holds.
+#: Block size in values, which fits the cache.
 _CACHED = 2**16
 
 
 def _changed(
     x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]], overwritten: bool = False
 ) -> np.ndarray:
-    """Return an array of shape (..., d) after changes, by as many lines as a cache holds."""
+    """Array of shape (..., d) after coordinate changes, computed in blocks that fit the cache."""
     if not changes:
         return x
     found, size = np.ascontiguousarray(x) if overwritten else x.copy(), x.shape[-1]
@@ -68,31 +67,31 @@ def _changed(
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """The log-density of a model as a prior part plus a sum over rows."""
+    """Log-density of a model as a prior part plus a sum over observations."""
 
-    #: The ravelled unconstrained value variables, shape (d,): those that rows depend on and other
-    #: steps move, then, from the coordinate `first` on, those of this step; and in this order.
+    #: Ravelled unconstrained value variables, shape (d,): first the variables of other steps
+    #: that observations depend on, then, from the coordinate `first` on, those of this step.
     position: Variable
     blocks: tuple[Block, ...]
     first: int
-    #: The ravelled value variables that are not in the position, shape (n,): those of other steps
-    #: that are discrete, or that no row depends on; and in this order.
+    #: Ravelled value variables outside the position, shape (n,): variables of other steps that
+    #: are discrete, or that no observation depends on.
     other_values: Variable
     others: tuple[Block, ...]
     #: Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
     prior: Variable
-    #: The subsampled likelihood terms, in `position` and `other_values`.
+    #: Subsampled likelihood terms, in `position` and `other_values`.
     terms: tuple[Likelihood, ...]
-    #: Ends of the support of every coordinate, shape (d,).
+    #: Lower and upper ends of the support of every coordinate, shape (d,).
     lower: np.ndarray
     upper: np.ndarray
-    #: The free variables of the blocks on the model's own scale, by name.
+    #: Free variables of the blocks on the model's natural scale, by name.
     natural: dict[str, Variable]
-    #: The constants and shared variables of the model that all of this is computed from.
+    #: Constants and shared variables of the model that the factorization depends on.
     arrays: ModelArrays
-    #: Maps of a few coordinates each, none where the position is the value variables themselves.
+    #: Bijections of a few coordinates each; empty if the position is the value variables.
     maps: tuple[Bijection, ...] = ()
-    #: Names of others that rows have in products, and why these are not mapped.
+    #: Pairs of variables that observations contain in products, and reasons against mapping them.
     refused: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -111,7 +110,7 @@ class Factorization:
 
     @property
     def real_blocks(self) -> list[tuple[Block, str]]:
-        """Own blocks that can take any real value, and the names of their variables."""
+        """Blocks of this step that can take any real value, with the names of their variables."""
         return [
             (block, name)
             for block, name in zip(self.blocks, self.natural, strict=True)
@@ -121,63 +120,64 @@ class Factorization:
         ]
 
     def name_at(self, place: int) -> str:
-        """Return the name of the free variable that a coordinate belongs to."""
+        """Name of the free variable that a coordinate belongs to."""
         names = zip(self.blocks, self.natural, strict=True)
         return next(name for block, name in names if place < block.stop)
 
     @property
     def boundary(self) -> list[int]:
-        """Coordinates of maps that begin at 0, where they may have their mode."""
+        """Mapped coordinates that are bounded below by 0, where their mode may be."""
         return sorted({k for one in self.maps if one.lower_bounded for k in one.moved})
 
     def positions(self, values: np.ndarray) -> np.ndarray:
-        """Return the positions of ravelled value variables, of the same shape (..., d)."""
+        """Positions for ravelled value variables, of the same shape (..., d)."""
         return _changed(values, [one.forward for one in self.maps])
 
     def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
-        """Return the ravelled value variables at positions, of the same shape (..., d).
+        """Ravelled value variables at positions, of the same shape (..., d).
 
-        They can lie where the positions are: a copy of all draws may take gigabytes.
+        `overwritten` allows the result to reuse the memory of the positions: a copy of all draws
+        may take gigabytes.
         """
         return _changed(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
-        """Return positions with coordinates that are negative and cannot be so made positive."""
+        """Positions with negative coordinates reflected to be positive, where they must be."""
         found = positions.copy()
         found[..., self.boundary] = np.abs(found[..., self.boundary])
         return found
 
     @property
     def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the support of the ravelled value variables, shape (d,) each."""
+        """Lower and upper ends of the support of the ravelled value variables, shape (d,) each."""
         lower = self.lower.copy()
         lower[self.boundary] = -np.inf
         return lower, self.upper
 
     def log_jacobian(self, position: np.ndarray) -> float:
-        """Return log |∂ values / ∂ position|, which is part of the prior part."""
+        """Logarithm of the Jacobian |∂ values / ∂ position|, a summand of the prior part."""
         return float(sum(one.log_jacobian(position) for one in self.maps))
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the position of a point given by the names of its value variables."""
+        """Position of a point, a mapping from the names of value variables."""
         return self.positions(self.ravel_values(point))
 
     def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the value variables of the position at a point, shape (d,)."""
+        """Value variables of the position at a point, shape (d,)."""
         return ravel_blocks(self.blocks, point)
 
     def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the values at a point of the variables that are not in the position."""
+        """Values of the variables outside the position, at a point."""
         return ravel_blocks(self.others, point)
 
     def unravel(
         self, position: np.ndarray, point: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Return `point` with the value variables moved to `position`."""
+        """Copy of `point` with the value variables replaced by those of `position`."""
         return {**point, **self.cut(self.values(position))}
 
     def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
-        """Return ravelled value variables, shape (..., d), by their names."""
+        """Ravelled value variables, shape (..., d), split by name."""
         leading = values.shape[:-1]
         return {
             block.name: values[..., block.start : block.stop]
@@ -188,7 +188,7 @@ class Factorization:
 
     @property
     def discrete_in_rows(self) -> list[str]:
-        """Names of the discrete variables that rows depend on."""
+        """Names of the discrete variables that observations depend on."""
         rows = set(ancestors([term.logp for term in self.terms]))
         if self.other_values not in rows:
             return []
@@ -245,7 +245,7 @@ def factorize(
     _check_for_random_densities(model)
     shapes, point = {v.name: v.type.shape for v in model.value_vars}, initial_point
     if point is not None or any(None in shape for shape in shapes.values()):
-        # The model's own point has to be compiled: it is asked where nothing else knows.
+        # Computing the model's initial point compiles code, so it is the last resort.
         shapes = {k: np.shape(x) for k, x in (point or model.initial_point()).items()}
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
@@ -280,14 +280,14 @@ def factorize(
 
 
 def summed(graphs: Sequence[Variable]) -> Variable:
-    """Return the sum of log-densities, in the order in which PyMC adds them up."""
+    """Sum of log-densities in PyMC's order of summation."""
     return variadic_add(*(plain(one).sum() for one in graphs))
 
 
 def _of_other_steps(
     model: pm.Model, vars: Sequence[Variable], terms: Sequence[Likelihood]
 ) -> tuple[list[Variable], list[Variable]]:
-    """Return the variables of other steps that are expanded in, and those that are not."""
+    """Variables of other steps, split into those of the position and the remaining ones."""
     in_rows = set(ancestors([term.logp for term in terms]))
     foreign = [v for v in model.value_vars if v not in vars]
     expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
@@ -305,7 +305,7 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
 
 
 def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
-    """Refuse to move nothing, or a discrete variable, by an UnsupportedModelError."""
+    """Raise UnsupportedModelError if there are no variables to sample, or a discrete one."""
     if not vars:
         raise UnsupportedModelError(
             "vars= is empty, or this model has no continuous free variable, but this step "
@@ -321,7 +321,7 @@ def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
 
 
 def _check_for_random_densities(model: pm.Model) -> None:
-    # Also where they are not subsampled: a random batch in the prior part is as wrong.
+    # Also terms in the prior part: a random minibatch is as wrong there.
     for rv in model.observed_RVs + model.potentials:
         if rv.owner is not None and isinstance(rv.owner.op, SimulatorRV):
             raise refuse(

@@ -1,4 +1,4 @@
-"""From the log-likelihood of all rows to the log-likelihood of a batch of them."""
+"""Rewriting of the log-likelihood of all observations for a minibatch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,32 +37,32 @@ SUMMARISE = "Compute such a summary from the data alone, before the model, or us
 
 @dataclass(eq=False)
 class Likelihood:
-    """One likelihood term, of the observed variable `name`, rebuilt for a batch of its rows."""
+    """One likelihood term, of the observed variable `name`, rewritten for a minibatch."""
 
     name: str
     n_rows: int
-    #: Log-likelihood of each row of a batch, shape (batch,), and the stand-in for their number.
+    #: Log-likelihood of each row of a minibatch, shape (batch,), and a symbolic number of rows.
     logp: Variable
     length: Variable
-    #: Data arrays, and stand-ins for batches of their rows, rows on axis 0.
+    #: Data arrays and symbolic minibatches of them, with rows on axis 0.
     batches: list[tuple[Column, Variable]] = field(default_factory=list)
-    #: Where the rows lie in the model's own log-likelihood of this variable.
+    #: Observation axis of the model's own log-likelihood of this variable.
     axis: int = 0
-    #: The weight of each row's log-likelihood, shape (N,); 1 if there are none.
+    #: Weight of each observation's log-likelihood, shape (N,); None if all are 1.
     weights: np.ndarray | StoredArray | None = None
-    #: The terms that this one is the sum of, each with its own axis and weights.
+    #: Terms that this term is the sum of, each with its own axis and weights.
     joined: Sequence["Likelihood"] = ()
 
     @property
     def likelihoods(self) -> Sequence["Likelihood"]:
-        """The terms of single observed variables."""
+        """Terms of single observed variables."""
         return self.joined or (self,)
 
 
 class BatchWalk:
-    """Walk a log-likelihood graph backwards, carrying the observation axis along.
+    """Backward walk through a log-likelihood graph that tracks the observation axis.
 
-    `names` are those of free variables, by their value variables.
+    `names` maps value variables to the names of their free variables.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class BatchWalk:
         self._seen: dict[tuple[Variable, int], Variable] = {}
 
     def rows(self, variable: Variable, axis: int) -> Variable:
-        """Return `variable` for a batch of rows lying along `axis`."""
+        """Rebuild `variable` for a minibatch whose rows lie along `axis`."""
         key = (variable, axis)
         if key not in self._seen:
             self._seen[key] = _along(self._build(variable, axis), axis, self.length)
         return self._seen[key]
 
     def whole(self, variable: Variable) -> Variable:
-        """Return `variable` unchanged and remember that all rows share it."""
+        """Declare `variable` common to all rows, and return it unchanged."""
         self.shared_by_all.append(variable)
         return variable
 
     def name_of(self, data: Variable) -> str:
-        """Return the name of a data array, for messages."""
+        """Name of a data array, for messages."""
         return data.name or f"a data array of {self.name}"
 
     def is_free(self, variable: Variable) -> bool:
@@ -125,7 +125,7 @@ class BatchWalk:
             return self._by_rule(variable, axis)
         except (MixedRowsError, UnsupportedModelError):
             behind = data_behind(variable)
-            # A density of one observation that looks at others is not one of independent rows.
+            # A density that depends on neighbouring observations has no independent rows.
             if behind is None or self.observations in behind:
                 raise
         self.batches, self.shared_by_all, self._seen = known
@@ -141,7 +141,8 @@ class BatchWalk:
         except UnsupportedModelError:
             raise
         except (IndexError, TypeError, ValueError) as error:
-            # PyTensor makes no such operation: the axis that was followed is not that of the rows.
+            # PyTensor never makes such an operation, so the tracked axis is not the observation
+            # axis.
             name = operation_name(node.op)
             why = f"the operands of {name} have other shapes for fewer observations"
             raise MixedRowsError(node.op, why) from error
@@ -170,16 +171,16 @@ class BatchWalk:
             dtype = dtype_once_read(values.dtype)
             batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
             self.batches[variable, axis] = (column, batch)
-        # The model's own arithmetic is in the array's type.
+        # The model computes in the type of the array.
         batch = self.batches[variable, axis][1].astype(variable.type.dtype)
         return pt.moveaxis(batch, 0, axis)
 
 
 def _along(batch: Variable, axis: int, length: Variable) -> Variable:
-    """Return the one row of a term that has no others as often as a batch holds it.
+    """Repeat a term with a single observation to the length of a minibatch.
 
-    Rules take a length of 1 for what all rows share. A result of such inputs alone would keep that
-    length whatever the batch, and compiled code would read beyond its end.
+    Rules read a length of 1 as common to all rows. A result of such inputs alone would keep that
+    length in every minibatch, and compiled code would read beyond its end.
     """
     if not batch.type.broadcastable[axis]:
         return batch
@@ -190,12 +191,12 @@ def _along(batch: Variable, axis: int, length: Variable) -> Variable:
 
 
 def is_readable(dtype: np.dtype) -> bool:
-    """Whether compiled code reads numbers of a stored type."""
+    """Whether compiled code supports a stored type."""
     return dtype.isnative and (dtype.kind in "iub" or dtype in (np.float32, np.float64))
 
 
 def data_values(variable: Variable) -> np.ndarray:
-    """Return the array behind a constant or a shared variable, without copying it."""
+    """Array behind a constant or a shared variable, without a copy."""
     shared = isinstance(variable, SharedVariable)
     held = variable.get_value(borrow=True) if shared else variable.data
     if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
@@ -214,7 +215,7 @@ def batch_term(
     names: dict[Variable, str],
     observations: Variable | None = None,
 ) -> Likelihood:
-    """Prove that the rows of one likelihood term are apart and rebuild it for a batch."""
+    """Prove the observations of a term independent, and rewrite the term for a minibatch."""
     if logp.type.ndim == 0:
         raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
     if logp.type.shape[0] not in (None, n_rows):
@@ -253,14 +254,14 @@ def _refuse_sums_over_rows(walk: BatchWalk) -> None:
 
 
 def inputs_of_values(variable: Variable) -> Sequence[Variable]:
-    """Return the inputs of the operation behind a variable, unless it only asks for their shape."""
+    """Inputs of the operation behind a variable; empty if the operation needs only their shapes."""
     if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
         return ()
     return variable.owner.inputs
 
 
 def _kept_rows(variable: Variable) -> list[Variable]:
-    """Return the data that `variable` holds entry by entry, not as sums or by their numbers."""
+    """Data arrays that `variable` copies entry by entry, without sums."""
 
     def entry_by_entry(v: Variable) -> Sequence[Variable]:
         return v.owner.inputs if v.owner and isinstance(v.owner.op, _ENTRY_BY_ENTRY) else ()

@@ -1,10 +1,9 @@
-"""The proof that rows are apart: one rule per operation, which also rebuilds it for a batch.
+"""Rules that prove observations conditionally independent, one per operation.
 
-A rule is asked for one output of an operation *with its observation axis at a given place*. It
-answers with the same output for a batch of rows, after asking the walk for the inputs that must
-carry the observation axis (``walk.rows``) and for those that must be the same for all rows
-(``walk.whole``). An operation without a rule is refused: one not known to keep rows apart is
-assumed to mix them. No rule looks at the length of an axis to find out which one it is.
+A rule receives an output of an operation and the position of the observation axis in it. It
+rebuilds the output for a minibatch: inputs with an observation axis come from ``walk.rows``, inputs
+common to all rows from ``walk.whole``. An operation without a rule raises an error, because it may
+mix rows. No rule uses the length of an axis to recognise the observation axis.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,11 +40,11 @@ from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, conditions
 
-#: Operations each entry of whose result depends on one row of the left or column of the right.
+#: Operations whose entries depend on one row of the left input or one column of the right input.
 _APART = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
-#: The ways out of what NUTS alone can sample as it is, of a mask, and of a sparse matrix.
+#: Advice for models that only NUTS samples unchanged, for masks, and for sparse matrices.
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
 MASKED = (
     "Select from the data before the model, for example x[keep] * b. If the other rows are "
@@ -58,7 +57,7 @@ DENSE = (
 
 
 class MixedRowsError(Exception):
-    """An operation on the way that is not known to keep rows apart, and a way out."""
+    """An operation that may mix observations, with advice."""
 
     def __init__(self, op: object, why: str, fix: str = WAY_ON) -> None:
         super().__init__(why)
@@ -68,22 +67,22 @@ class MixedRowsError(Exception):
 
 
 def require_dense(variables: Iterable[Variable], op: object) -> None:
-    """Refuse sparse matrices, whose rows are not read one by one."""
+    """Reject sparse matrices, whose rows have no compiled access."""
     if any(isinstance(variable.type, SparseTensorType) for variable in variables):
         why = f"{operation_name(op)} takes a sparse matrix, whose rows cannot be read one by one"
         raise MixedRowsError(op, why, DENSE)
 
 
 class Walk(Protocol):
-    """The questions that a rule may ask."""
+    """Interface of the walk that rules use."""
 
     length: Variable
 
     def rows(self, variable: Variable, axis: int) -> Variable:
-        """Return a variable for a batch, its observation axis being `axis`."""
+        """Variable for a minibatch, whose observation axis is `axis`."""
 
     def whole(self, variable: Variable) -> Variable:
-        """Return a variable that is the same for all rows."""
+        """Variable that is common to all rows."""
 
     def is_free(self, variable: Variable) -> bool:
         """Whether a variable depends on the position."""
@@ -91,7 +90,7 @@ class Walk(Protocol):
 
 @singledispatch
 def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
-    """Rebuild the output of `node` for a batch of rows lying along `axis`."""
+    """Rebuild the output of `node` for a minibatch whose rows lie along `axis`."""
     require_dense(node.inputs, op)
     raise MixedRowsError(op, f"{operation_name(op)} is not known to keep observations separate")
 
@@ -102,7 +101,7 @@ def _elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
 
 
 def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Variable]:
-    """Return inputs for a batch; those with one entry along the axis are shared by all rows."""
+    """Inputs for a minibatch; those with length 1 along the axis are common to all rows."""
     return [walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in inputs]
 
 
@@ -125,7 +124,7 @@ def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: 
         try:
             rows = walk.rows(condition, own_axis)
         except (MixedRowsError, UnsupportedModelError):
-            # Parameters that all rows share, such as a vector of class probabilities.
+            # Parameters common to all rows, such as a vector of class probabilities.
             return pt.all(walk.whole(condition))
         return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
     whole = walk.whole(condition)
@@ -133,9 +132,10 @@ def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: 
 
 
 def _fits(condition: Variable, guarded: Variable) -> bool:
-    """Whether a condition is known to have an entry for each of what it guards, or one for all.
+    """Whether the shape of a condition provably broadcasts against the guarded array.
 
-    PyMC asks whether it holds everywhere, and marginalising a variable adds axes in front.
+    PyMC tests the condition over all entries at once, and marginalising a variable adds leading
+    axes.
     """
     own, lengths = condition.type.shape, guarded.type.shape
     pairs = zip(reversed(own), reversed(lengths), strict=False)
@@ -229,7 +229,7 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     if isinstance(op.core_op, AdvancedSubtensor) and all(
         node.inputs[0].type.broadcastable[:n_batch]
     ):
-        # The same entries are chosen from for all of a batch, as by each value of a latent class.
+        # Every matrix of the batch is indexed alike, as for each value of a latent class.
         x, *index = node.inputs
         shared = x[(0,) * n_batch]
         return walk.rows(shared[tuple(_entries(op.core_op, shared, index))], axis)
@@ -241,7 +241,7 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
 
 
 def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
-    """Return the inputs of a product or a solution whose observations are columns or rows."""
+    """Inputs of a product or a solution whose observations are columns or rows."""
     label = op.outputs_sig[0][core_axis]
     places = [[k for k, own in enumerate(sig) if own == label] for sig in op.inputs_sig]
     single = sorted(map(len, places)) == [0] * (len(places) - 1) + [1]
@@ -257,7 +257,6 @@ def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> li
 def _entries(
     op: Subtensor | AdvancedSubtensor | IncSubtensor, x: Variable, index: Sequence[Variable]
 ) -> list:
-    """Return the index of each axis of x."""
     entries = list(indices_from_subtensor(index, op.idx_list))
     return entries + [slice(None)] * (x.type.ndim - len(entries))
 
@@ -294,7 +293,7 @@ def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Wal
 
 
 def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
-    """Return the entries of `x` that broadcast index arrays choose for a batch."""
+    """Entries of `x` that broadcast index arrays select for a minibatch."""
     arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
     numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
     chosen: list = list(entries)
@@ -307,7 +306,7 @@ def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variab
         return walk.whole(x)[tuple(chosen)]
     ndim = entries[numbers].type.ndim
     if x.type.broadcastable[numbers]:
-        # The one row there is, which all observations share.
+        # A single row, common to all observations.
         chosen[numbers] = pt.zeros((1,) * ndim, dtype="int64")
         return walk.whole(x)[tuple(chosen)]
     chosen[numbers] = _row_numbers(ndim, axis_from_end, walk)
@@ -315,7 +314,7 @@ def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variab
 
 
 def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
-    # Row i of x[arange(N), j] depends on row i of x alone.
+    # Row i of x[arange(N), j] depends on row i of x only.
     axis = index.type.ndim + axis_from_end
     others_broadcast = all(b for k, b in enumerate(index.type.broadcastable) if k != axis)
     if axis < 0 or index.type.broadcastable[axis] or not others_broadcast:
@@ -344,7 +343,7 @@ def _index_rows(index: Variable, axis_from_end: int, walk: Walk) -> Variable:
 
 
 def whole_entry(entry: slice | Variable, walk: Walk) -> slice | Variable:
-    """Return an entry of an index that all rows share."""
+    """Entry of an index that is common to all rows."""
     if isinstance(entry, slice):
         parts = (entry.start, entry.stop, entry.step)
         return slice(*(p if p is None or isinstance(p, int) else walk.whole(p) for p in parts))
@@ -352,7 +351,7 @@ def whole_entry(entry: slice | Variable, walk: Walk) -> slice | Variable:
 
 
 def is_full(entry: slice) -> bool:
-    """Whether a slice takes everything, in order."""
+    """Whether a slice selects everything, in order."""
     return entry.start is None and entry.stop is None and entry.step is None
 
 
@@ -360,7 +359,8 @@ def is_full(entry: slice) -> bool:
 def _reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
     before, after = x.type.shape[1:], node.outputs[0].type.shape[1:]
-    # With equal products of the other axes, C order puts row i of the input in row i of the output.
+    # With equal products of the other axes, C order keeps row i of the input in row i of the
+    # output.
     if axis != 0 or None in before or None in after or prod(before) != prod(after):
         raise MixedRowsError(op, "a reshape must keep the observations on the first axis")
     if x.type.ndim == 0:
@@ -434,7 +434,7 @@ def _set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Vari
 
 
 def part_of(variable: Variable, axis: int, walk: Walk) -> Variable:
-    """Rebuild one of several parts of an array for a batch of rows lying along `axis`."""
+    """Rebuild one part of a joined array for a minibatch whose rows lie along `axis`."""
     node = variable.owner
     op = node.op
     if not isinstance(op, Split):

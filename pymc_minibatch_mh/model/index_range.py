@@ -1,7 +1,7 @@
-"""Indices of rows out of their range, which compiled code would not notice.
+"""Checks for out-of-range indices, which compiled code would not notice.
 
-Indices in memory may count from the end, as everywhere in NumPy. Those of stored rows may not:
-nobody has looked at all of them, and -1 is pandas' code for a missing category.
+Indices in memory may count from the end, as in NumPy. Indices of stored rows may not: nobody has
+checked all of them, and -1 is pandas' code for a missing category.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -26,12 +26,12 @@ from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.stored_ops import blocks_of, explain_missing_group
 from pymc_minibatch_mh.progress import counting
 
-#: Compile nothing, and compute no values if shapes suffice.
+#: Compiles nothing, and computes no values if shapes suffice.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
 def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> None:
-    """Refuse a term in which a row chooses an entry that is not there."""
+    """Raise an error if an observation of the term has an out-of-range index."""
     indices = _indices_of(term, values)
     if indices is None:
         return
@@ -47,9 +47,9 @@ def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> No
 
 
 class Wrong(NamedTuple):
-    """An index out of range: which of the indices, the entry that it chooses of how many, its row.
+    """An out-of-range index: its argument position, value, axis length and row.
 
-    The row is None where all rows share the index.
+    The row is None if all rows share the index.
     """
 
     number: int
@@ -60,9 +60,9 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Indices:
-    """The choices of a term's rows, as graphs of data: sent to where stored rows are.
+    """Indices of a term's rows as graphs of data, which can be sent to the storage.
 
-    `chosen` holds indices, the smallest that each may be, and how many entries there are.
+    `chosen` holds indices, the smallest allowed value of each, and the axis lengths.
     """
 
     chosen: Sequence[tuple[Variable, Variable, Variable]]
@@ -82,7 +82,7 @@ class Indices:
         return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
 
     def wrong_in(self, blocks: Sequence[slice]) -> Generator[Wrong | None]:
-        """Yield the first index of each block that is out of range."""
+        """First out-of-range index of each block."""
         stored = [column.values for column in self.columns]
         if not (stored and isinstance(stored[0], StoredArray)):
             for block in blocks:
@@ -96,7 +96,7 @@ class Indices:
         yield from map_blocks(stored[0].storage, dict.fromkeys(names), self, calls)
 
     def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
-        """Return the first index of rows that were read which is out of range."""
+        """First out-of-range index among rows in memory."""
         given = [np.zeros(value.type.shape) for value in self.given]
         pairs = zip(rows, self.batches, strict=True)
         typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
@@ -113,7 +113,7 @@ class Indices:
         return None
 
     def columns_of(self, number: int) -> tuple[Column, ...]:
-        """Return the stored data that an index is made of."""
+        """Stored data that an index is computed from."""
         above = set(ancestors([self.chosen[number][0]]))
         pairs = zip(self.columns, self.batches, strict=True)
         made_of = (column for column, batch in pairs if batch in above)
@@ -141,7 +141,7 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsu
 
 
 def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
-    """Return the indices that are data; None where there are none."""
+    """Indices that are data, or None if there are none."""
     stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
     chosen = []
     for node in toposort([term.logp]):
@@ -154,7 +154,7 @@ def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
                 chosen.append((index, pt.zeros_like(length) if from_start else -length, length))
     if not chosen:
         return None
-    # No more is read than indices are made of.
+    # Only the columns behind indices are read.
     above = set(ancestors([x for bounded in chosen for x in bounded]))
     read = [(column, batch) for column, batch in term.batches if batch in above]
     columns, batches = [column for column, _ in read], [batch for _, batch in read]
@@ -162,9 +162,9 @@ def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
 
 
 def _length(chosen_from: Variable, axis: int) -> Variable:
-    """Return how many entries there are, without their values where the type tells it.
+    """Graph of an axis length, without values if the type or a shape provides it.
 
-    Values at a position of zeros need not exist, as of the Cholesky factor of a covariance.
+    Values at a position of zeros need not exist, for example a Cholesky factor of a covariance.
     """
     known = chosen_from.type.shape[axis]
     return chosen_from.shape[axis] if known is None else pt.constant(np.int64(known))

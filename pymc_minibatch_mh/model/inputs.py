@@ -1,4 +1,4 @@
-"""Checks of the arguments of users: the model itself, variables, points, seeds."""
+"""Checks of user arguments: the model itself, variables, points, seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.model.stored_ops import stored_array
 
 
 def model_of(model: Any) -> pm.Model:
-    """The PyMC model of the model that was given, which may be Bambi's, or else of the context."""
+    """PyMC model of the argument, which may be Bambi's, or else of the context."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
         if model is None:
@@ -40,7 +40,7 @@ def model_of(model: Any) -> pm.Model:
 
 
 def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
-    """Return the value variables of variables that were given, each of them once."""
+    """Distinct value variables of the user's variables."""
     given = list(vars) if isinstance(vars, Sequence) and not isinstance(vars, str) else [vars]
     free = [str(rv.name) for rv in model.free_RVs]
     values: list[Variable] = []
@@ -64,7 +64,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
 
 
 def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
-    """Return a point that was given, by the names of the value variables."""
+    """User's point, by the names of the value variables."""
     if not isinstance(point, Mapping):
         raise SettingError(
             f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
@@ -83,7 +83,7 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
 
 
 def array_of(subject: str, values: Any) -> np.ndarray:
-    """Return numbers of a user as an array; objects that are numbers as numbers."""
+    """Numeric array of user values; objects that are numbers become numbers."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{subject} masked entries, whose values are missing. Give numbers without a mask."
@@ -96,7 +96,7 @@ def array_of(subject: str, values: Any) -> np.ndarray:
 
 
 def fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
-    """Whether an array has the shape that a variable declares, as far as that is known."""
+    """Whether an array matches the declared shape of a variable, as far as it is known."""
     pairs = zip(shape, declared, strict=False)
     return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
 
@@ -112,14 +112,14 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
 
 
 def generator_of(name: str, seed: Any) -> np.random.Generator:
-    """Return the generator of a seed that was given as the setting `name`."""
+    """Generator of the seed in the setting `name`."""
     if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
         raise SettingError(
             f"{name}={seed} has no seed sequence, from which the generators of chains are made. "
             "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
         )
     if isinstance(seed, np.random.RandomState):
-        # It has nothing to spawn generators of chains from: as PyMC's functions do, take numbers.
+        # Without a seed sequence no generators can be spawned; like PyMC, draw numbers instead.
         seed = seed.randint(2**30, size=4)
     try:
         return get_random_generator(seed)
@@ -130,21 +130,21 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
 
 
 def likelihoods_of(terms: Sequence[Likelihood]) -> list[str]:
-    """Return the names of the observed variables behind terms."""
+    """Names of the observed variables behind terms."""
     return [one.name for term in terms for one in term.likelihoods]
 
 
 def storage_of(term: Likelihood) -> Storage | None:
-    """Return where the rows of a term are stored; None where they are in memory."""
+    """Storage of a term's rows; None if they are in memory."""
     arrays = (column.values for column, _ in term.batches)
     return next((x.storage for x in arrays if isinstance(x, StoredArray)), None)
 
 
 def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
-    """Return terms on one storage as one, whose row i is row i of each of them.
+    """Merge terms on one storage into one term, whose row i is row i of each.
 
-    The log-likelihood of a row is the sum of theirs, so that a row is drawn and read once for all.
-    Other terms are returned as they are.
+    The log-likelihood of a row is the sum of theirs, so a row is drawn and read once for all. Other
+    terms stay unchanged.
     """
     storages = {id(storage_of(term)) for term in terms}
     if len(terms) < 2 or len(storages) > 1 or storage_of(terms[0]) is None:
@@ -155,7 +155,7 @@ def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
     for term in terms:
         replaced: dict[Variable, Variable] = {term.length: first.length}
         for column, batch in term.batches:
-            # Several names of an array are one.
+            # One array may have several names.
             _, kept = batches.setdefault(column.values.name, (column, batch))
             replaced[batch] = kept
         (logp,) = clone_replace([term.logp], replaced, rebuild_strict=False)
@@ -166,10 +166,10 @@ def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
 
 
 class ModelArrays:
-    """The arrays that graphs are computed from, each with a name for messages.
+    """Arrays that graphs are computed from, each with a name for messages.
 
-    They are the user's own arrays, or PyTensor's, and may change. A pickle leaves them behind: in
-    another process nobody can change them.
+    They are the user's or PyTensor's own arrays and may change. Pickles omit them: in another
+    process nobody can change them.
     """
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ class ModelArrays:
                 waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
 
     def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
-        """Yield the arrays as they are now, each once; of stored ones, where they lie."""
+        """Distinct current arrays with their names; stored arrays as references."""
         known: dict[int, np.ndarray | Storage] = {}
         for variable, name in self._names.items():
             for array in _arrays_of(variable):
@@ -208,7 +208,7 @@ class ModelArrays:
 
 
 def _inner(op: object) -> Sequence[Variable]:
-    """Return the graphs inside of an operation, where arrays of the user can hide."""
+    """Inner graphs of an operation, which may contain arrays of the user."""
     core = getattr(op, "core_op", op)
     return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
 

@@ -17,21 +17,21 @@ from pymc_minibatch_mh.model.constant_data import plain
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Where one value variable lies in the position."""
+    """Slice of the position that holds one value variable."""
 
     variable: Variable
     name: str
     start: int
     stop: int
     shape: tuple[int, ...]
-    #: Whether its variable has one number more along the last axis, along which it adds up to 0.
+    #: Whether the variable has one more number along the last axis, along which the sum is 0.
     adds_up_to_0: bool
 
 
 def lay_out(
     model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[Block, ...]:
-    """Blocks of value variables, one after the other, by their shapes."""
+    """Consecutive blocks of value variables, by their shapes."""
     blocks, start = [], 0
     for variable in vars:
         shape = shapes[variable.name]
@@ -44,7 +44,7 @@ def lay_out(
 
 
 def ravel_blocks(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Values of blocks at a point, one after the other."""
+    """Concatenated values of blocks at a point."""
     return np.concatenate([np.empty(0), *(np.ravel(point[block.name]) for block in blocks)])
 
 
@@ -54,7 +54,7 @@ def total_size(blocks: Sequence[Block]) -> int:
 
 
 def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
-    """Value variables as pieces of a vector, in their own types and shapes."""
+    """Pieces of a vector as value variables with their own types and shapes."""
     return {
         b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
         for b in blocks
@@ -62,17 +62,17 @@ def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Va
 
 
 def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
-    """Both ends of the support of each value, shape (2, n)."""
+    """Lower and upper end of the support of each value, shape (2, n)."""
     return np.stack(
         [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
     )
 
 
 def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
-    """Return the free variables of value variables by name, in terms of all value variables.
+    """Free variables by name, as functions of all value variables.
 
-    Parameters of a distribution can be part of its transform, as the ends of
-    ``pm.Uniform("u", a, a + 2)`` are, so that other value variables may be among these terms.
+    A transform may depend on other parameters, such as the ends of ``pm.Uniform("u", a, a + 2)``,
+    so other value variables may occur in these graphs.
     """
     free = {}
     for value in values:
@@ -85,10 +85,10 @@ def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
 
 
 def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the support of a value variable, infinite where none is known.
+    """Lower and upper end of the support of a value variable, infinite if unknown.
 
-    A transformed variable has the whole line for its value variable. One that is not, such as
-    ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
+    The value variable of a transformed variable has the whole real line. An untransformed one, such
+    as ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
     """
     lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
     rv = model.values_to_rvs[variable]
@@ -106,7 +106,7 @@ def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray
 
 
 def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
-    # An end that is random itself, or that can be set anew, bounds nothing.
+    # A random or mutable end bounds nothing.
     if end is None or any(
         v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
     ):

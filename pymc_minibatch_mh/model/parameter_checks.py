@@ -1,9 +1,8 @@
-"""Parameter checks of distributions, read as conditions of single rows.
+"""Parameter checks of distributions as conditions of single observations.
 
 PyMC guards a log-density with one check over all rows at once, such as "every p lies in [0, 1]",
-and its samplers read a violation as a density of zero. For a batch the same follows from the
-condition of each row. Conditions that hold for every position, by the ranges of parameters, are
-left out: they would cost an evaluation of it.
+and its samplers give a violation density zero. A minibatch tests the condition of each row instead.
+Conditions that provably hold at every position are dropped: they would cost an evaluation.
 """
 
 from pytensor.graph.basic import Constant, Variable
@@ -16,12 +15,12 @@ from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.model.parameter_ranges import Ranges
 
 checked = Elemwise(Checked(scalar.same_out, name="checked"))
-# Rounding errors that a check of a sum has to tolerate, to hold for all sums that are one.
+# Tolerated rounding error of a sum in a check that a sum equals one.
 _ROUNDED = 1e-9
 
 
 def conditions(check: Variable) -> list[Variable]:
-    """Take a check over all rows apart into the elementwise conditions that it is made of."""
+    """Elementwise conditions that make up a check over all rows."""
     if check.owner is not None:
         op = check.owner.op
         if isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar) or (
@@ -32,7 +31,7 @@ def conditions(check: Variable) -> list[Variable]:
 
 
 def always_holds(condition: Variable) -> bool:
-    """Whether a condition can be seen to hold for all positions."""
+    """Whether a condition provably holds at every position."""
     node = condition.owner
     if node is None:
         return False

@@ -1,10 +1,10 @@
 """Ranges of parameters, proved for all positions.
 
-A parameter is taken apart into a polynomial of shares and sizes, such as logistic functions and
-exponentials: l + (1 - 2 l) σ of two shares l and σ lies between 0 and 1, although its summands do
-not. Statements are about real numbers, of which exp(-1000) is positive.
+A parameter becomes a polynomial of shares and sizes, such as logistic functions and exponentials: l
++ (1 - 2 l) σ of two shares l and σ lies between 0 and 1, although its summands do not. Statements
+concern real numbers, so exp(-1000) is positive.
 
-Entries of tensors are told apart by a view: a label for every axis that entries vary along, None
+A view distinguishes the entries of a tensor: a label for every axis along which entries vary, None
 for an axis with one entry. Tensors of equal values under equal views are the same quantity.
 """
 
@@ -62,12 +62,12 @@ _PASS_ON = (Subtensor, AdvancedSubtensor, Max, Min)
 _SUMS = (scalar.Add, scalar.Sub, scalar.Neg)
 _ONE = pt.constant(1.0)
 _HIGHEST_POWER = 8
-#: Rounding errors of fixed shares that add up to one.
+#: Tolerated rounding error of fixed shares that add up to one.
 _ROUNDED = 1e-9
 
 
 class Ranges:
-    """The quantities that a condition compares, each with a number of its own."""
+    """Ranges of the quantities in a condition, each numbered."""
 
     def __init__(self) -> None:
         self._tensors: list[Variable] = []
@@ -75,11 +75,11 @@ class Ranges:
         self._polynomials: dict[tuple[Variable, View], Polynomial | None] = {}
 
     def of(self, variable: Variable) -> Range:
-        """Return a range that holds all entries of a tensor at every position."""
+        """Range of all entries of a tensor at every position."""
         return self._range(self._whole(variable))
 
     def of_difference(self, left: Variable, right: Variable) -> Range:
-        """Return a range of the entries of a tensor less those of another."""
+        """Range of the differences between the entries of two tensors."""
         axes = range(max(left.type.ndim, right.type.ndim))
         views = (_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
         parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
@@ -93,7 +93,7 @@ class Ranges:
         return self._polynomial(variable, _view(variable, range(variable.type.ndim)))
 
     def _polynomial(self, variable: Variable, view: View) -> Polynomial | None:
-        """Return a tensor as a polynomial of shares and sizes; None if it may be anything."""
+        """Tensor as a polynomial of shares and sizes; None if it is unrestricted."""
         key = variable, view
         if key not in self._polynomials:
             self._polynomials[key] = self._computed(variable, view)
@@ -132,7 +132,7 @@ class Ranges:
         if _shared_axes(variable) is not None:
             return self._known(variable, view, _CLOSED)
         low, high = float(values.min()), float(values.max())
-        # Those before, of which NumPy has computed 1 - g for data g.
+        # Constants that NumPy folded beforehand, such as 1 - g for data g.
         for other in self._tensors[: self._number(variable)] if low < high else ():
             line = _line(other, variable)
             if line is not None:
@@ -142,7 +142,7 @@ class Ranges:
         return self._known(variable, view, Range(low, high, False, False))
 
     def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
-        """Return a quantity of which nothing but its range is known."""
+        """Quantity with a known range and no known form."""
         if of.low == -np.inf and of.high == np.inf:
             return None
         if of.low == of.high:
@@ -151,7 +151,7 @@ class Ranges:
         return linear(of, self._unknown((self._number(variable), view), of, None, view, shared))
 
     def _share(self, variable: Variable, view: View) -> Polynomial | None:
-        """Return one of several shares that add up to one, or a tensor of such shares."""
+        """One of several shares that add up to one, or a tensor of such shares."""
         if _shared_axes(variable) is not None:
             return self._known(variable, view, _SHARE)
         entry = _entry_of_shares(variable)
@@ -182,7 +182,7 @@ class Ranges:
         return self._unknowns[key]
 
     def _number(self, variable: Variable) -> int:
-        """Return the number of a tensor, the same for tensors that are computed in the same way."""
+        """Number of a tensor; equal computations get equal numbers."""
         for number, known in enumerate(self._tensors):
             if known is variable or _are_alike(known, variable):
                 return number
@@ -227,7 +227,7 @@ class Ranges:
     def _added_up(
         self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
     ) -> Polynomial | None:
-        """Return the sum of a polynomial along axes of `x`, of which shares add up to one."""
+        """Sum of a polynomial along axes of `x`, whose shares add up to one."""
         if polynomial is None:
             return None
         along = frozenset(view[k] for k in axes) - {None}
@@ -252,7 +252,7 @@ class Ranges:
     def _mean(
         self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
     ) -> Polynomial | None:
-        """Return the mean of a product, weighted by shares that add up to one."""
+        """Mean of a product, weighted by shares that add up to one."""
         if not others:
             return constant(1.0)
         if not all(u.has_bound for u in others):
@@ -290,7 +290,7 @@ class Ranges:
         return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
 
     def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
-        """Return a square, a whole power or a quotient by a number."""
+        """Square, integer power, or quotient by a number."""
         base, *others = (self._polynomial(x, _view(x, view)) for x in node.inputs[:2])
         numbers = [x[()] for x in others if x is not None and [*x] == [()]]
         if base is None or len(numbers) < len(others):
@@ -304,7 +304,7 @@ class Ranges:
         return reduce(times, [base] * int(exponent))
 
     def _quotient(self, node: Apply, view: View) -> Polynomial | None:
-        """Return (x y) / (x + z) as a share x / (x + z) times y."""
+        """Quotient (x y) / (x + z) as a share x / (x + z) times y."""
         above, below = node.inputs
         factors, found = _factors(above), []
         for k, factor in enumerate(factors):
@@ -358,7 +358,7 @@ def _are_alike(one: Variable, other: Variable) -> bool:
 
 
 def _view(variable: Variable, labels: Sequence[Hashable]) -> View:
-    """Return the labels of the axes of a tensor that have several entries."""
+    """Labels of the axes along which a tensor has several entries."""
     single = getattr(variable.type, "broadcastable", ())
     return tuple(None if one else label for one, label in zip(single, labels, strict=True))
 
@@ -368,7 +368,7 @@ def _is_data(variable: Variable) -> bool:
 
 
 def _numbers(variable: Variable) -> Any:
-    """Return the array of a constant or of data, None of what is no array."""
+    """Array of a constant or of data, or None."""
     if isinstance(variable, SharedVariable):
         held = variable.get_value(borrow=True)
     else:
@@ -377,7 +377,7 @@ def _numbers(variable: Variable) -> Any:
 
 
 def _line(x: Variable, y: Variable) -> tuple[float, float] | None:
-    """Return a and b of data y = a + b x, if they are."""
+    """Coefficients a and b of data y = a + b x, or None."""
     if not (_is_data(x) and x.type.ndim == y.type.ndim):
         return None
     one, other = (_numbers(data).astype(np.float64) for data in (x, y))
@@ -392,7 +392,6 @@ def _line(x: Variable, y: Variable) -> tuple[float, float] | None:
 
 
 def _factors(variable: Variable) -> list[Variable]:
-    """Return the factors of a product, or the variable itself."""
     if _is_elementwise(variable, scalar.Mul):
         return [factor for x in variable.owner.inputs for factor in _factors(x)]
     return [variable]
@@ -403,7 +402,7 @@ def _scaled(polynomial: Polynomial | None, by: float) -> Polynomial | None:
 
 
 def _decided(condition: Variable) -> bool | None:
-    """Return the value of a condition on constants, None for any other condition."""
+    """Value of a condition on constants, None for any other condition."""
     values = _value(condition)
     if values is None or values.all() != values.any():
         return None
@@ -434,7 +433,7 @@ def _monotone(op: scalar.ScalarOp, x: Range) -> Range:
 
 
 def _even(op: scalar.ScalarOp, x: Range) -> Range:
-    """Return the range of a square or an absolute value."""
+    """Range of a square or an absolute value."""
     if x.low >= 0.0 or x.high <= 0.0:
         return _monotone(op, x)
     return Range(0.0, max(_monotone(op, end).high for end in _ends(x)), low_is_open=False)
@@ -469,13 +468,13 @@ def _power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
 
 
 def _range_of_product(x: Range) -> Range:
-    """Return the range of products of any number of factors."""
+    """Range of products of any number of factors."""
     if x.low >= 0.0 and x.high <= 1.0:
         return Range(0.0, 1.0, x.is_positive, high_is_open=False)
     return Range(0.0) if x.is_positive else ANY
 
 
-#: Ranges of scalar operations by those of their operands.
+#: Ranges of scalar operations as functions of their operands' ranges.
 _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
     ((*_INCREASING, scalar_math.Erfc), _monotone),
     ((scalar.Abs, scalar.Sqr), _even),
@@ -491,7 +490,7 @@ _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
 
 
 def _entry_of_shares(variable: Variable) -> tuple[Variable, int] | None:
-    """Return the shares that a tensor is an entry of each set of, and its place among them."""
+    """Shares that a tensor selects one entry of, and the index of the entry."""
     if variable.owner is None or not isinstance(variable.owner.op, Subtensor):
         return None
     shares, *index = variable.owner.inputs
@@ -509,7 +508,7 @@ def _entry_of_shares(variable: Variable) -> tuple[Variable, int] | None:
 
 
 def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
-    """Return the axes over which these are positive shares of one, if they are."""
+    """Axes over which positive shares add up to one, if any."""
     if isinstance(shares, Constant):
         return _axes_of_fixed_shares(np.asarray(shares.data))
     if shares.owner is not None and isinstance(shares.owner.op, Softmax):
@@ -517,7 +516,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     if shares.owner is not None and isinstance(shares.owner.op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
-        # An axis that is dropped has one share, which is one.
+        # A dropped axis has a single share, which is one.
         return inner and tuple(k for k, source in enumerate(order) if source in inner)
     if shares.owner is not None and isinstance(shares.owner.op, AdvancedSubtensor):
         return _axes_of_taken_shares(shares)
@@ -535,7 +534,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
 
 
 def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
-    """Return the last axis, if numbers add up to one along it."""
+    """Last axis, if the numbers add up to one along it."""
     if not values.ndim or values.dtype.kind != "f" or values.shape[-1] < 2 or values.min() < 0.0:
         return None
     add_up = (np.abs(values.sum(axis=-1) - 1.0) <= _ROUNDED).all()
@@ -543,7 +542,7 @@ def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
 
 
 def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
-    """Return these axes where an index array takes whole sets of shares, as P[group] does."""
+    """Axes of sum one of an indexed array that takes whole sets of shares, as P[group]."""
     op, (shares, *_) = taken.owner.op, taken.owner.inputs
     inner = _shared_axes(shares)
     if inner is None or 0 in inner or op.idx_list != (0,):
@@ -553,13 +552,13 @@ def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
 
 
 def _axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
-    # PyTensor adds up a scalar along an axis that it does not have.
+    # PyTensor allows the sum of a scalar along a missing axis.
     axes = range(variable.type.ndim)
     return tuple(axes) if axis is None else tuple(k for k in axis if k in axes)
 
 
 def _is_kept_sum(total: Variable, parts: Variable, axes: tuple[int, ...]) -> bool:
-    """Whether `total` is the sum of `parts`, with axes of length one where it was taken."""
+    """Whether `total` is the sum of `parts`, with axes of length one for the summed axes."""
     if total.owner is None or not isinstance(total.owner.op, DimShuffle):
         return False
     (inner,) = total.owner.inputs

@@ -1,4 +1,4 @@
-"""Rows that a model refers to without holding them, wherever they are."""
+"""Observations that a model refers to without holding them in memory."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -60,14 +60,14 @@ class Rows:
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
-        """Return the rows of a custom storage: see :class:`~data.source.Storage`."""
+        """Rows of a custom storage: see :class:`~data.source.Storage`."""
         rows = object.__new__(cls)
         rows._hold(storage)
         return rows
 
     @classmethod
     def from_npy(cls, **paths: str | Path) -> Self:
-        """Return rows of files that ``np.save`` wrote; they are mapped into memory.
+        """Memory-mapped rows of files that ``np.save`` wrote.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Rows:
         *,
         missing_are_fill: bool = False,
     ) -> Self:
-        """Return rows of arrays of Zarr, which the extra ``zarr`` installs.
+        """Rows of Zarr arrays; requires the extra ``zarr``.
 
         Chunks are decoded as a whole, and the last ones stay in memory, at most 256 MiB or twice
         the largest. Updates draw rows from all over the arrays, so small chunks of about 10,000
@@ -122,7 +122,7 @@ class Rows:
     def from_parquet(
         cls, source: Any, columns: Mapping[str, str | Sequence[str]] | None = None
     ) -> Self:
-        """Return rows of Parquet files, which the extra ``arrow`` reads.
+        """Rows of Parquet files; requires the extra ``arrow``.
 
         Row groups are decoded as a whole, and the last ones stay in memory, at most 256 MiB or
         twice the largest. Updates draw rows from all over the files, so small row groups of about
@@ -150,7 +150,7 @@ class Rows:
 
     @classmethod
     def from_dask(cls, **arrays: Any) -> Self:
-        """Return rows of arrays of Dask, which the extra ``dask`` installs.
+        """Rows of Dask arrays; requires the extra ``dask``.
 
         Dask's scheduler computes them, a client of ``distributed`` if there is one. Only the
         requested rows travel.
@@ -186,11 +186,11 @@ class Rows:
 
     @property
     def stamp(self) -> str:
-        """Identity of these rows: digests, or sizes and times of files."""
+        """Identity of these rows: digests, or sizes and modification times of files."""
         return self.storage.stamp
 
     def data(self, name: str) -> Any:
-        """Return the placeholder of an array in a model, shape (N, ...).
+        """Placeholder of an array in a model, shape (N, ...).
 
         Parameters
         ----------
@@ -209,9 +209,9 @@ class Rows:
         return self._variables[name]
 
     def n_groups(self, name: str) -> int:
-        """Return the number of groups that an array numbers from 0 on: its largest number + 1.
+        """Number of groups in an array of group numbers: its largest number + 1.
 
-        One pass over blocks of rows finds it; it is then known as long as the rows are the same.
+        One pass over blocks of rows computes it, and it is remembered while the rows are unchanged.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class Rows:
         4
         """
         self._require_name("n_groups", name)
-        # Files that are others are told by reading, not by their stamp, which is that of before.
+        # Reading detects replaced files: the stamp is still that of the old ones.
         self.storage.read([name], slice(0, 1))
         stamp = self.stamp
         known = self._largest.get(name)
@@ -269,7 +269,7 @@ def _import_storage(module: str, extra: str) -> Any:
 
 
 def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
-    """Return an array, or the array that values of another library are without a copy."""
+    """Array of another library as NumPy sees it, without a copy."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{name!r} has masked entries, whose values are missing. Drop their rows from all "
@@ -301,11 +301,11 @@ _STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True
 
 
 def find_largest_group(storage: Storage, name: str) -> int:
-    """Largest number of a group, read in one pass over blocks of rows."""
+    """Largest group number, from one pass over blocks of rows."""
     largest, where, n_rows = -1, 0, storage.n_rows
     starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_of, name)
     blocks: list[Block] = [(slice(k, min(k + BLOCK_ROWS, n_rows)), call) for k in starts]
-    # A cluster keeps shared work as long as it is referred to, which None cannot be.
+    # Shared work stays on a cluster while it is referenced, which None cannot be.
     answers = map_blocks(storage, [name], _largest_of, blocks)
     with counting(f"Counting the groups of {name!r}", len(blocks)) as advance:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):
@@ -329,12 +329,12 @@ def find_largest_group(storage: Storage, name: str) -> int:
 def _largest_of(
     name: str, _shared: None, arrays: Mapping[str, np.ndarray]
 ) -> tuple[int | float, int, bool]:
-    """First number that is no group's, or else the largest, its row, and whether it is a group."""
+    """First invalid group number, or else the largest; its row; and whether it is valid."""
     numbers = arrays[name]
     numbers = numbers.reshape(len(numbers), -1)
     wrong = numbers < 0
     if numbers.dtype.kind == "f":
-        # Also NaN, for which no comparison holds.
+        # The negated comparison also catches NaN.
         wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
     place = np.argmax(wrong if wrong.any() else numbers)
     row, column = np.unravel_index(place, numbers.shape)

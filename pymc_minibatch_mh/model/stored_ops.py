@@ -1,8 +1,8 @@
-"""Operations that stand for stored arrays in a model, and graphs that have them.
+"""PyTensor operations for stored arrays, and graphs that contain them.
 
-PyTensor's caches keep every operation until the process ends. So an operation knows its storage
-weakly, and its output holds the storage, together with all copies of that output: rows live as long
-as a graph on them does.
+PyTensor's caches keep every operation until the process ends. So an operation has a weak reference
+to its storage, and its output variable a strong one, shared by all copies of the output: storage
+lives as long as a graph on it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,20 +26,21 @@ from pymc_minibatch_mh.errors import SourceError, refuse
 
 
 class WholeArrayError(SourceError, TypeError):
-    """Stored data that were asked for as a whole.
+    """Stored data that would be read into memory as a whole.
 
-    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
+    It is also a TypeError, which makes PyMC omit such data when it collects observations for a
+    trace.
     """
 
 
 class _OfStored(Op):
-    """An operation without inputs on something that its output holds."""
+    """Operation without inputs whose output variable holds an object."""
 
     __props__ = ("_known",)
 
     def __init__(self, held: Any) -> None:
         self._known = ref(held)
-        # A reference can be hashed later only if it was while the object lived.
+        # A weak reference can be hashed later only if it was hashed while the object lived.
         hash(self._known)
 
     @property
@@ -55,7 +56,7 @@ class _OfStored(Op):
         return Apply(self, [], [out])
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Leave rows where they are, and their number apart from others that are equal to it."""
+        """Never fold: folding would load all rows and merge this length with equal constants."""
         return False
 
     def __reduce__(self) -> tuple:
@@ -63,16 +64,16 @@ class _OfStored(Op):
 
 
 class ReadStored(_OfStored):
-    """Stand for a stored array in a model: small, whatever the length of the array."""
+    """Placeholder of a stored array in a model, of constant size."""
 
     def make_node(self) -> Apply:
-        """Declare the array with the shape of its rows; their number is no part of its type."""
+        """Output with the shape of a row; the number of rows is no part of its type."""
         array: StoredArray = self.held
         shape = (None, *array.shape[1:])
         return self._applied(TensorType(str(array.dtype), shape=shape)(name=array.name))
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Refuse to read the whole array, which need not fit into memory."""
+        """Raise an error instead of reading the whole array."""
         raise WholeArrayError(
             f"{self.held.name!r} is data of Rows(...), and PyMC itself would read all "
             f"{self.held.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
@@ -80,39 +81,39 @@ class ReadStored(_OfStored):
         )
 
     def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
-        """Return the shape without reading."""
+        """Shape, without reading."""
         return [(NumberOfRows(self.held.storage)(), *self.held.shape[1:])]
 
 
 class NumberOfRows(_OfStored):
-    """The number of rows of a storage, which is another where some of them stand for all."""
+    """Number of rows of a storage, which minibatches replace by their own."""
 
     def make_node(self) -> Apply:
-        """Declare a number."""
+        """Scalar output."""
         return self._applied(pt.lscalar())
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Return the number."""
+        """Store the number of rows."""
         output_storage[0][0] = np.asarray(self.held.n_rows)
 
 
 def stored_array(variable: Variable) -> StoredArray | None:
-    """Return the stored array that a variable of a model stands for, if it does."""
+    """Stored array behind a variable of a model, or None."""
     op = variable.owner.op if variable.owner is not None else None
     return op.held if isinstance(op, ReadStored) else None
 
 
 def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
-    """Return the stored arrays that graphs depend on."""
+    """Stored arrays that graphs depend on."""
     found = (stored_array(variable) for variable in ancestors(list(graphs)))
     return [array for array in found if array is not None]
 
 
 def with_declared_lengths(batch: Variable) -> Variable:
-    """Return the log-likelihood of a batch with numbers for the lengths that types declare.
+    """Log-likelihood of a minibatch with constants for the lengths that types declare.
 
-    A density can ask how many categories there are by the shape of what it computes of all rows,
-    of which nothing else is then needed.
+    A density may read the number of categories from the shape of a result of all rows, which is
+    otherwise unused.
     """
     if not stored_arrays([batch]):
         return batch
@@ -129,7 +130,7 @@ def _declared(length: Variable) -> Variable | None:
 
 
 def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:
-    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once."""
+    """Raise an error if a term mixes storages, or needs all stored rows at once."""
     whole = stored_arrays([batch])
     if whole:
         raise refuse(
@@ -158,7 +159,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
 
 
 def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Refuse stored data in graphs that are evaluated as a whole."""
+    """Reject stored data in graphs that are evaluated as a whole."""
     for variable in rest:
         stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
         if stored:
@@ -171,7 +172,7 @@ def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
 
 
 def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
-    """Yield the rows that are read at a time: all at once where they are in memory."""
+    """Blocks of rows to read at a time; a single block if they are in memory."""
     stored = any(isinstance(column.values, StoredArray) for column in columns)
     step = BLOCK_ROWS if stored else max(n_rows, 1)
     for first in range(0, n_rows, step):
@@ -179,7 +180,7 @@ def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
 
 
 def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
-    """Return a graph of stored data as one of some of the rows, which it then holds."""
+    """Graph with stored data replaced by some of its rows in memory."""
     held = {}
     for v in ancestors([graph]):
         array = stored_array(v)

@@ -1,4 +1,4 @@
-"""Which observed variables are subsampled, and each of them read as rows."""
+"""Selection of the subsampled observed variables, and their likelihood terms."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,19 +25,19 @@ from pymc_minibatch_mh.model.independence_rules import WAY_ON
 from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_array
 
-#: PyTensor's exceptions for arrays of another kind than numbers.
+#: PyTensor's exceptions for non-numeric arrays.
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 
-#: Model -> its variables with values and transforms, and the log-density of each: PyMC writes
-#: those of all variables to return any.
+#: Cache: model -> its variables with values and transforms, and all their log-densities, because
+#: PyMC writes all of them to return any.
 _WRITTEN: WeakKeyDictionary[pm.Model, tuple[list[Any], dict[Variable, Variable]]] = (
     WeakKeyDictionary()
 )
 
 
 def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
-    """Return the log-density of each of some variables and potentials, as one graph for each."""
+    """Log-density graphs of some variables and potentials, one for each."""
     state = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
     written = _WRITTEN.get(model)
     if written is None or written[0] != state:
@@ -56,7 +56,7 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
 
 
 def _culprit(model: pm.Model) -> str:
-    """Return the name of the first variable whose log-density cannot be written."""
+    """Name of the first variable whose log-density PyMC cannot write."""
     for variable in model.basic_RVs:
         try:
             pm.logp(variable, model.rvs_to_values[variable])
@@ -75,7 +75,7 @@ def chosen_terms(
     min_rows: int,
     observation_dims: Sequence[str] = (),
 ) -> list[Variable]:
-    """Return the observed variables that are subsampled."""
+    """Observed variables that are subsampled."""
     _check_dims(model, observation_dims)
     by_name = {rv.name: rv for rv in model.observed_RVs}
     if observed is not None:
@@ -151,10 +151,9 @@ def _check_dims(model: pm.Model, observation_dims: Sequence[str]) -> None:
 
 
 def observation_axis(model: pm.Model, rv: Variable, observation_dims: Sequence[str]) -> int:
-    """Return the axis of an observed variable along which its rows lie.
+    """Observation axis of an observed variable.
 
-    It is the axis whose dim is one of `observation_dims`, and the first one of a variable that
-    has none of them.
+    It is the axis whose dim is in `observation_dims`, or else the first axis.
     """
     axes = _own_dims(model, str(rv.name), observation_dims)
     if len(axes) > 1:
@@ -172,7 +171,7 @@ def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> li
 
 
 def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
-    """Return how many rows an observed variable has."""
+    """Number of observations of an observed variable."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
     stored = stored_array(value)
@@ -188,8 +187,8 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
 def potentials_in_full(model: pm.Model) -> dict[str, str]:
     """Potentials that read arrays of :data:`MIN_ROWS` data values or more.
 
-    The observations that a potential adds up cannot be told apart, and no statistic counts them:
-    name -> its data, and the declarations that are subsampled.
+    The observations inside a potential are unknown, and no statistic counts them. The result maps a
+    name to its data and the declarations that would be subsampled.
     """
     found, arrays = {}, TensorConstant | TensorSharedVariable
     for potential in model.potentials:
@@ -224,7 +223,7 @@ def term_of(
     observation_dims: Sequence[str] = (),
     arrays: ModelArrays | None = None,
 ) -> Likelihood:
-    """Read one observed variable as rows."""
+    """Likelihood term of one observed variable."""
     name = str(rv.name)
     observations = _observations(model, rv, names)
     axis = observation_axis(model, rv, observation_dims)
@@ -255,7 +254,7 @@ def term_of(
 
 
 def _keep_names(rv: Variable, logp: Variable) -> None:
-    """Name the constants that PyTensor has made of named ones, by dropping axes of length 1."""
+    """Copy names to the constants that PyTensor made from named ones by dropping axes."""
     before, after = (
         [v for v in ancestors([graph]) if isinstance(v, TensorConstant) and v.type.ndim]
         for graph in (rv, logp)
@@ -267,7 +266,7 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
 
 
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
-    """Refuse likelihoods that are subsampled beside those of one Rows(...)."""
+    """Reject subsampled likelihoods beside those of one Rows(...)."""
     require_rows_subsampled(model, rest)
     stored = [
         term
@@ -284,9 +283,9 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
 
 
 def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
-    """Return where the observation axis lies in the log-likelihood, if it does."""
+    """Observation axis of the log-likelihood, or None if it was summed over."""
     if not has_dims(logp):
-        # Numbers that are drawn together lie on the last axes, and have one density.
+        # A multivariate observation lies on the last axes and has one density.
         return axis if axis < logp.type.ndim else None
     dim = value.type.dims[axis]
     return logp.type.dims.index(dim) if dim in logp.type.dims else None
@@ -295,7 +294,7 @@ def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
 def _kind(rv: Variable) -> str:
     op = rv.owner.op
     kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
-    # PyMC makes a class for each of some kinds, and names it after the variable as well.
+    # PyMC creates a class per variable for some distributions, named after the variable as well.
     kind = kind.removesuffix(f"_{rv.name}")
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
@@ -311,7 +310,7 @@ def _imputed(name: str) -> UnsupportedModelError:
 def _observations(
     model: pm.Model, rv: Variable, names: dict[Variable, str]
 ) -> np.ndarray | StoredArray:
-    """Return the observations of a variable that has all of them."""
+    """Observations of a variable without missing ones."""
     name = str(rv.name)
     value = _without_casts(model.rvs_to_values[rv])
     whole_name = name.removesuffix("_observed")

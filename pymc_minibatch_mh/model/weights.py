@@ -1,4 +1,4 @@
-"""Weights of observations: one more data array of a term, which multiplies its log-likelihood."""
+"""Observation weights as a data array that multiplies the log-likelihood."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,9 +21,9 @@ type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
 def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
-    """Multiply the log-likelihood of every row by its weight, in place.
+    """Multiply the log-likelihood of every observation by its weight, in place.
 
-    Weights become one more data array of a term: its rows, their differences and their bounds
+    Weights become another data array of a term: its log-likelihood differences and their bounds
     scale with them.
     """
     if weights is None:
@@ -46,7 +46,7 @@ def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
 
 
 def weights_of(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
-    """Return the weights of terms that have some in memory, with names for messages."""
+    """Weights in memory, with names for messages."""
     return {
         _name_of_weights(term): w for term in terms if isinstance(w := term.weights, np.ndarray)
     }
@@ -85,7 +85,7 @@ def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
 
 
 def _has_positive(term: Likelihood, column: Column) -> bool:
-    """Refuse weights that are negative or no numbers; return whether one is not 0."""
+    """Whether some weight is positive; raises an error for negative or non-finite weights."""
     positive, blocks = False, list(blocks_of(term.n_rows, [column]))
     with counting("Checking the weights", len(blocks)) as advance:
         for block in blocks:
