@@ -1,8 +1,8 @@
-"""Sums, products and exponentials of expressions, by identities that keep bounds tight.
+"""Identities for sums, products and exponentials of expressions that keep bounds tight.
 
-Every rule is an identity of real functions wherever its left side is defined; where it is not, the
-likelihood of the row is zero and needs no bound. The rules find the affine parts of an expression,
-keep products of exponentials in one, and undo double computation, which intervals cannot see.
+Every rule is an identity of real functions wherever its left side is defined; elsewhere the
+likelihood of the observation is zero and needs no bound. The rules collect affine parts, merge
+exponentials, and remove repeated subexpressions, which intervals cannot detect.
 """
 
 import math
@@ -47,7 +47,7 @@ from pymc_minibatch_mh.functions.log_softplus import LogSoftplus, log_softplus
 _EQUALITIES = (scalar.EQ, scalar.NEQ)
 _LOGIC = (scalar.AND, scalar.OR, scalar.Invert)
 CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
-#: How a model is fixed whose parameters are computed with in single precision.
+#: Advice for models whose parameters are in single precision.
 IN_DOUBLE = "build the model with floatX=float64"
 _STEPS = (
     scalar.IntDiv, scalar.Mod, scalar.Floor, scalar.Ceil, scalar.Trunc, scalar.RoundHalfToEven,
@@ -56,14 +56,14 @@ _STEPS = (
 
 
 def as_number(exprs: ExprGraph, expr: Expr) -> Expr:
-    """Return a condition as one or zero, and any other expression as it is."""
+    """Condition as one or zero; any other expression unchanged."""
     if expr.is_data or expr.dtype.kind != "b":
         return expr
     return exprs.node(scalar.switch, (expr, exprs.one, exprs.zero))
 
 
 def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr | None:
-    """Return the result of an operation that is no arithmetic with real numbers, or else None."""
+    """Result of an operation outside real arithmetic, or None for an arithmetic one."""
     if isinstance(op, scalar.Cast):
         return _cast(exprs, op, *operands)
     if isinstance(op, _EQUALITIES):
@@ -90,7 +90,7 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
 
 
 def _is_finite_number(exprs: ExprGraph, x: Expr) -> bool:
-    """Whether an expression is finite at every position, and holds no data, which might not be."""
+    """Whether an expression is finite at every position and free of (possibly infinite) data."""
     return is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms)
 
 
@@ -106,7 +106,7 @@ def _cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
 
 
 def logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
-    """Return a condition without the parts that do not decide it."""
+    """Condition without operands that cannot change its value."""
     if isinstance(op, scalar.Invert):
         return exprs.node(op, operands)
     decisive = isinstance(op, scalar.OR)
@@ -121,7 +121,7 @@ def logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
 def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
         value = number(other)
-        # As real numbers: shares of 1, which some models write over, are shares that were rounded.
+        # Compared as real numbers: shares of 1 that some models overwrite are rounded.
         never = (
             (value == 0.0 and is_positive(one))
             or (value == 1.0 and is_a(one, scalar_math.Sigmoid))
@@ -131,15 +131,15 @@ def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
             return exprs.constant(isinstance(op, scalar.NEQ))
     if varies(left, right):
         return exprs.node(op, (left, right))
-    # b * x equals zero where x does, and max(b, 0) on a whole region. Over a box, orders can be
-    # decided or are seen to be open.
+    # b * x is zero if x is, and max(b, 0) on a whole region. Over a box, order relations can be
+    # decided or are recognised as undecided.
     at_least, at_most = (exprs.node(o, (left, right)) for o in (scalar.ge, scalar.le))
     equal = exprs.node(scalar.and_, (at_least, at_most))
     return equal if isinstance(op, scalar.EQ) else exprs.node(scalar.invert, (equal,))
 
 
 def equated(condition: Expr) -> tuple[Expr, ...] | None:
-    """Return the two sides of a condition that is an equality, else None."""
+    """Both sides of a condition that is an equality, or None."""
     if is_a(condition, scalar.AND):
         at_least, at_most = condition.inputs
         orders = is_a(at_least, scalar.GE) and is_a(at_most, scalar.LE)
@@ -149,7 +149,7 @@ def equated(condition: Expr) -> tuple[Expr, ...] | None:
 
 @remembered
 def add(exprs: ExprGraph, *operands: Expr) -> Expr:
-    """Return a sum, its affine parts in one."""
+    """Sum whose affine parts are merged into one."""
     numbers = [as_number(exprs, operand) for operand in operands]
     parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
     affines = [part for part in parts if isinstance(part, Affine)]
@@ -174,7 +174,7 @@ def add(exprs: ExprGraph, *operands: Expr) -> Expr:
 
 
 def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
-    """Add up the numbers that the same product is multiplied by."""
+    """Add up the coefficients of equal products."""
     numbers: dict[tuple[Expr, ...], list[float]] = {}
     for part in parts:
         core, factor = scaled_core(exprs, part)
@@ -185,9 +185,9 @@ def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 
 
 def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
-    """Return parts without normal probabilities that add up to a number, and that number.
+    """Parts without normal probabilities that add up to a number, and that number.
 
-    So do those of all categories of an ordered probit.
+    The probabilities of all categories of an ordered probit are an example.
     """
     shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
     found = tails_of(exprs, shares) if len(shares) > 1 else None
@@ -197,7 +197,7 @@ def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
 
 
 def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr, float]] | None:
-    """Return c and k of a sum c + Σ k erfc(u), u and -u as one; None if it is no such sum."""
+    """Coefficients c and k of a sum c + Σ k erfc(u), with u and -u merged, or None."""
     numbers, weights = [0.0], dict[Expr, list[float]]()
     for part in parts:
         core, factor = (part, exprs.one) if part.is_data else scaled_core(exprs, part)
@@ -217,7 +217,7 @@ def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr,
 
 
 def expanded(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return an expression without sums inside of products, as which its negative is one too."""
+    """Expression with products of sums expanded, so that its negative has the same form."""
     found = list[Expr]()
     for part in () if x.is_data else summands(x):
         total = next((factor for factor in factors_of(part) if is_a(factor, scalar.Add)), None)
@@ -230,7 +230,7 @@ def expanded(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]]] | None:
-    """Return c and pairs of u and k of an expression that is c + Σ k erfc(u)."""
+    """Constant c and pairs of u and k of an expression c + Σ k erfc(u)."""
     if number(x) is not None:
         return number(x) or 0.0, []
     if is_a(x, scalar_math.Erfc):
@@ -262,7 +262,7 @@ def _collected(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 
 
 def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]]:
-    """Return the one affine factor of a product, times all data in it, and the others."""
+    """The only affine factor of a product, times all its data, and the other factors."""
     factors = factors_of(expr)
     own = [x for x in factors if isinstance(x, Affine)]
     if len(own) != 1 or len(factors) == 1:
@@ -274,7 +274,7 @@ def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]
 def _joined(
     exprs: ExprGraph, parts: list[Expr], difference: Callable[[ExprGraph, Expr, Expr], Expr | None]
 ) -> list[Expr]:
-    """Replace k f - k g by k times their difference, of pairs for which that is known."""
+    """Replace k f - k g by k times their difference, for pairs with a known difference."""
     kept: list[Expr] = []
     for part in parts:
         core, factor = scaled_core(exprs, part)
@@ -291,7 +291,7 @@ def _joined(
 
 
 def _cancelled(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
-    """Return softplus(x) - softplus(-x) as x."""
+    """Difference softplus(x) - softplus(-x), which equals x."""
     if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
         return None
     x = left.inputs[0]
@@ -315,7 +315,7 @@ def _completed(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 def _with_mirror(
     exprs: ExprGraph, share: Expr, rest: list[Expr], kept: list[Expr]
 ) -> tuple[int, Expr | None]:
-    """Return which summand has the mirror σ(-x) of the share σ(x), and the sum of the two."""
+    """Index of the summand with the mirror σ(-x) of the share σ(x), and the sum of both."""
     mirror = sigmoid(exprs, negative(exprs, share.inputs[0]))
     partner = multiply(exprs, mirror, *rest)
     if partner in kept:
@@ -324,7 +324,7 @@ def _with_mirror(
     for place, (core, factor) in enumerate(scaled_core(exprs, x) for x in kept):
         m = number(factor)
         if core is mirror and k is not None and m is not None:
-            # Beside the smaller number, nothing is lost where the share of the other is small.
+            # The smaller coefficient becomes the constant: a small share loses no digits.
             low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
             slope = exprs.constant(sum_of((high, -low)))
             return place, add(exprs, exprs.constant(low), multiply(exprs, slope, growing))
@@ -332,7 +332,7 @@ def _with_mirror(
 
 
 def _gamma_ratio(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
-    """Return log Γ(x + y) - log Γ(x + z) in one, for data y and z."""
+    """Difference log Γ(x + y) - log Γ(x + z) as one operation, for data y and z."""
     if not is_a(left, scalar_math.GammaLn) or not is_a(right, scalar_math.GammaLn):
         return None
     (x, y), (other, z) = (_split_off_data(exprs, expr.inputs[0]) for expr in (left, right))
@@ -347,7 +347,7 @@ def _split_off_data(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
 
 @remembered
 def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
-    """Return a product, its data in front and its exponentials in one."""
+    """Product with its data in front and its exponentials merged."""
     numbers = [as_number(exprs, operand) for operand in operands]
     factors = [part for x in numbers for part in factors_of(x)]
     others = [x for x in factors if not x.is_data]
@@ -365,7 +365,7 @@ def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
     known = [x for x in (*factors, *others) if x.is_data]
     one: Expr = exprs.one
     data = reduce(exprs.times, known, one)
-    # In one order, so that the same product is the same expression.
+    # A fixed order gives equal products the same expression.
     others = [*exprs.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
     if number(data) == 0.0:
         return exprs.zero
@@ -379,7 +379,7 @@ def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
 
 
 def _with_log_ratios(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
-    """Replace e^a log(1 + w) by e^a w times log(1 + w)/w, where e^a cancels in e^a w."""
+    """Replace e^a log(1 + w) by e^a w times log(1 + w)/w if e^a cancels in e^a w."""
     for log in factors:
         for size in factors:
             product = _what_cancels(exprs, size, log)
@@ -392,7 +392,7 @@ def _with_log_ratios(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
 
 
 def _what_cancels(exprs: ExprGraph, size: Expr, log: Expr) -> tuple[Expr, Expr] | None:
-    """Return w and e^a w, if e^a log(1 + w) is such a product and e^a cancels in e^a w."""
+    """Operands w and e^a w of e^a log(1 + w) if e^a cancels in e^a w, or None."""
     if not is_a(size, scalar.Exp) or not is_a(log, scalar.Log1p):
         return None
     inner = log.inputs[0]
@@ -411,7 +411,7 @@ def _shrinks(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
 
 
 def _distributed(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
-    """Return the products of a sum's parts, if one of them cancels with another factor."""
+    """Products of a sum's parts with the other factors if one of them cancels, or None."""
     for total in factors:
         if is_a(total, scalar.Add):
             rest = without(factors, total)
@@ -436,7 +436,7 @@ def _with_exponentials_joined(exprs: ExprGraph, factors: list[Expr]) -> list[Exp
 
 
 def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
-    """Replace e^a softplus(b) by exp(a + log softplus(b)), in which less is lost if a is in b."""
+    """Replace e^a softplus(b) by exp(a + log softplus(b)), more accurate if b contains a."""
     sizes = [x for x in factors if is_a(x, scalar.Exp)]
     shares = [x for x in factors if is_a(x, scalar_math.Softplus)]
     if not sizes or not shares:
@@ -447,9 +447,9 @@ def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
 
 
 def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Return an expression without the data that it is times, and these data; 1 of data alone.
+    """Expression without its data factor, and that factor; factor 1 for data alone.
 
-    Functions of multiples of one expression are multiples of one function then, where f(c x) is a
+    Functions of multiples of one expression then become multiples of one function, if f(c x) is a
     number times f(x).
     """
     if x.is_data:
@@ -458,7 +458,7 @@ def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _unsigned(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Return the same for an even function, of sums as well: their first part is times one."""
+    """Core and factor for an even function; the first part of a sum gets coefficient one."""
     if not is_a(x, scalar.Add):
         return core_and_factor(exprs, x)
     pairs = [core_and_factor(exprs, part) for part in x.inputs]
@@ -483,7 +483,7 @@ def _squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
 
 
 def absolute(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return |x|."""
+    """Absolute value |x|."""
     if x.is_data:
         return exprs.node(scalar.abs, (x,))
     if is_positive(x):
@@ -493,17 +493,17 @@ def absolute(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def negative(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return -x."""
+    """Negative -x."""
     return multiply(exprs, exprs.constant(-1.0), x)
 
 
 def subtract(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Return a difference as a sum."""
+    """Difference as a sum."""
     return add(exprs, left, negative(exprs, right))
 
 
 def reciprocal(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return 1/x, of exponentials and products factor by factor."""
+    """Reciprocal 1/x, factor by factor for exponentials and products."""
     if x.is_data:
         return exprs.node(scalar.reciprocal, (exprs.real(x),))
     if is_a(x, scalar.Exp):
@@ -515,12 +515,12 @@ def reciprocal(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def divide(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Return a quotient as a product."""
+    """Quotient as a product."""
     return multiply(exprs, left, reciprocal(exprs, right))
 
 
 def exp(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return an exponential, unless it is one of a logarithm."""
+    """Exponential function, which undoes logarithms."""
     if x.is_data:
         return exprs.node(scalar.exp, (exprs.real(x),))
     if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
@@ -534,7 +534,7 @@ def exp(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def square(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return a square, of products factor by factor."""
+    """Square, factor by factor for products."""
     if x.is_data:
         value, others = exprs.as_product(x)
         squares = [exprs.node(scalar.sqr, (exprs.real(other),)) for other in others]
@@ -552,10 +552,10 @@ def square(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def softplus(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return log(1 + exp(x))."""
+    """Softplus function log(1 + exp(x))."""
     return exprs.node(scalar_math.softplus, (x,))
 
 
 def sigmoid(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return 1 / (1 + exp(-x))."""
+    """Logistic function 1 / (1 + exp(-x))."""
     return exprs.node(scalar_math.sigmoid, (x,))

@@ -1,4 +1,4 @@
-"""The log-likelihood of one row as an expression of scalars, of which equal ones are one object.
+"""Expression graph of one observation's log-likelihood, in which equal expressions are one object.
 
 An expression is *data* (it does not depend on the position), *affine* in the position, or neither.
 """
@@ -25,7 +25,7 @@ REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 
 class LoweringError(Exception):
-    """An operation that cannot be taken apart, and why."""
+    """An operation that cannot be lowered, and the reason."""
 
     def __init__(self, op: object, why: str = "cannot be computed row by row") -> None:
         self.op = op
@@ -34,19 +34,19 @@ class LoweringError(Exception):
 
 
 def require(holds: bool, op: object, why: str = "cannot be computed row by row") -> None:
-    """Raise the error of an operation that cannot be taken apart, unless a condition holds."""
+    """Raise LoweringError for an operation unless a condition holds."""
     if not holds:
         raise LoweringError(op, why)
 
 
 class Expr:
-    """A scalar that has one value per row, or one for all rows."""
+    """A scalar with one value per observation, or one for all observations."""
 
-    #: Whether the expression is free of the position.
+    #: Whether the expression does not depend on the position.
     is_data: bool = True
-    #: The type that the expression is computed in.
+    #: Type of the arithmetic.
     dtype: np.dtype = REAL
-    #: Expressions that this one is computed from.
+    #: Operands of the expression.
     inputs: tuple["Expr", ...] = ()
 
 
@@ -60,7 +60,7 @@ class Constant(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Data(Expr):
-    """One entry of each row of a data array; rows are read in float64, int64 or bool."""
+    """One entry of each row of a data array; stored rows have type float64, int64 or bool."""
 
     column: int
     entry: tuple[int, ...]
@@ -69,7 +69,7 @@ class Data(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Expr):
-    """An entry of a constant vector, chosen by data."""
+    """An entry of a constant vector, indexed by data."""
 
     table: np.ndarray
     index: Expr
@@ -79,7 +79,7 @@ class Lookup(Expr):
 
 @dataclass(frozen=True)
 class Gather:
-    """A coordinate that data choose: ``first`` plus ``step`` times the value of ``index``."""
+    """A coordinate indexed by data: ``first`` plus ``step`` times the value of ``index``."""
 
     first: int
     step: int
@@ -91,7 +91,7 @@ Place = int | Gather
 
 
 def places_of(place: Place) -> range:
-    """Return the coordinates that a place stands for."""
+    """Coordinates that a fixed or indexed coordinate may be."""
     if isinstance(place, Gather):
         return range(place.first, place.first + place.step * place.size, place.step)
     return range(place, place + 1)
@@ -99,7 +99,7 @@ def places_of(place: Place) -> range:
 
 @dataclass(frozen=True)
 class Monomial:
-    """A number times data expressions times a coordinate of the position."""
+    """Product of a number, data expressions and a coordinate of the position."""
 
     factor: float
     monomial: tuple[Expr, ...]
@@ -108,7 +108,7 @@ class Monomial:
 
 @dataclass(frozen=True, eq=False)
 class Affine(Expr):
-    """A sum of terms, plus data."""
+    """Sum of monomials plus a data offset."""
 
     terms: tuple[Monomial, ...]
     offset: Expr
@@ -117,7 +117,7 @@ class Affine(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Argument(Expr):
-    """One of the linear forms that the log-likelihood of a row depends on."""
+    """One of the linear predictors that the log-likelihood of an observation depends on."""
 
     number: int
     is_data = False
@@ -132,45 +132,45 @@ class Apply(Expr):
 
     @cached_property
     def is_data(self) -> bool:  # type: ignore[override]
-        """Whether all operands are."""
+        """Whether all operands are data."""
         return all(expr.is_data for expr in self.inputs)
 
     @cached_property
     def dtype(self) -> np.dtype:  # type: ignore[override]
-        """The type that PyTensor gives the result."""
+        """Result type of PyTensor's operation."""
         return output_type(self.op, *(expr.dtype for expr in self.inputs))
 
 
 def without[T](values: Iterable[T], one: T) -> list[T]:
-    """Return values without one of them; if it is there twice, it stays once."""
+    """Values without the first occurrence of one of them."""
     rest = list(values)
     rest.remove(one)
     return rest
 
 
 def intersection[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
-    """Return the common values of two multisets."""
+    """Common values of two multisets."""
     return tuple((Counter(left) & Counter(right)).elements())
 
 
 def _is_infinite(offset: Expr) -> bool:
-    """Whether this is a number that parameters do not change, as beside cutpoints."""
+    """Whether an offset is an infinite number, as beside cutpoints."""
     return isinstance(offset, Constant) and bool(np.isinf(offset.value))
 
 
 class ExprGraph:
-    """Makes expressions, each once.
+    """Factory of expressions, which makes equal expressions once.
 
-    :meth:`node` computes in the types of its operands, as the model does. The other arithmetic
-    brings together what the model keeps apart, and is done with real numbers: where the model has
-    ``(theta * a) * b``, the product of two columns of int8 must not overflow.
+    :meth:`node` computes in the types of its operands, as the model does. All other arithmetic
+    combines separate parts of the model and uses real numbers: in ``(theta * a) * b`` the product
+    of two columns of int8 must not overflow.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple, Expr] = {}
-        # In order of their making, so that the same model gives the same sums in every process.
+        # Creation order, which makes the sums of a model the same in every process.
         self._serial: dict[Expr, int] = {}
-        #: Coordinates that stand for their logarithms until a map has rewritten the row.
+        #: Coordinates that represent their logarithms until a bijection rewrites them.
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Any] = {}
@@ -178,39 +178,39 @@ class ExprGraph:
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
-        #: Expressions, each with the numbers in it, by what it is but for these.
+        #: Expressions and their numbers, by the shape of the expression without its numbers.
         self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
-        #: Cholesky factors of matrices that are known to be products of them.
+        #: Known Cholesky factors of matrices.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.minus_one = self.constant(-1.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out results of rules, which they compute again."""
+        """State without the cached results of rules."""
         return {**self.__dict__, "results": {}}
 
     def constant(self, value: Any) -> Constant:
-        """Return a number as an expression."""
+        """Constant expression."""
         value = np.asarray(value)[()]
         key = (Constant, value.dtype.str, value.tobytes())
         return self._once(key, lambda: Constant(value, value.dtype))
 
     def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
-        """Return an entry of the rows of data array number `column`."""
+        """Entry of the rows of data array number `column`."""
         return self._once((Data, column, entry), lambda: Data(column, entry, dtype))
 
     def lookup(self, table: np.ndarray, index: Expr) -> Lookup:
-        """Return the entry of `table` that `index` chooses."""
+        """Entry of `table` at `index`."""
         key = (Lookup, table.dtype.str, table.tobytes(), index)
         return self._once(key, lambda: Lookup(table, index, (index,), table.dtype))
 
     def argument(self, number: int) -> Argument:
-        """Return an argument of the log-likelihood."""
+        """Linear predictor by number."""
         return self._once((Argument, number), lambda: Argument(number))
 
     def node(self, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
-        """Return an operation as it stands; constants are folded."""
+        """Unsimplified operation; constants are folded."""
         operands = tuple(operands)
         numbers = [expr.value for expr in operands if isinstance(expr, Constant)]
         if len(numbers) == len(operands):
@@ -223,19 +223,19 @@ class ExprGraph:
         return (Apply, op, *operands) in self._known
 
     def real(self, expr: Expr) -> Expr:
-        """Return data as real numbers."""
+        """Data as real numbers."""
         return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))
 
     def coordinate(self, place: Place) -> Affine:
-        """Return a coordinate of the position."""
+        """Coordinate of the position."""
         return self.affine((Monomial(1.0, (), place),), self.zero)
 
     def linear(self, affine: Affine) -> Affine:
-        """Return an affine expression without its offset."""
+        """Affine expression without its offset."""
         return self.affine(affine.terms, self.zero)
 
     def scaled(self, affine: Affine, factor: Expr) -> Expr:
-        """Return an affine expression times data."""
+        """Product of an affine expression and data."""
         number, others = self.as_product(factor)
         scaled = (
             Monomial(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
@@ -246,15 +246,15 @@ class ExprGraph:
         return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset
 
     def primitive(self, affine: Affine) -> tuple[Affine, Expr]:
-        """Return an affine expression without the data that all of it is times, and these data.
+        """Affine expression without its common data factor, and that factor.
 
-        Its first term has the factor one. Expressions that are equal but for rounding are the same.
+        The first monomial has the factor one. Expressions equal up to rounding are one object.
         """
         summands = self._summands(affine.offset)
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
         common = reduce(intersection, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
-        # Coordinates that stand for their logarithms are multiplied by nothing.
+        # Coordinates that represent their logarithms have no factor.
         if any(k in self.logs for t in affine.terms for k in places_of(t.place)):
             common, number = (), 1.0
 
@@ -270,14 +270,14 @@ class ExprGraph:
         return self.first_like(core, shape, numbers), self.product(number, common)
 
     def product(self, number: float, others: Sequence[Expr]) -> Expr:
-        """Return a number times data."""
+        """Product of a number and data."""
         product: Expr = self.constant(number)
         for other in others:
             product = self.times(product, other)
         return product
 
     def first_like[E: Expr](self, expr: E, shape: tuple, numbers: Sequence[float]) -> E:
-        """Return the first expression of a shape whose numbers are the same but for rounding."""
+        """First expression of a shape whose numbers are equal up to rounding."""
         values, known = self._alike.setdefault(shape, ([], []))
         array = np.array(numbers, dtype=np.float64)
         if known:
@@ -289,18 +289,18 @@ class ExprGraph:
         return expr
 
     def _summands(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
-        """Return the summands of data, each as a number times other factors."""
-        # Sums in a small type can overflow there.
+        """Summands of data, each as a number times other factors."""
+        # Sums in a small type may overflow when reordered.
         is_sum = isinstance(data, Apply) and isinstance(data.op, scalar.Add) and data.dtype == REAL
         return [
             self.as_product(x) for x in (data.inputs if is_sum else (data,)) if x is not self.zero
         ]
 
     def as_product(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
-        """Return the number in a product of data, and its other factors."""
+        """Number and other factors of a data product."""
         if isinstance(data, Constant):
             return float(data.value), ()
-        # Products in a small type can overflow there.
+        # Products in a small type may overflow when reordered.
         if not (isinstance(data, Apply) and isinstance(data.op, scalar.Mul) and data.dtype == REAL):
             return 1.0, (data,)
         number = 1.0
@@ -311,7 +311,7 @@ class ExprGraph:
         return number, others
 
     def total(self, affines: Sequence[Affine], offsets: Sequence[Expr]) -> Expr:
-        """Return a sum of affine expressions and data."""
+        """Sum of affine expressions and data."""
         factors: dict[tuple[tuple[Expr, ...], Place], list[float]] = {}
         for term in (t for affine in affines for t in affine.terms):
             factors.setdefault((term.monomial, term.place), []).append(term.factor)
@@ -321,7 +321,7 @@ class ExprGraph:
         return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset
 
     def times(self, left: Expr, right: Expr) -> Expr:
-        """Return a product of data, as one number times other factors."""
+        """Product of data, as one number times other factors."""
         (number, others), (more, rest) = self.as_product(left), self.as_product(right)
         number, others = number * more, self.ordered((*others, *rest))
         if number == 0.0:
@@ -332,7 +332,7 @@ class ExprGraph:
         return factors[0] if len(factors) == 1 else self.node(scalar.mul, self._in_reals(factors))
 
     def plus(self, exprs: Sequence[Expr]) -> Expr:
-        """Return a sum of data."""
+        """Sum of data."""
         kept = [expr for expr in exprs if expr is not self.zero]
         if not kept:
             return self.zero
@@ -343,12 +343,12 @@ class ExprGraph:
         return exprs if has_reals else [self.real(exprs[0]), *exprs[1:]]
 
     def affine(self, terms: Sequence[Monomial], offset: Expr) -> Affine:
-        """Return a sum of terms, plus data."""
+        """Sum of monomials plus data."""
         ordered = tuple(sorted(terms, key=self._order_of_term))
         return self._once((Affine, ordered, offset), lambda: Affine(ordered, offset))
 
     def ordered(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Return expressions in the order in which they were made."""
+        """Expressions in creation order."""
         return tuple(sorted(exprs, key=self._serial.__getitem__))
 
     def _order_of_term(self, term: Monomial) -> tuple:

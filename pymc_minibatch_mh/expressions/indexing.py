@@ -1,4 +1,4 @@
-"""Indexing by data, which choose among expressions, as in ``a[group]``."""
+"""Lowering of indexing such as ``a[group]``."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ from pymc_minibatch_mh.expressions.rules import apply, log_of_sum
 @lowered.register(CAReduce)
 def _reduce(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
-    # A sum of booleans counts; one by one, PyTensor would take them for a disjunction.
+    # A sum of booleans counts; entry by entry, PyTensor would compute a disjunction.
     result = node.outputs[0].type.dtype
     wide = _cast_to(getattr(op, "acc_dtype", None) or result)
 
@@ -89,7 +89,7 @@ def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tenso
     real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
 
     def combine(left: Expr, right: Expr) -> Expr:
-        # Whole numbers stay so, for they may be indices.
+        # Integers keep their type, because they may be indices.
         whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
         return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
 
@@ -120,9 +120,9 @@ def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprG
     return filled(x.shape, entry_at)
 
 
-#: Linear forms beyond which finding out how many are independent takes too long.
+#: Number of linear predictors above which finding the independent ones takes too long.
 MANY_FORMS = 200
-#: Numbers whose ratio is this near to 1 are the same.
+#: Numbers with a ratio this close to 1 are equal.
 ROUNDING = 1e-13
 
 #: Data and coordinate of a term.
@@ -130,7 +130,7 @@ _Key = tuple[tuple[Expr, ...], Place]
 
 
 def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    """Index the common part of a batch of `width` axes, as each value of a latent class does."""
+    """Index the last `width` axes, which all entries of a batch share, as for a latent class."""
     x, *index = inputs
     shared = all(node.inputs[0].type.broadcastable[:width])
     require(shared, op, "indexes a different array for each observation")
@@ -154,7 +154,7 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     require(simple, op, "has a slice between index arrays")
     integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
     require(integers, op, "has an index that is not an integer")
-    # Indexed axes lie where the first index array was, as NumPy has it for adjacent ones.
+    # Indexed axes replace the first index array, as in NumPy for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.transpose([*before, *arrays, *after])
@@ -164,7 +164,7 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
 
 
 def known_slice(entry: slice, op: Op) -> slice:
-    """Return a slice as numbers, which depend on neither position nor data."""
+    """Slice with known numbers, independent of position and data."""
     parts = []
     for part in (entry.start, entry.stop, entry.step):
         expr = part.item() if isinstance(part, Tensor) else part
@@ -202,11 +202,10 @@ def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr
 
 
 def pick(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
-    """Return the one of several expressions that data choose; negative indices count from the end.
+    """Select one of several expressions by data; negative indices count from the end.
 
-    Choosing goes inside operations that are the same for several of them, until it meets
-    coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
-    than the entry that is chosen for it.
+    Indexing moves inside operations that several of them share, down to evenly spaced coordinates
+    or constants. So an observation depends only on its selected entry.
     """
     return _picked_expr(exprs, index, *choices)
 
@@ -228,7 +227,7 @@ def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
         return multiply(exprs, pick(exprs, affines, index), *rests[0])
     shared = [x for x in factors_of(first) if all(x in factors_of(choice) for choice in choices)]
     if shared and shared != [first]:
-        # One by one, as a product can have a factor twice.
+        # Operand by operand, because a product may repeat a factor.
         own = [reduce(without, shared, list(factors_of(choice))) for choice in choices]
         chosen = pick(exprs, [multiply(exprs, *rest) for rest in own], index)
         return multiply(exprs, *shared, chosen)
@@ -236,7 +235,7 @@ def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     for k, choice in enumerate(choices):
         alike.setdefault(_kind(choice), []).append(k)
     if len(alike) > 1:
-        # Coordinates that are chosen are no help to a row that depends on all of them besides.
+        # An indexed coordinate is useless if the observation depends on all of them anyway.
         by_kind = _pick_by_kind(exprs, choices, index, list(alike.values()))
         return min(_switched(exprs, choices, index), by_kind, key=_n_linear)
     operands = zip(*map(_in_order, choices), strict=True)
@@ -245,21 +244,21 @@ def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
 
 
 def _kind(expr: Expr) -> tuple:
-    """Return the common part of expressions that are chosen from together."""
+    """Common part of expressions that are indexed together."""
     if isinstance(expr, Apply) and not expr.is_data:
         return (str(expr.op), expr.op, len(expr.inputs))
     return ("",)
 
 
 def _n_linear(expr: Expr) -> int:
-    """Return of how many linear forms an expression is a function; of very many only roughly."""
+    """Number of linear predictors in an expression; approximate for very many."""
     forms = list(dict.fromkeys(x.terms for x in affines_in(expr)))
     few = forms and len(forms) <= MANY_FORMS
     return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
 
 
 def _in_order(expr: Expr) -> Sequence[Expr]:
-    """Return the operands of an operation, those of a sum or product in an order of their kinds."""
+    """Operands of an operation; those of a sum or product sorted by kind."""
     if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
         return sorted(expr.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
     return expr.inputs
@@ -268,7 +267,7 @@ def _in_order(expr: Expr) -> Sequence[Expr]:
 def _pick_by_kind(
     exprs: ExprGraph, choices: Sequence[Expr], index: Expr, kinds: Sequence[Sequence[int]]
 ) -> Expr:
-    """Choose among expressions of each kind, and then among the kinds."""
+    """Select among expressions of each kind, and then among the kinds."""
     ones, conditions = [], []
     for members in map(list, kinds):
         within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
@@ -291,7 +290,7 @@ def _pick_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr
 
 
 def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list[list[Monomial]]]:
-    """Return what most choices have in common, and what each of them has besides."""
+    """Common part of most choices, and the remainder of each choice."""
     numbers: defaultdict[_Key, list[float]] = defaultdict(list)
     for term in chain.from_iterable(choices):
         numbers[term.monomial, term.place].append(term.factor)
@@ -304,13 +303,13 @@ def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list
 
 
 def _n_alike(numbers: list[float]) -> int:
-    """Return how many of some numbers are the middle one, but for rounding."""
+    """Number of values equal to the median, up to rounding."""
     away = np.array(numbers) - sorted(numbers)[len(numbers) // 2]
     return int(np.count_nonzero(np.abs(away) <= ROUNDING * np.abs(numbers)))
 
 
 def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
-    """Return what terms have besides what is common."""
+    """Terms without the common ones."""
     known = {(term.monomial, term.place) for term in terms}
     left = [Monomial(0.0, *key) for key in common if key not in known]
     kept = []
@@ -324,7 +323,7 @@ def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monom
 def _gathered(
     exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
 ) -> list[Expr] | None:
-    """Return the evenly spaced coordinates of those choices that have any, all as many."""
+    """Evenly spaced coordinates of the choices that have any, as many in each."""
     here = np.array([bool(terms) for terms in choices])
     taken = [terms for terms in choices if terms]
     if len(set(map(len, taken))) > 1:
@@ -341,7 +340,7 @@ def _gathered(
 def _by_coordinate(
     exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
 ) -> list[Expr]:
-    """Return each coordinate times the number that it has in the choice."""
+    """Each coordinate times its coefficient in the choice."""
     numbers: dict[_Key, np.ndarray] = {}
     for k, terms in enumerate(choices):
         for term in terms:
@@ -358,7 +357,7 @@ def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) ->
     if len(places) < len(terms):
         return None
     if 1 < len(set(places)) < len(places):
-        # As of the region of each group: several choices are of one coordinate.
+        # Several choices may share a coordinate, as groups share the one of their region.
         found, numbers = np.unique(places, return_inverse=True)
         places, index = found.tolist(), exprs.lookup(numbers, index)
     steps = np.diff(places)
@@ -405,7 +404,7 @@ def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
 
 
 def _known(entry: Any, op: Op) -> Any:
-    """Return an index as numbers."""
+    """Index as known numbers."""
     if isinstance(entry, slice):
         return known_slice(entry, op)
     found = np.asarray(entry, dtype=object)

@@ -1,4 +1,4 @@
-"""Taking linear algebra apart: small matrices by substitution, constant ones by their numbers."""
+"""Lowering of linear algebra: substitution for small matrices, numbers for constant ones."""
 
 from collections.abc import Callable
 
@@ -30,14 +30,14 @@ from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, fill
 from pymc_minibatch_mh.expressions.patterns import is_positive, number, summands
 from pymc_minibatch_mh.expressions.rules import root
 
-#: Rows of a matrix of parameters beyond which its expressions grow out of hand.
+#: Maximum number of rows of a parameter matrix; its expressions grow too fast beyond.
 LARGEST = 4
 _SYMMETRIC = ("sym", "her", "pos")
 
 
 @lowered.register(Blockwise)
 def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    """Apply an operation on matrices to each of a batch."""
+    """Apply an operation on matrices to each matrix of a batch."""
     width = op.batch_ndim(node)
     if isinstance(op.core_op, AdvancedSubtensor):
         return of_shared(op.core_op, width, node, inputs, exprs)
@@ -81,13 +81,13 @@ def _is_factor(matrix: np.ndarray) -> bool:
 
 def _cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
-    # Only one triangle is read.
+    # The operation reads only one triangle.
     factor = _factor(op, matrix if op.lower else matrix.T, exprs)
     return factor if op.lower else factor.T
 
 
 def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
-    """Return a square matrix that is computed with in double precision, and not too large."""
+    """Square double-precision matrix of limited size; LoweringError for any other."""
     double = node.outputs[0].type.dtype == REAL.name
     require(double, op, f"computes in single precision; {IN_DOUBLE}")
     small = len(x) <= LARGEST or _numbers(x) is not None
@@ -96,14 +96,13 @@ def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
 
 
 def _numbers(matrix: np.ndarray) -> np.ndarray | None:
-    """Return a constant matrix."""
     if not all(isinstance(expr, Constant) for expr in matrix.flat):
         return None
     return np.array([float(expr.value) for expr in matrix.flat]).reshape(matrix.shape)
 
 
 def _factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
-    """Return the Cholesky factor of the lower triangle of a matrix, by substitution."""
+    """Cholesky factor of the lower triangle of a matrix, by substitution."""
     numbers = _numbers(matrix)
     if numbers is not None:
         return constants(exprs, _solved(op, np.linalg.cholesky, numbers))
@@ -121,7 +120,7 @@ def _factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
 
 
 def _pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
-    """Return a pivot as a ratio of determinants if only that shows that it is positive."""
+    """Pivot as a ratio of determinants if only that form is provably positive."""
     if j == 0 or is_positive(known):
         return known
     whole, before = (_determinant(matrix[:k, :k], exprs) for k in (j + 1, j))
@@ -130,9 +129,9 @@ def _pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
 
 
 def _determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
-    """Return the determinant of the matrix of a lower triangle, its products expanded.
+    """Determinant of the symmetric matrix of a lower triangle, with expanded products.
 
-    Terms of a covariance such as w wᵀ + ψ cancel in the expanded products only.
+    Terms of a covariance such as w wᵀ + ψ cancel only in the expanded products.
     """
     mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
     return add(exprs, *_products(mirrored, exprs), exprs.zero)
@@ -173,7 +172,7 @@ def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: E
 def _substituted(
     matrix: np.ndarray, b: np.ndarray, exprs: ExprGraph, *, lower: bool, unit: bool = False
 ) -> np.ndarray:
-    """Solve with one triangle of a matrix; the other one is not read."""
+    """Solve with one triangle of a matrix; the other triangle is unused."""
     x = b.copy()
     for i in range(len(b)) if lower else reversed(range(len(b))):
         known = range(i) if lower else range(i + 1, len(b))
@@ -213,9 +212,9 @@ def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprG
 
 
 def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
-    """Return an inverse by elimination, in which a pivot may vanish where the inverse exists.
+    """Inverse by elimination; a pivot may vanish even if the inverse exists.
 
-    The rows of data have no bounds there then.
+    Observations at such positions have no bounds.
     """
     numbers = _numbers(matrix)
     if numbers is not None:
@@ -252,7 +251,7 @@ def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprG
     return np.moveaxis(out, (-2, -1), (op.axis1, op.axis2))
 
 
-#: Operations that are also applied to each matrix of a batch.
+#: Operations that also apply to each matrix of a batch.
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Dot: _dot,
     Cholesky: _cholesky,

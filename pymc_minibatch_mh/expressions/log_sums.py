@@ -1,7 +1,7 @@
-"""Logarithms of sums of exponentials in an expression: of softmax, and of mixtures.
+"""Logarithms of sums of exponentials in an expression, as in softmax and mixtures.
 
-Simplification writes log(exp(x) + exp(y)) as x + softplus(y - x), of more exponentials one within
-the other. Here they are brought together again: their joint bounds do not grow with their number.
+Simplification writes log(exp(x) + exp(y)) as x + softplus(y - x), nested for more exponentials.
+This module merges them again: their joint bounds do not grow with their number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from pymc_minibatch_mh.expressions.arithmetic import add
 from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import factors_of, is_a, reachable, summands
 
-#: Exponentials beyond which a logarithm of their sum stays one of two.
+#: Maximum number of exponentials in a merged logarithm.
 MOST_EXPONENTIALS = 256
 
 #: A product of data, and a sum of such products.
@@ -24,7 +24,7 @@ Weights = tuple[Product, ...]
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of arguments, by number, times data, plus data."""
+    """Linear function of the arguments: weights by argument number, plus data."""
 
     weights: dict[int, Weights]
     offset: Weights
@@ -32,7 +32,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class LogSum:
-    """Data times log Σ_k exp(l_k), every l_k a linear function; `core` is it as it is written."""
+    """Data times log Σ_k exp(l_k) with linear l_k; `core` is the unmerged expression."""
 
     core: Expr
     factor: Weights
@@ -41,10 +41,10 @@ class LogSum:
 
 @dataclass(frozen=True)
 class Parts:
-    """The summands of a log-likelihood but for linear ones.
+    """Nonlinear summands of a log-likelihood.
 
-    A mixture is the exponents of one more log of a sum, with all other summands in each, where what
-    was taken out of the sum cancels again; of one softplus there are two. Others are left where
+    `mixture` has the exponents of one more log-sum, each with all other summands, so that terms
+    outside of the sum cancel again; two exponents for one softplus. `others` are the summands if
     there is no mixture.
     """
 
@@ -54,7 +54,7 @@ class Parts:
 
 
 def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
-    """Return the parts of a sum."""
+    """Nonlinear summands of a log-likelihood."""
     known: dict[Expr, tuple[Linear, ...] | None] = {}
     factors: dict[Expr, list[Product]] = {}
     others: list[Expr] = []
@@ -64,7 +64,7 @@ def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
             if core not in known:
                 known[core] = _linear_terms(core)
         if any(known[core] is None for _, core in spread):
-            # A sum that is written as one may cancel within, which its own parts would not.
+            # A sum that is one operation may cancel inside, unlike its separate parts.
             others.append(part)
             continue
         for data, core in spread:
@@ -75,9 +75,9 @@ def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
 
 
 def _spread(exprs: ExprGraph, expr: Expr, data: Product = ()) -> list[tuple[Product, Expr]]:
-    """Return an expression as a sum of products of data with expressions that are no such sums.
+    """Expression as a sum of products of data with expressions that are no such sums.
 
-    A choice by data is the sum of both values, each times zero or one.
+    A choice by data becomes the sum of both values, each times zero or one.
     """
     if expr.is_data:
         return []
@@ -105,9 +105,9 @@ def _mixture(exprs: ExprGraph, others: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def arguments_at_once(exprs: ExprGraph, root: Expr) -> int:
-    """Return on how many arguments a part of a log-likelihood depends, at most.
+    """Maximum number of arguments that one part of a log-likelihood depends on.
 
-    Logarithms of sums of exponentials of linear functions count as none: their bounds are joint.
+    Log-sums of exponentials of linear functions do not count: their bounds are joint.
     """
     parts = [parts_of(exprs, branch) for branch in branches(root)]
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
@@ -115,7 +115,7 @@ def arguments_at_once(exprs: ExprGraph, root: Expr) -> int:
 
 
 def branches(root: Expr) -> Iterator[Expr]:
-    """Yield the expressions that data choose from."""
+    """Expressions that a choice by data selects from."""
     waiting = [root]
     while waiting:
         expr = waiting.pop()
@@ -126,7 +126,7 @@ def branches(root: Expr) -> Iterator[Expr]:
 
 
 def exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
-    """Return the exponents, each as summands, of a sum with log softplus(x); None of too many."""
+    """Exponents, each as summands, of a sum with log softplus(x); None if too many."""
     raised: list[tuple[Expr, ...]] = [()]
     for part in summands(expr.inputs[0]):
         inner = exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]
@@ -137,7 +137,7 @@ def exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
 
 
 def linear(parts: Sequence[Expr]) -> Linear | None:
-    """Return a sum as a linear function of the arguments, None if it is not written as one."""
+    """Sum as a linear function of the arguments; None if it has another form."""
     weights: dict[int, list[Product]] = {}
     offset: list[Product] = []
     waiting: list[tuple[Expr, Product]] = [(part, ()) for part in parts]
@@ -165,7 +165,7 @@ def _linear_terms(core: Expr) -> tuple[Linear, ...] | None:
 
 
 def _split(expr: Expr) -> tuple[Product, Expr | None]:
-    """Return the data in a product, and the one factor that is not data, if it is one."""
+    """Data of a product, and its only factor that is not data, if there is one."""
     factors = factors_of(expr)
     others = [x for x in factors if not x.is_data]
     return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None

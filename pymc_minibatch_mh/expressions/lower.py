@@ -1,8 +1,8 @@
-"""Taking the log-likelihood graph of a batch apart into the expressions of one row.
+"""Lowering of a minibatch's log-likelihood graph to expressions of one observation.
 
-A tensor becomes an array of expressions, that of a minibatch of one observation. Observations are
-proved independent before. That proof passes over parameters that all observations share, and over
-the prior part: operations of these are checked here alone.
+A tensor becomes an array of expressions, for a minibatch of one observation. The independence proof
+came before. It does not cover parameters common to all observations, nor the prior part: their
+operations are checked only here.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ Tensors = Sequence[Tensor]
 
 
 def lower(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
-    """Take a graph apart, of the position, the batches of data and the length of a batch."""
+    """Lower a graph of the position, the minibatches of data and their length."""
     known = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:
@@ -59,9 +59,9 @@ def lower(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]) -> 
 def _known_shapes(
     exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]
 ) -> dict[Variable, Tensor]:
-    """Return the shapes of tensors that are the same for all batches.
+    """Shapes of tensors that are equal for all minibatches.
 
-    They may be asked of the predictor of all rows, which must not be taken apart for that.
+    The graph may need the shape of the predictor of all rows, which must not be lowered for that.
     """
     of_batches = {leaf for leaf in leaves if leaf.type.ndim == 0 or None in leaf.type.shape}
     made = [v for v in ancestors([graph]) if v.owner is not None and v not in leaves]
@@ -73,19 +73,19 @@ def _known_shapes(
 
 
 def filled(shape: Sequence[int], entry_at: Callable[[tuple[int, ...]], Expr]) -> np.ndarray:
-    """Return an array of expressions, made one by one in the order of their places."""
+    """Array of expressions, created one by one in index order."""
     return np.array([entry_at(place) for place in np.ndindex(*shape)], dtype=object).reshape(shape)
 
 
 def constants(exprs: ExprGraph, values: Any) -> np.ndarray:
-    """Return an array of numbers as an array of expressions."""
+    """Array of numbers as an array of expressions."""
     values = np.asarray(values)
     return filled(values.shape, lambda place: exprs.constant(values[place]))
 
 
 @singledispatch
 def lowered(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | tuple[Tensor, ...]:
-    """Return the output of `node` as expressions, or all outputs if there are several."""
+    """Output of `node` as expressions, or the list of several outputs."""
     raise LoweringError(op)
 
 
@@ -139,7 +139,7 @@ def _alloc(op: Alloc, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
 
 
 def _known(op: Op, exprs: Sequence[Expr] | np.ndarray) -> list[Any]:
-    """Return numbers that have to be known beforehand, as lengths have."""
+    """Numbers that must be known at compile time, such as lengths."""
     known = [expr.value for expr in exprs if isinstance(expr, Constant)]
     require(len(known) == len(exprs), op, "has lengths that are not known beforehand")
     return known

@@ -26,11 +26,11 @@ from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 
 
 class Between(scalar.Switch):
-    """log(erfc(y) - erfc(x)), x > y, in two forms, of which each is accurate on its side of 0."""
+    """Operation log(erfc(y) - erfc(x)), x > y, with an accurate formula on each side of 0."""
 
 
 between_tails = Between()
-#: What a normal probability is of erfc, and the rounding error of its logarithm.
+#: Logarithm of the ratio of a normal probability to erfc, and its rounding error.
 LOG_HALF, _ROUNDED = math.log(0.5), 1e-12
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
@@ -52,22 +52,22 @@ def is_a(expr: Expr, *ops: type) -> bool:
 
 
 def number(expr: Expr) -> float | None:
-    """Return the value of a constant."""
+    """Value of a constant."""
     return float(expr.value) if isinstance(expr, Constant) else None
 
 
 def summands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the parts of a sum, or the expression itself."""
+    """Parts of a sum, or the expression itself."""
     return expr.inputs if is_a(expr, scalar.Add) else (expr,)
 
 
 def factors_of(expr: Expr) -> tuple[Expr, ...]:
-    """Return the factors of a product that is not data, or the expression itself."""
+    """Factors of a product that is not data, or the expression itself."""
     return expr.inputs if is_a(expr, scalar.Mul) and not expr.is_data else (expr,)
 
 
 def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
-    """Return factors without pairs of x and 1/x, of a positive x."""
+    """Factors without pairs of x and 1/x, for positive x."""
     for factor in factors:
         if is_a(factor, scalar.Reciprocal):
             x = factor.inputs[0]
@@ -77,7 +77,7 @@ def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
 
 
 def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
-    """Return the factors of a product that are not data, and the data."""
+    """Factors of a product that are not data, and the data."""
     if not is_a(expr, scalar.Mul) or not expr.inputs[0].is_data:
         return expr, exprs.one
     data, *others = expr.inputs
@@ -85,7 +85,7 @@ def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
 
 
 def reachable(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and its operands, each once; of data only where they are used."""
+    """Distinct subexpressions of an expression; for data only the used ones."""
     seen = {expr}
     waiting = [expr]
     while waiting:
@@ -97,12 +97,12 @@ def reachable(expr: Expr) -> Iterator[Expr]:
 
 
 def affines_in(expr: Expr) -> list[Affine]:
-    """Affine expressions that an expression consists of."""
+    """Affine subexpressions of an expression."""
     return [x for x in reachable(expr) if isinstance(x, Affine)]
 
 
 def preorder(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterator[Expr]:
-    """Yield expressions, each once, before those that they are computed from, down to leaves."""
+    """Distinct expressions, each before its operands, down to leaves."""
     done: set[Expr] = set()
     waiting = list(reversed(outputs))
     while waiting:
@@ -114,7 +114,7 @@ def preorder(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterat
 
 
 def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
-    """Yield expressions, each once, after those that they are computed from, down to known ones."""
+    """Distinct expressions, each after its operands, down to known ones."""
     done = set(known)
     waiting = list(reversed(outputs))
     while waiting:
@@ -130,7 +130,7 @@ def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[
 
 
 def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr]) -> Expr:
-    """An expression with others in the place of its affine parts, not simplified again."""
+    """Expression with its affine parts replaced, without further simplification."""
     known: dict[Expr, Expr] = {}
     for expr in in_order([root]):
         if isinstance(expr, Affine):
@@ -145,7 +145,7 @@ def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr
 
 
 def evaluate(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
-    """Add the values of expressions, in an order in which operands come first."""
+    """Add the values of expressions that are sorted with operands first."""
     for expr in order:
         if isinstance(expr, Constant):
             known[expr] = np.asarray(expr.value)
@@ -154,12 +154,12 @@ def evaluate(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
 
 
 def n_exprs(expr: Expr) -> int:
-    """Return of how many expressions an expression consists, of which data count once."""
+    """Number of subexpressions of an expression; data count once."""
     return sum(1 for _ in reachable(expr))
 
 
 def is_finite(expr: Expr) -> bool:
-    """Whether an expression is known to be finite at every position, whatever the data."""
+    """Whether an expression is provably finite at every position, whatever the data."""
     return all(_keeps_finite(x) for x in reachable(expr))
 
 
@@ -172,7 +172,7 @@ def _keeps_finite(expr: Expr) -> bool:
         return _keeps_finite(expr.offset)
     if is_a(expr, scalar.Log):
         x = expr.inputs[0]
-        # A sum with a positive number is positive, even where its other parts underflow.
+        # A sum with a positive number is positive, even if its other parts underflow.
         return any((number(part) or 0.0) > 0.0 for part in summands(x)) and is_positive(x)
     if is_a(expr, scalar.Log1p):
         return is_nonnegative(expr.inputs[0])
@@ -180,7 +180,7 @@ def _keeps_finite(expr: Expr) -> bool:
 
 
 def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
-    """Return the numbers in linear forms, by form and by the data and coordinate they multiply."""
+    """Coefficients of linear predictors, by predictor and by their data and coordinate."""
     keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
     columns = {key: k for k, key in enumerate(keys)}
     matrix = np.zeros((len(forms), len(columns)))
@@ -191,9 +191,9 @@ def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
 
 
 def varies(*terms: Expr) -> bool:
-    """Whether a sum is known to change with the position in every row.
+    """Whether a sum provably changes with the position in every observation.
 
-    It is equal to a number on a set without volume then, as a function with a power series.
+    As an analytic function it then equals any number only on a set of measure zero.
     """
     return _some_term_varies(terms, {})
 
@@ -222,7 +222,7 @@ def _varies(expr: Expr, known: dict[Expr, bool]) -> bool:
 
 
 def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
-    """Whether there is no row in which an expression is zero at all positions."""
+    """Whether an expression is zero at all positions for no observation."""
     return is_positive(expr) or _varies(expr, known) or number(expr) not in (None, 0.0)
 
 
@@ -231,7 +231,7 @@ def _coordinates(expr: Expr) -> set[int]:
 
 
 def is_positive(expr: Expr) -> bool:
-    """Whether an expression is positive at every position and in every row."""
+    """Whether an expression is positive at every position and observation."""
     if isinstance(expr, Constant):
         return bool(expr.value > 0)
     if is_a(expr, scalar.Add):
@@ -246,7 +246,7 @@ def is_positive(expr: Expr) -> bool:
 
 
 def is_probability(expr: Expr) -> bool:
-    """Whether an expression lies between zero and one at every position and in every row."""
+    """Whether an expression lies between zero and one at every position and observation."""
     value = number(expr)
     if value is not None:
         return 0.0 <= value <= 1.0
@@ -261,14 +261,14 @@ def is_probability(expr: Expr) -> bool:
 
 
 def _is_log_of_normal_probability(expr: Expr) -> bool:
-    """Whether this is log(erfc(u) / 2), or that of a difference, or of less."""
+    """Whether this is log(erfc(u) / 2), or the logarithm of a difference or of less."""
     others = [part for part in summands(expr) if number(part) is None]
     size = sum(number(part) or 0.0 for part in summands(expr))
     return len(others) == 1 and is_a(others[0], LogErfc, Between) and size <= LOG_HALF + _ROUNDED
 
 
 def is_nonnegative(expr: Expr) -> bool:
-    """Whether an expression is never negative: sums and products of squares, numbers, the like."""
+    """Whether an expression is provably nonnegative: sums and products of squares, numbers, etc."""
     value = number(expr)
     if value is not None:
         return value >= 0.0
@@ -278,9 +278,9 @@ def is_nonnegative(expr: Expr) -> bool:
 
 
 def remembered[T](rule: Callable[..., T]) -> Callable[..., T]:
-    """Have a rule applied once to the same operands.
+    """Decorator that caches the results of a rule by operands.
 
-    Nested logarithms of sums would otherwise take time exponential in their depth.
+    Nested logarithms of sums would otherwise take exponential time in their depth.
     """
 
     @wraps(rule)
@@ -294,8 +294,8 @@ def remembered[T](rule: Callable[..., T]) -> Callable[..., T]:
 
 
 def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
-    """Whether exponentials of two expressions are better one of their sum."""
-    # A new combination of parameters that all rows share would be one argument more.
+    """Whether the exponential of a sum is better than a product of exponentials."""
+    # A new combination of global parameters would be an additional argument.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
         return True
     if not isinstance(total, Affine):

@@ -1,4 +1,4 @@
-"""Scalar operations in the form that bounds are tightest for: one rule per operation."""
+"""Forms of scalar operations with the tightest bounds, one rule per operation."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -68,18 +68,18 @@ ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
 
 def rest_of_share(exprs: ExprGraph, part: Expr, whole: Expr) -> Expr | None:
-    """Return whole - part, if part/whole is a share x/(x + y) of two positive quantities."""
+    """Difference whole - part if part/whole is a share x/(x + y) of positive quantities."""
     if not is_a(whole, scalar.Add) or not is_positive(part):
         return None
     rest = subtract(exprs, whole, part)
-    # Shares of three have one sum in common, which stays recognisable.
+    # Shares of three keep their common sum recognisable.
     return rest if is_positive(rest) and not is_a(rest, scalar.Add) else None
 
 
 def between(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)), and any other expression as it is.
+    """Difference σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)); others unchanged.
 
-    In the product nothing cancels; but the shares of all categories add up to one as differences.
+    Nothing cancels in the product; but as differences, the shares of all categories add up to one.
     """
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
@@ -97,14 +97,14 @@ def between(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def _log_of_rest(exprs: ExprGraph, size: Expr) -> Expr:
-    """Return log(1 - exp(-x)) of a positive x, of an exponential by its own exponent."""
+    """Logarithm of 1 - exp(-x) for positive x; an exponential x uses its exponent."""
     if is_a(size, scalar.Exp):
         return exprs.node(log_any, size.inputs)
     return exprs.node(scalar_math.log1mexp, (negative(exprs, size),))
 
 
 def order(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
-    """Return a comparison, or its answer where that is the same at every position and row."""
+    """Comparison, or its value if that is the same at every position and observation."""
     if isinstance(op, scalar.LT | scalar.LE):
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
@@ -124,7 +124,7 @@ def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
 
 
 def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
-    """Return ``op(*operands)`` in a form that bounds can be tight for."""
+    """Operation ``op(*operands)`` in the form with tight bounds."""
     if all(expr.is_data for expr in operands):
         same = isinstance(op, scalar.Second | scalar.Identity)
         return operands[-1] if same else exprs.node(op, operands)
@@ -140,7 +140,7 @@ def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
 
 
 def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Return a quotient, x/(x + y) of positive quantities as a logistic function."""
+    """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
     rest = rest_of_share(exprs, left, right)
     if rest is None and _is_one_of_several(left, right):
         total = log_of_sum(exprs, [part.inputs[0] for part in right.inputs])
@@ -155,7 +155,7 @@ def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def _is_one_of_several(part: Expr, whole: Expr) -> bool:
-    """Whether a quotient is exp(x) / Σ exp(y), less the largest exponent as in a softmax."""
+    """Whether a quotient is exp(x) / Σ exp(y), shifted by the largest exponent as in a softmax."""
     several = is_a(whole, scalar.Add) and all(is_a(x, scalar.Exp) for x in whole.inputs)
     return (
         several and part in whole.inputs and any(is_a(x, scalar.Maximum) for x in reachable(part))
@@ -163,7 +163,7 @@ def _is_one_of_several(part: Expr, whole: Expr) -> bool:
 
 
 def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return a logarithm, of products with exponentials term by term."""
+    """Logarithm, expanded for products with exponentials."""
     if x.is_data:
         return exprs.node(scalar.log, (exprs.real(x),))
     if isinstance(x, Affine) and all(t.place in exprs.logs for t in x.terms):
@@ -205,7 +205,7 @@ def _log_erfc(exprs: ExprGraph, u: Expr) -> Expr:
 
 
 def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
-    """Return log(x + more) where that is a multiple of 1 + erf(z) or of 1 - erf(z), else None."""
+    """Logarithm of x + more if that is a multiple of 1 + erf(z) or 1 - erf(z), else None."""
     part, *rest = summands(x)
     numbers = [value for c in rest if (value := number(c)) is not None]
     whole = sum_of((more, *numbers)) if len(numbers) == len(rest) else 0.0
@@ -218,7 +218,7 @@ def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
 
 
 def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
-    """Return log(x + more) where that is a sum of positive products of probabilities."""
+    """Logarithm of x + more if that is a sum of positive products of probabilities, else None."""
     products = products_of(exprs, x, more, _as_probability)
     if products is None:
         return None
@@ -230,7 +230,7 @@ def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
 
 
 def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
-    """Return what is a multiple of a probability as one."""
+    """Multiple of a probability as a factor and logarithms, or None."""
     if x in exprs.shares:
         return Probability(1.0, *exprs.shares[x])
     exponential = is_a(x, scalar.Exp) and (
@@ -245,7 +245,7 @@ def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
 
 
 def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
-    """Return the logarithm of k (erfc(y) - erfc(x)), x > y, however it is scaled, else None."""
+    """Logarithm of k (erfc(y) - erfc(x)), x > y, with any scaling, else None."""
     exponent, whole = _unscaled(exprs, x)
     found = tails_of(exprs, summands(whole))
     if found is None or len(found[1]) != 2:
@@ -260,7 +260,7 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
         return None
     if not is_positive(subtract(exprs, right, left)):
         return None
-    # Of two ways to write the same, as all spellings of it shall be one expression.
+    # One of two equivalent forms, so that all spellings give one expression.
     mirrored = negative(exprs, right), negative(exprs, left)
     if exprs.ordered([left, mirrored[0]])[0] is not left:
         left, right = mirrored
@@ -280,7 +280,7 @@ def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def _unscaled(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Return e and y of a sum exp(e) y of scaled error functions erfcx(u) = exp(u²) erfc(u)."""
+    """Parts e and y of a sum exp(e) y of scaled error functions erfcx(u) = exp(u²) erfc(u)."""
     parts = [factors_of(part) for part in summands(x)]
     if not any(is_a(factor, scalar_math.Erfcx) for factors in parts for factor in factors):
         return exprs.zero, x
@@ -297,7 +297,7 @@ def _unscaled(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]) -> list[Expr]:
-    """Return factors with exp(u²) erfc(u) for erfcx(u), in squares that are there where it can."""
+    """Factors with exp(u²) erfc(u) for erfcx(u), which reuse existing squares if possible."""
     found = list[Expr]()
     for factor in factors:
         if is_a(factor, scalar_math.Erfcx):
@@ -315,13 +315,13 @@ def _squares_in(x: Expr) -> list[Expr]:
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
-    """Return a function of a choice as a choice between its values."""
+    """Function of a choice as a choice between its values."""
     condition, *branches = choice.inputs
     return apply(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
 
 
 def _as_choice(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return a factor that is zero on a region as a choice, and other expressions as they are."""
+    """Choice for a factor that is zero on a region; other expressions unchanged."""
     if is_a(x, scalar.Maximum) and 0.0 in (ends := [number(part) for part in x.inputs]):
         value = x.inputs[1 - ends.index(0.0)]
         return switch(exprs, order(exprs, scalar.gt, value, exprs.zero), value, exprs.zero)
@@ -340,7 +340,7 @@ def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     if is_a(core, scalar.Expm1) and value is not None and value < 0.0:
         size = logarithm(exprs, exprs.constant(-value))
         return add(exprs, log1mexp(exprs, core.inputs[0]), size)
-    # Only one factor may be of unknown sign, or log|a| + log|b| would replace a NaN by a number.
+    # At most one factor may have unknown sign: log|a| + log|b| would turn NaN into a number.
     positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
     if not positive or sum(not part.is_data for part in rest) > 1:
@@ -349,19 +349,19 @@ def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     return add(exprs, *(logarithm(exprs, part) for part in groups))
 
 
-#: An expression where it is finite, and the condition for it not to be infinite.
+#: An expression without its infinite branches, and the condition that none of them is taken.
 _Parted = tuple[Expr, Expr]
 
 
 def log_of_sum(exprs: ExprGraph, logs: Sequence[Expr]) -> Expr:
-    """Return log Σ exp(x), any of which may be -inf."""
+    """Logarithm of Σ exp(x), where each x may be -inf."""
     parted = [_parted(exprs, x, -inf) for x in logs]
     total, possible = reduce(lambda one, other: _log_add_exp(exprs, one, other), parted)
     return switch(exprs, possible, total, exprs.constant(-inf))
 
 
 def _log_add_exp(exprs: ExprGraph, one: _Parted, other: _Parted) -> _Parted:
-    """Return log(exp(x) + exp(y)) as x + softplus(y - x) where both are finite."""
+    """Logarithm of exp(x) + exp(y) as x + softplus(y - x) where both are finite."""
     (left, has_left), (right, has_right) = one, other
     total = switch(exprs, has_right, _log_add_finite(exprs, left, right), left)
     return switch(exprs, has_left, total, right), logic(exprs, scalar.or_, (has_left, has_right))
@@ -370,7 +370,7 @@ def _log_add_exp(exprs: ExprGraph, one: _Parted, other: _Parted) -> _Parted:
 def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     if left.is_data and right.is_data:
         return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
-    # The first part comes up twice: it must not underflow to -inf, and its digits must not be lost.
+    # The first part occurs twice: it must not underflow to -inf or lose digits.
     left, right = sorted((left, right), key=lambda x: _unfit_to_subtract(exprs, x))
     return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
 
@@ -382,10 +382,10 @@ def _unfit_to_subtract(exprs: ExprGraph, x: Expr) -> tuple[bool, bool, bool, int
 
 @remembered
 def _parted(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
-    """Return a sum without branches of choices that are infinite, and where none is taken."""
+    """Sum without infinite branches of choices, and the condition that none is taken."""
     parts = [_parted_summand(exprs, part, infinity) for part in _summands_of(exprs, expr)]
     possible = logic(exprs, scalar.and_, [condition for _, condition in parts])
-    # Sums that are always finite stay as they are written.
+    # Finite sums keep their form.
     return (expr if number(possible) else add(exprs, *(part for part, _ in parts))), possible
 
 
@@ -402,7 +402,8 @@ def _parted_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
 def _parted_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _Parted:
     condition, *branches = choice.inputs
     if condition.dtype.kind != "b":
-        # Inverted, a number would be another number than zero as well.
+        # The bitwise inverse of a nonzero number may be nonzero, so numbers become conditions
+        # first.
         condition = exprs.node(scalar.neq, (condition, exprs.zero))
     (yes, has_yes), (no, has_no) = (_parted(exprs, x, infinity) for x in branches)
     if number(has_yes) and number(has_no):
@@ -416,7 +417,7 @@ def _parted_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _Parted:
 
 
 def _parted_product(exprs: ExprGraph, product: Expr, infinity: float) -> _Parted:
-    """Return a product without infinite branches, if its other factors have a known sign."""
+    """Product without infinite branches, if its other factors have a known sign."""
     for core in product.inputs:
         rest = without(product.inputs, core)
         negative_ones = [x for x in rest if (number(x) or 0.0) < 0.0]
@@ -430,7 +431,7 @@ def _parted_product(exprs: ExprGraph, product: Expr, infinity: float) -> _Parted
 
 
 def _may_be_infinite(expr: Expr) -> bool:
-    """Whether data on the scale of logarithms may hold infinite entries."""
+    """Whether logarithmic data may have infinite entries."""
     if isinstance(expr, Lookup):
         return bool(np.isinf(expr.table).any())
     reals = isinstance(expr, Data) and expr.dtype.kind == "f"
@@ -438,7 +439,7 @@ def _may_be_infinite(expr: Expr) -> bool:
 
 
 def _summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
-    """Return the summands of a sum, one by one also those that are data, and sums inside of it."""
+    """Summands of a sum, including data summands and summands of nested sums."""
     if isinstance(total, Affine):
         return [exprs.linear(total), *_summands_of(exprs, total.offset)]
     if not is_a(total, scalar.Add):
@@ -452,7 +453,7 @@ def is_impossible(expr: Expr) -> bool:
 
 
 def log1p(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return log(1 + x), where x completes a probability or an exponential."""
+    """Function log(1 + x), where x completes a probability or an exponential."""
     if is_a(x, scalar.Exp):
         return softplus(exprs, x.inputs[0])
     core, factor = scaled_core(exprs, x)
@@ -472,7 +473,7 @@ def log1p(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def log1mexp(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return log(1 - exp(x)), of a log-probability as that of the complement."""
+    """Function log(1 - exp(x)); a log-probability gives the logarithm of the complement."""
     if x.is_data:
         return exprs.node(scalar_math.log1mexp, (exprs.real(x),))
     if is_a(x, scalar.Switch):
@@ -500,21 +501,21 @@ def _is_log_of_half(expr: Expr) -> bool:
 
 
 def incomplete_gamma(exprs: ExprGraph, shape: Expr, x: Expr) -> Expr:
-    """Return the probability that a gamma variable exceeds x, with one event that x > 0 is late."""
+    """Probability that a gamma variable exceeds x; an exponential for shape one."""
     if number(shape) == 1.0:
         return exp(exprs, negative(exprs, x))
     return exprs.node(scalar_math.gammaincc, (shape, x))
 
 
 def incomplete_beta(exprs: ExprGraph, a: Expr, b: Expr, x: Expr) -> Expr:
-    """Return the distribution function of a beta variable, a power where b is one."""
+    """Distribution function of a beta variable, a power if b is one."""
     if number(b) == 1.0:
         return power(exprs, x, a)
     return exprs.node(scalar_math.betainc, (a, b, x))
 
 
 def power(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
-    """Return a power, through the exponential function where the exponent is not data."""
+    """Power, through the exponential function unless the exponent is data."""
     if exponent.is_data:
         known = number(exponent)
         if known in (0.0, 1.0):
@@ -525,14 +526,14 @@ def power(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
             return reciprocal(exprs, base)
         if is_a(base, scalar.Exp):
             return exp(exprs, multiply(exprs, exponent, base.inputs[0]))
-        # Of one type, so that the same power is the same expression.
+        # A common type gives equal powers the same expression.
         exponent = exponent if base.is_data else exprs.real(exponent)
         return exprs.node(scalar.pow, (base, exponent))
     return exp(exprs, multiply(exprs, exponent, logarithm(exprs, base)))
 
 
 def root(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return a square root, of positive factors one by one."""
+    """Square root, factor by factor for positive factors."""
     if x.is_data:
         return exprs.node(scalar.sqrt, (exprs.real(x),))
     if is_a(x, scalar.Exp):
@@ -543,7 +544,7 @@ def root(exprs: ExprGraph, x: Expr) -> Expr:
         return reciprocal(exprs, root(exprs, x.inputs[0]))
     factors = factors_of(x)
     positive = [part for part in factors if is_positive(part)]
-    # Two factors may both be negative, and have a root together only.
+    # Two negative factors have only a common root.
     rest = [part for part in factors if not is_positive(part)]
     groups = [*positive, multiply(exprs, *rest)] if rest else positive
     if len(groups) > 1:
@@ -552,7 +553,7 @@ def root(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def switch(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
-    """Return a choice, unless it is none."""
+    """Choice, or one of its values if it decides nothing."""
     known = number(condition)
     if known is not None:
         return left if known else right
@@ -565,7 +566,7 @@ def switch(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
 
 
 def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
-    """Whether this is zero where x = y, and a multiple of x - y elsewhere."""
+    """Whether a choice is zero where x = y, and a multiple of x - y elsewhere."""
     pair = equated(condition)
     if pair is None or number(left) != 0.0:
         return False
@@ -575,7 +576,7 @@ def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> boo
 
 
 def maximum(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Return the larger of two, which minus infinity never is."""
+    """Maximum of two operands, without an operand of minus infinity."""
     for one, other in ((left, right), (right, left)):
         if number(one) == -inf:
             return other
@@ -583,7 +584,7 @@ def maximum(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def _checked(exprs: ExprGraph, condition: Expr) -> Expr:
-    """Return the condition of a parameter check, and remember that it is one."""
+    """Condition of a parameter check, which is recorded as one."""
     exprs.checks.add(condition)
     return condition
 

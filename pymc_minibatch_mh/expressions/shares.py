@@ -1,7 +1,7 @@
-"""Polynomials of probabilities in an expression, as sums of positive products.
+"""Polynomials of probabilities as sums of positive products.
 
-The rest 1 - l - (1 - 2 l) σ of a probability with a lapse rate l is l σ + (1 - l)(1 - σ), whose
-logarithm is that of a sum of exponentials: no interval of it reaches beyond zero.
+The complement 1 - l - (1 - 2 l) σ of a probability with a lapse rate l is l σ + (1 - l)(1 - σ). Its
+logarithm is one of a sum of exponentials, whose intervals never exceed zero.
 """
 
 from collections.abc import Callable, Hashable
@@ -26,37 +26,37 @@ from pymc_minibatch_mh.functions.polynomials import (
     sum_of_parts,
 )
 
-#: Coefficients in Bernstein's basis up to which a probability is written as a sum of products.
+#: Maximum number of Bernstein coefficients of a probability.
 MAX_PRODUCTS = 64
 
 
 @dataclass(frozen=True)
 class Probability:
-    """A factor times one of several probabilities that add up to one, given by logarithms."""
+    """Factor times one of several probabilities that add up to one, as logarithms."""
 
     factor: float
     log: Expr
     others: tuple[Expr, ...]
 
 
-#: The probability that an expression is, or None.
+#: Function that recognises a probability in an expression, or None.
 Reading = Callable[[ExprGraph, Expr], Probability | None]
 #: A coefficient, and the logarithms of the summands of every factor of a product.
 Product = tuple[float, list[list[Expr]]]
-#: Functions of the basis of each simplex, and the coefficient of the products of their sums.
+#: Basis functions of each simplex, and the coefficients of the products of their sums.
 Cell = tuple[frozenset[int], ...]
 Cells = dict[Cell, float]
 
 
 def products_of(exprs: ExprGraph, x: Expr, more: float, read: Reading) -> list[Product] | None:
-    """Return x + more as a sum of positive products of probabilities, if it is one."""
+    """Decomposition of x + more into positive products of probabilities, or None."""
     reader = _Reader(exprs, read)
     polynomial = reader.polynomial(x)
     if polynomial is None:
         return None
     polynomial = plus(polynomial, constant(more))
     if sum(map(len, polynomial)) < 2:
-        # Nothing comes up twice.
+        # A single term has no other terms to combine with.
         return None
     found = in_basis(polynomial, MAX_PRODUCTS)
     if found is None or found[0].min() < -rounding_of(polynomial):
@@ -70,12 +70,12 @@ def products_of(exprs: ExprGraph, x: Expr, more: float, read: Reading) -> list[P
     for axis in range(len(simplices)):
         cells = _joined(cells, axis)
     products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
-    # Nothing is left beside all shares of one.
+    # All shares of a simplex together leave nothing.
     return [product for product in products if all(product[1])]
 
 
 def _joined(cells: Cells, axis: int) -> Cells:
-    """Join products that differ in one simplex alone."""
+    """Merge products that differ in only one simplex."""
     alike: dict[Hashable, list[Cell]] = {}
     for cell, factor in cells.items():
         key = cell[:axis], cell[axis + 1 :], round(factor, 12)
@@ -95,7 +95,7 @@ class _Reader:
         self._logs: dict[Unknown, Probability] = {}
 
     def polynomial(self, x: Expr) -> Polynomial | None:
-        """Return an expression as a polynomial of probabilities, None if it is none."""
+        """Expression as a polynomial of probabilities, or None."""
         value = number(x)
         if value is not None:
             return constant(value)
@@ -120,11 +120,11 @@ class _Reader:
         return {(self._unknowns[x.log],): x.factor}
 
     def can_be_written(self, simplex: Simplex) -> bool:
-        """Whether functions of a basis are products of known probabilities."""
+        """Whether the basis functions are products of known probabilities."""
         return simplex.degree == 1 or all(len(self._logs[x].others) == 1 for x in simplex.shares)
 
     def logs(self, cell: Cell, simplices: list[Simplex]) -> list[list[Expr]]:
-        """Return the logarithms of the summands of every factor of a product."""
+        """Logarithms of the summands of every factor of a product."""
         return [
             [x for k in sorted(places) for x in self._logs_of(simplex, simplex.indices[k])]
             for places, simplex in zip(cell, simplices, strict=True)
@@ -132,7 +132,7 @@ class _Reader:
         ]
 
     def _logs_of(self, simplex: Simplex, powers: tuple[int, ...]) -> list[Expr]:
-        """Return the logarithm of a function of a basis, or those of its summands."""
+        """Logarithm of a basis function, or those of its summands."""
         own = [self._logs[x] for x in simplex.shares]
         used = [x.log for x in own]
         rest = [log for log in own[0].others if log not in used]
