@@ -1,1 +1,1 @@
-"""Coordinates in which rows are linear, or smooth at the end of the support."""
+"""Coordinates in which observations are linear, or smooth at the end of the support."""

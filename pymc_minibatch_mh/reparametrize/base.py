@@ -13,7 +13,7 @@ from pymc_minibatch_mh.model.factorization import Factorization
 
 
 def reparametrized(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
-    """Return a factorization in the coordinates of further maps, with their Jacobian."""
+    """Factorization in the coordinates of further bijections, with their Jacobian."""
     position = factorization.position.type("position")
     graphs = (
         factorization.prior,
@@ -38,7 +38,7 @@ def reparametrized(factorization: Factorization, maps: Sequence[Bijection]) -> F
 
 
 def _graph_of_values(position: Variable, maps: Sequence[Bijection]) -> Variable:
-    """Return the graph of the value variables at a position."""
+    """Graph of the value variables at a position."""
     (size,) = position.type.shape
     order, entries, n_entries = np.arange(size), [position], size
     for places, graph in (placed for one in maps for placed in one.inverse(position)):

@@ -1,4 +1,4 @@
-"""Coordinates κ = 1/shape or 1/√shape, for shape parameters in gamma functions of rows."""
+"""Coordinates κ = 1/shape or 1/√shape for shape parameters of gamma functions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
-#: Spelling of the reciprocal and of its root; and of a shape in an interval.
+#: Names of the reciprocal and its root; and for a shape in an interval.
 _WORDS = {1: "1/{}", 2: "1/√{}"}
 _WORDS_OF_INTERVALS = {
     1: "(upper - {0})/({0} - lower)",
@@ -39,26 +39,26 @@ _WORDS_OF_INTERVALS = {
 
 @dataclass(frozen=True, eq=False)
 class InverseShape(Bijection):
-    """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
+    """Coordinates κ = exp(-v/power) instead of v, elementwise: 1/shape, or 1/√shape.
 
-    The variable exp(v), such as the shape of a negative binomial, can be infinite to all
-    that data tell. In κ that is the end of the support, zero, which lies near and not far.
+    The variable exp(v), such as the shape of a negative binomial, may be infinite as far as data
+    show. In κ infinity is zero, the near end of the support.
     """
 
     power: int
     lower_bounded = True
 
     def inverse(self, position: Any) -> list[Placed]:
-        """Return v."""
+        """Value variable v."""
         return [(self.indices, self._log_shape(position))]
 
     def forward(self, values: np.ndarray) -> list[Placed]:
-        """Return κ."""
+        """Coordinates κ."""
         with np.errstate(over="ignore"):
             return [(self.indices, np.exp(values[self.indices] / -self.power))]
 
     def log_jacobian(self, position: Any) -> Any:
-        """Return the sum of log(power/κ)."""
+        """Sum of log(power/κ)."""
         logs = self._log_shape(position).sum(axis=0) / self.power
         return logs + self.indices.size * np.log(self.power)
 
@@ -69,14 +69,14 @@ class InverseShape(Bijection):
 
     @staticmethod
     def rewritten(exprs: ExprGraph, row: Expr) -> Expr:
-        """Return a row in κ, of one that is written in log κ."""
+        """Observation in κ, from one in log κ."""
         return in_reciprocals(exprs, row)
 
 
 def shapes_of(factorization: Factorization) -> list[str]:
-    """Return the names of the value variables of a model that are logarithms of shapes.
+    """Names of the value variables of a model that are logarithms of shapes.
 
-    Those that another map moves are not among them.
+    Variables of other bijections are excluded.
     """
     try:
         rows = lowered_rows(factorization)
@@ -92,10 +92,10 @@ def shapes_of(factorization: Factorization) -> list[str]:
 
 
 def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
-    """Return a model with the reciprocal of a shape as coordinate, besides its other maps.
+    """Factorization with the reciprocal of a shape as coordinate, besides its other bijections.
 
     `name` is the value variable that is the shape's logarithm; power 2 is the reciprocal's root.
-    None where rows are not smooth in it, or where another map depends on the shape.
+    None if observations are not smooth in it, or another bijection depends on the shape.
     """
     block = next(block for block in factorization.blocks if block.name == name)
     places = np.arange(block.start, block.stop)
@@ -107,7 +107,7 @@ def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Fac
 
 
 def _words_of(factorization: Factorization, block: Block, power: int) -> str:
-    """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
+    """Name of κ; for an interval variable in terms of its ends."""
     name = factorization.name_at(block.start)
     if name == block.name:
         return _WORDS[power].format(f"exp({name})")
@@ -122,7 +122,7 @@ def _words_of(factorization: Factorization, block: Block, power: int) -> str:
 
 
 def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
-    """Yield the coordinates of which some functions, by default all known, are shapes."""
+    """Coordinates that are shapes in some functions."""
     for expr in reachable(row.root):
         if is_a(expr, GammaRatio):
             size, _ = scaled_core(row.exprs, expr.inputs[0])
@@ -131,14 +131,14 @@ def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
 
 
 def _coordinates(expr: Expr) -> range:
-    """Return the coordinates that an expression is one of, plus a number."""
+    """Coordinates that an expression equals up to an added number."""
     if not isinstance(expr, Affine) or number(expr.offset) is None:
         return range(0)
     return single_coordinate(expr.terms)
 
 
 def _is_smooth(row: LoweredRow) -> bool:
-    """Whether nothing is left that is infinite where a reciprocal is zero."""
+    """Whether no operation is infinite at a reciprocal of zero."""
     return not any(
         is_a(expr, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, expr.inputs[0])
         for expr in reachable(row.root)
@@ -146,11 +146,11 @@ def _is_smooth(row: LoweredRow) -> bool:
 
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
-    """Whether an expression is made of reciprocals alone, and may be zero where they are."""
+    """Whether an expression consists of reciprocals alone, and may be zero where they are."""
     if isinstance(expr, Affine | Apply):
         parts = (expr.offset,) if isinstance(expr, Affine) else summands(expr)
         if any((number(part) or 0.0) > 0.0 for part in parts):
-            # One more than a power of a reciprocal, which is positive.
+            # One plus a power of a reciprocal, which is positive.
             return False
     affines = affines_in(expr)
     return bool(affines) and all(row.exprs.logs.intersection(_coordinates(x)) for x in affines)

@@ -1,12 +1,11 @@
-"""Coordinates α = a + B z, in which rows are linear that depend on z as part of a + B z alone.
+"""Coordinates α = a + B z that make observations linear, if they depend on z through α alone.
 
-A model that is written as ``mu + tau * z[group]`` has rows that are products of parameters. In
-α = mu + tau z they are linear, as in the same model written with ``Normal(mu, tau)``. See
-Papaspiliopoulos, Roberts & Sköld (2007), doi:10.1214/088342307000000014, on both ways to write a
-hierarchy.
+In a model with ``mu + tau * z[group]`` observations contain products of parameters. They are linear
+in α = mu + tau z, as in the same model with ``Normal(mu, tau)``. See Papaspiliopoulos, Roberts &
+Sköld (2007), doi:10.1214/088342307000000014, on both parametrisations of a hierarchy.
 
-With its Jacobian, every map is exact. That rows are linear in α is seen by taking them apart again
-in the new coordinates; a map that does not bring that about is dropped, and the reason is kept.
+With its Jacobian, every bijection is exact. Lowering the observations again in the new coordinates
+shows whether they are linear; otherwise the bijection is dropped, and the reason kept.
 """
 
 from collections import Counter, defaultdict
@@ -40,11 +39,11 @@ from pymc_minibatch_mh.structure.row_function import linear_forms, lowered_rows
 
 @dataclass(frozen=True, eq=False)
 class NonCentred(Bijection):
-    """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
+    """Coordinates α_g = a + B z_g instead of z_g, for all groups g.
 
-    Each z_g lies in a row of `indices`, shape (G, q), and a_1..a_q at `locations`, -1 for zero.
-    Rows of the lower triangle of B hold products of factors, which have the same values in
-    positions and in the model's own variables. The diagonal is positive.
+    Each z_g has a row of `indices`, shape (G, q), and a_1..a_q are at `locations`, -1 for zero. The
+    lower triangle of B consists of products of factors, which have the same values in positions and
+    in the model's own variables. The diagonal is positive.
     """
 
     scale: tuple[tuple[Factors, ...], ...]
@@ -62,16 +61,16 @@ class NonCentred(Bijection):
 
     @property
     def coordinates(self) -> set[int]:
-        """Coordinates that the map moves or depends on."""
+        """Coordinates that the bijection changes or depends on."""
         return {*self.moved, *self.locations, *self.scales}
 
     @property
     def is_one_to_one(self) -> bool:
-        """Whether the diagonal of B is known to be positive."""
+        """Whether the diagonal of B is provably positive."""
         return all(factor.positive for row in self.scale for factor in row[-1])
 
     def inverse(self, position: Any) -> list[Placed]:
-        """Return z of B z = α - a, by forward substitution."""
+        """Solution z of B z = α - a, by forward substitution."""
         z: list[Any] = []
         for row, places, location in zip(
             self._scale_at(position), self.indices.T, self.locations, strict=True
@@ -83,7 +82,7 @@ class NonCentred(Bijection):
         return list(zip(self.indices.T, z, strict=True))
 
     def forward(self, values: np.ndarray) -> list[Placed]:
-        """Return α."""
+        """Coordinates α."""
         z = [values[places] for places in self.indices.T]
         sums = [sum(map(mul, row, z)) for row in self._scale_at(values)]
         return [
@@ -92,12 +91,12 @@ class NonCentred(Bijection):
         ]
 
     def log_jacobian(self, position: Any) -> Any:
-        """Return -G log |B|."""
+        """Log-Jacobian -G log |B|."""
         log = pt.log if isinstance(position, Variable) else np.log
         return -sum(len(self.indices) * log(row[-1]) for row in self._scale_at(position))
 
     def _scale_at(self, position: Any) -> list[list[Any]]:
-        # A scale may overflow far out, where the density is none.
+        # A scale may overflow in the far tail, where the density is zero.
         with np.errstate(all="ignore"):
             return [[_product(entry, position) for entry in row] for row in self.scale]
 
@@ -107,19 +106,19 @@ def _location(position: Any, place: int) -> Any:
 
 
 def _product(factors: Factors, position: Any) -> Any:
-    """Return a product of factors; without any, of a triangle's entry, zero."""
+    """Product of factors; an empty product is a zero entry of the triangle."""
     values = [factor.at(position) for factor in factors.elements()]
     return reduce(mul, values) if values else np.float64(0.0)
 
 
 class _RefusedError(Exception):
-    """Why a variable stays as it is."""
+    """Reason why a variable keeps its coordinates."""
 
 
 def in_linear_coordinates(factorization: Factorization) -> Factorization:
-    """Return a model in coordinates in which rows are linear, or itself if nothing is to be mapped.
+    """Factorization in coordinates that make observations linear, or itself if there are none.
 
-    The field ``refused`` says why a variable that rows have in products is not mapped.
+    The field ``refused`` has the reasons for variables in products that keep their coordinates.
     """
     try:
         known = occurrences(lowered_rows(factorization))
@@ -136,7 +135,7 @@ def in_linear_coordinates(factorization: Factorization) -> Factorization:
 def _mapped_together(
     factorization: Factorization, searches: Sequence["_Search"]
 ) -> tuple[Factorization, list[NonCentred], list[tuple[str, str]]]:
-    """Return a mapped model, the maps of its blocks, which may share a scale, and refusals."""
+    """Mapped factorization, the bijections of its blocks, which may share a scale, and refusals."""
     refused: list[tuple[str, str]] = []
     while True:
         found: dict[_Search, list[NonCentred]] = {}
@@ -162,7 +161,7 @@ def _mapped_together(
 
 
 class _Search:
-    """The search for the B of one block."""
+    """Search for the B of one block."""
 
     def __init__(
         self,
@@ -177,18 +176,18 @@ class _Search:
         self._known = {c: ways for c, ways in known.items() if block.start <= c[0] < block.stop}
         factors = {f for ways in self._known.values() for way in ways for f in way.factors}
         alone = (c for c, ways in known.items() if any(way.by_itself for way in ways))
-        # Coordinates that rows read beside the products, such as the scale of their noise.
+        # Coordinates of observations outside the products, such as the scale of their noise.
         places = set[int]().union(*alone)
         self._kept_out = {f for f in factors if f.places & places}
 
     def keeps_out(self, maps: Sequence[NonCentred], left: set[int]) -> bool:
-        """Leave out of B the coordinates that rows still read after a candidate map."""
+        """Exclude from B the coordinates in observations after a candidate bijection."""
         again = {f for one in maps for f in one.factors if f.places & left}
         self._kept_out |= again
         return bool(again)
 
     def maps(self) -> list[NonCentred]:
-        """Return maps of the groups of the block, none if rows have it in no product."""
+        """Bijections of the groups of the block; empty if it is in no product."""
         maps = self._maps()
         if not maps:
             self._require_none_lost()
@@ -198,7 +197,7 @@ class _Search:
         return [replace(one, label=self._words(one)) for one in maps]
 
     def _require_none_lost(self) -> None:
-        """Refuse a factor that scales the block everywhere, but is in the rows besides."""
+        """Refuse a factor that scales the whole block but also occurs alone in observations."""
         shared = [_shared(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
@@ -209,7 +208,7 @@ class _Search:
             )
 
     def _require_none_beside(self) -> None:
-        """Refuse a block that is multiplied by others in ways that no map undoes."""
+        """Refuse a block with multipliers that no bijection removes."""
         ways = [way for found in self._known.values() for way in found]
         outside = set().union(*(way.outside for way in ways))
         if outside and self._is_bounded:
@@ -255,7 +254,7 @@ class _Search:
         return f"{size} × {self.name}"
 
     def _maps(self) -> list[NonCentred]:
-        """Return maps of the groups of the block; none where nothing multiplies it."""
+        """Bijections of the groups of the block; empty if it has no multipliers."""
         ways = {
             column: [
                 replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
@@ -283,7 +282,7 @@ class _Search:
         return NonCentred(self.name, places, "", tuple(scale), (-1,) * len(scale))
 
     def _by_factors(self, common: Mapping[int, Factors]) -> list[NonCentred]:
-        """Return a B of one number for the coordinates that share it."""
+        """Scalar B for each set of coordinates with equal factors."""
         groups: defaultdict[frozenset, list[int]] = defaultdict(list)
         for place, factors in sorted(common.items()):
             groups[frozenset(factors.items())].append(place)
@@ -293,7 +292,7 @@ class _Search:
         ]
 
     def _triangle(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
-        """Return a triangular B: every entry of α goes with data of its own."""
+        """Triangular B: every entry of α has its own data factor."""
         entries: defaultdict[tuple, dict[Column, Factors]] = defaultdict(dict)
         for column, of_column in ways.items():
             for way in of_column:
@@ -303,7 +302,7 @@ class _Search:
         order: list[Column] = []
         rows, known = [], []
         for row in sorted(entries.values(), key=len):
-            # An entry of α that comes with other data too, as times the outcome.
+            # An entry of α may occur with several data factors, such as the outcome.
             if row in known:
                 continue
             known.append(row)
@@ -318,14 +317,14 @@ class _Search:
 
 
 def _shared(ways: Iterable[Occurrence]) -> Factors:
-    """Return the factors that all occurrences have."""
+    """Factors that all occurrences share."""
     return reduce(and_, (way.counted for way in ways))
 
 
 def _located(
     factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
 ) -> Factorization:
-    """Return a model, mapped so far, with the locations that come with every α of one map alone."""
+    """Factorization with the locations that accompany every α of only one bijection."""
     forms = linear_forms(mapped)
     moved = set[int]().union(*(one.moved for one in maps))
     columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
@@ -355,7 +354,7 @@ def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorizatio
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
-    """Return the coefficients of some coordinates: form and data -> number."""
+    """Coefficients of some coordinates: predictor and data -> number."""
     found: defaultdict[tuple, float] = defaultdict(float)
     for k, form in enumerate(forms):
         for term in form.terms:

@@ -1,14 +1,14 @@
-"""Rows in the reciprocal of a shape parameter, with forms that do not cancel where it is zero.
+"""Observations in the reciprocal of a shape parameter, without cancellation at zero.
 
 A negative binomial with an infinite shape is Poisson, and Student's t with infinitely many degrees
-of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of a row is smooth there. As
-it is written, it is a difference of infinite terms. Here it is written again: terms in log κ are
-taken together, in which they cancel, and of what is left every function of exp(c log κ) becomes one
+of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of an observation is smooth
+there. In its original form it is a difference of infinite terms. This module rewrites it: terms in
+log κ are merged, so that they cancel, and all remaining functions of exp(c log κ) become functions
 of the power K = κ^c.
 
 A shape with a shift, m + exp(v), is (1 + m K) / K, and one in an interval, low + (high - low) σ(v),
 is (high + low K) / (1 + K). Sums with numbers, reciprocals and logarithms of such linear fractions
-are others, of which none has a difference.
+are others, none with a difference.
 """
 
 import math
@@ -51,7 +51,7 @@ Linear = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fraction:
-    """A linear fraction of K = κ^power: coefficients of 1 and of K, which are not negative."""
+    """A linear fraction of K = κ^power: nonnegative coefficients of 1 and of K."""
 
     place: Place
     power: float
@@ -60,7 +60,7 @@ class Fraction:
 
     @classmethod
     def exponential(cls, place: Place, power: float, size: float) -> "Fraction":
-        """Return κ^power times a positive number, for a power of any sign but zero."""
+        """Fraction κ^power times a positive number, for a nonzero power of either sign."""
         if power > 0.0:
             return cls(place, power, (0.0, size), (1.0, 0.0))
         return cls(place, -power, (size, 0.0), (0.0, 1.0))
@@ -72,7 +72,7 @@ class Fraction:
 
     @property
     def inverted(self) -> "Fraction":
-        """The reciprocal."""
+        """Reciprocal of the fraction."""
         return Fraction(self.place, self.power, self.below, self.above)
 
     @property
@@ -81,17 +81,17 @@ class Fraction:
         return Fraction(self.place, self.power, self.above, self.plus(1.0).above)
 
     def times(self, factor: float) -> "Fraction":
-        """Return a multiple."""
+        """Multiple of the fraction."""
         a, b = self.above
         return Fraction(self.place, self.power, (factor * a, factor * b), self.below)
 
     def plus(self, number: float) -> "Fraction":
-        """Return the sum with a number."""
+        """Sum of the fraction and a number."""
         (a, b), (c, d) = self.above, self.below
         return Fraction(self.place, self.power, (a + number * c, b + number * d), self.below)
 
     def parts_of(self, other: "Fraction") -> tuple[float, float] | None:
-        """Return k and m, of another fraction that is k times this one plus m."""
+        """Numbers k and m of another fraction that is k times this one plus m."""
         (a, b), (c, d) = self.above, self.below
         determinant = a * d - b * c
         alike = (other.place, other.power, other.below) == (self.place, self.power, self.below)
@@ -102,32 +102,32 @@ class Fraction:
 
 
 def logarithm(linear: Linear) -> tuple[float, float, float]:
-    """Return p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
+    """Coefficients p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
     a, b = linear
     return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
 
 
-#: A density that goes over into its limit at a shape this large is taken as it is without that:
-#: they differ by less than rounding.
+#: Shape above which a density may switch to its limit; the switch is dropped, because both sides
+#: differ by less than rounding.
 LIMIT = 1e8
 
 Logs = dict[Place, list[Expr]]
 
 
 def in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
-    """Return an expression in κ, of one in which ``exprs.logs`` stand for logarithms."""
+    """Expression in κ, from one in which ``exprs.logs`` stand for logarithms."""
     return _Reciprocals(exprs).closed(root)
 
 
 class _Reciprocals:
-    """Expressions as c log κ + the rest, the rest in κ."""
+    """Rewriting of expressions as c log κ + a remainder in κ."""
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
         self._known: dict[Expr, tuple[Logs, Expr]] = {}
 
     def closed(self, expr: Expr) -> Expr:
-        """Return an expression in κ."""
+        """Expression in κ."""
         exprs, (logs, rest) = self._exprs, self._split(expr)
         parts = [
             multiply(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
@@ -187,7 +187,7 @@ class _Reciprocals:
         return scaled, multiply(self._exprs, data, rest)
 
     def gamma_ratio(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart, or that of a linear fraction of κ^p."""
+        """Split log Γ(c/κ^p + y) - log Γ(c/κ^p + z), also for a linear fraction of κ^p."""
         exprs, (x, y, z) = self._exprs, expr.inputs
         shifted = self._half_apart(x, y, z)
         if shifted is not None:
@@ -212,7 +212,7 @@ class _Reciprocals:
         return {place: [exprs.times(exprs.constant(power), gap)]}, add(exprs, constant, rise)
 
     def _half_apart(self, x: Expr, y: Expr, z: Expr) -> tuple[Fraction, Expr, Expr] | None:
-        """Return x plus the smaller of two numbers that are a half apart, then 0 and a half."""
+        """Base x plus the smaller of two numbers that differ by a half, then 0 and a half."""
         (first, last), shape = map(number, (y, z)), self._fraction_of(x)
         if first is None or last is None or shape is None or min(first, last) <= 0.0:
             return None
@@ -230,17 +230,17 @@ class _Reciprocals:
         return logs, add(exprs, rest, rise)
 
     def logarithm(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Return the logarithm of a linear fraction, or of one more than that."""
+        """Logarithm of a linear fraction, or of one plus such a fraction."""
         fraction = self._fraction_in_log(expr)
         return None if fraction is None else self._log_of(fraction)
 
     def fraction(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Return a linear fraction of a power of κ."""
+        """Linear fraction of a power of κ."""
         fraction = self._fraction_of(expr)
         return None if fraction is None else ({}, self._of(fraction))
 
     def softplus(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
+        """Softplus log(1 + κ^c e^r), with c log κ split off for negative c."""
         exprs, (x,) = self._exprs, expr.inputs
         known = self._power(x)
         if known is None:
@@ -252,7 +252,7 @@ class _Reciprocals:
         return {place: [exprs.constant(power)]}, add(exprs, rest, inner)
 
     def exponential(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) the finite part."""
+        """Power of κ times the remainder; for κ^-c log(1 + κ^c e^r) the finite part."""
         exprs, (x,) = self._exprs, expr.inputs
         parts = summands(x)
         for share in parts:
@@ -267,7 +267,7 @@ class _Reciprocals:
         return None if known is None else ({}, self._sized(*known))
 
     def _product(self, factors: Sequence[Expr]) -> Expr:
-        """Return a product; of (k m + d) log(1 + w/m), for a shape m, its finite parts."""
+        """Product; for (k m + d) log(1 + w/m) with a shape m, its finite parts."""
         exprs = self._exprs
         for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)
@@ -287,7 +287,6 @@ class _Reciprocals:
         return multiply(exprs, *map(self.closed, factors))
 
     def _fraction_of(self, expr: Expr) -> Fraction | None:
-        """Return an expression as a fraction, or None."""
         found: Fraction | None = None
         if is_a(expr, scalar.Exp):
             found = self._exponential_fraction(expr.inputs[0])
@@ -309,7 +308,7 @@ class _Reciprocals:
         return found if found is not None and found.is_valid else None
 
     def _fraction_in_log(self, expr: Expr) -> Fraction | None:
-        """Return the fraction that an expression is the logarithm of."""
+        """Fraction whose logarithm an expression is, or None."""
         if is_a(expr, scalar.Log):
             return self._fraction_of(expr.inputs[0])
         less_one: Fraction | None = None
@@ -320,7 +319,7 @@ class _Reciprocals:
         return None if less_one is None else less_one.plus(1.0)
 
     def _share_in_log(self, expr: Expr) -> tuple[Expr, Fraction] | None:
-        """Return w and m of log(1 + w/m), for a fraction m."""
+        """Numerator w and fraction m of log(1 + w/m), or None."""
         exprs = self._exprs
         if is_a(expr, scalar.Log1p):
             factors = factors_of(expr.inputs[0])
@@ -339,7 +338,7 @@ class _Reciprocals:
         return None
 
     def _exponential_fraction(self, x: Expr) -> Fraction | None:
-        """Return exp(x), if it is a number times a power of κ."""
+        """Fraction exp(x), if x is log of a number times a power of κ, or None."""
         known = self._power(x)
         offset = None if known is None else number(known[2])
         if known is None or offset is None:
@@ -360,7 +359,6 @@ class _Reciprocals:
         return logs, add(exprs, *parts)
 
     def _of(self, fraction: Fraction) -> Expr:
-        """Return a linear fraction as it is computed."""
         above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
         return divide(self._exprs, above, below)
 
@@ -370,7 +368,7 @@ class _Reciprocals:
         return add(exprs, offset, multiply(exprs, slope, power))
 
     def _power(self, expr: Expr) -> tuple[Place, float, Expr] | None:
-        """Return c and r of an expression c log κ + r for one κ, or None."""
+        """Coefficient c and remainder r of c log κ + r for a single κ, or None."""
         logs, rest = self._split(expr)
         totals = {place: number(self._total(factors)) for place, factors in logs.items()}
         if len(totals) != 1:
@@ -379,7 +377,7 @@ class _Reciprocals:
         return None if not power else (place, power, rest)
 
     def _sized(self, place: Place, power: float, rest: Expr) -> Expr:
-        """Return κ^c e^r."""
+        """Product κ^c e^r."""
         raised = self._raised(place, power)
         none = number(rest) == 0.0
         return raised if none else multiply(self._exprs, raised, exp(self._exprs, rest))
@@ -398,7 +396,7 @@ class _Reciprocals:
         return exprs.node(scalar.pow, (base, exprs.constant(power)))
 
     def _never_holds(self, condition: Expr) -> bool:
-        """Whether a condition is false, or asks whether a shape is so large that it may be."""
+        """Whether a condition is false, or tests for a shape beyond :data:`LIMIT`."""
         if is_a(condition, scalar.AND):
             return any(number(x) == 0.0 for x in condition.inputs)
         if not is_a(condition, scalar.GT):
@@ -411,7 +409,7 @@ class _Reciprocals:
         return self._fraction_of(shape) is not None if known is None else known[1] < 0.0
 
     def _total(self, parts: list[Expr]) -> Expr:
-        """Return a sum of data, in which equal terms cancel."""
+        """Sum of data in which equal terms cancel."""
         exprs = self._exprs
         factors: dict[Expr, list[float]] = {}
         for part in parts:

@@ -1,4 +1,4 @@
-"""Coordinates α_g = s_g - s_n, for n effects that add up to zero."""
+"""Coordinates α_g = s_g - s_n for n effects that add up to zero."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,12 @@ from pymc_minibatch_mh.structure.row_function import linear_forms
 
 @dataclass(frozen=True, eq=False)
 class FromLast(Bijection):
-    """Coordinates α_g = s_g - s_n, g < n, in the place of PyMC's v for effects s of sum zero.
+    """Coordinates α_g = s_g - s_n, g < n, instead of PyMC's v, for effects s with sum zero.
 
-    Every s is a sum of all v, so that a row that data choose an effect for depends on all of them.
-    It depends on one α and the sum of all, and a difference of two effects on two. With the last of
-    n effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `indices`,
-    shape (n - 1, m), are effects that add up to zero.
+    Every s is a sum of all v, so an observation with an indexed effect depends on all of them. It
+    depends on one α and the sum of all, and a difference of two effects on two. With the last of n
+    effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `indices`,
+    shape (n - 1, m), has effects that add up to zero.
     """
 
     @property
@@ -29,15 +29,15 @@ class FromLast(Bijection):
         return len(self.indices) + 1
 
     def inverse(self, position: Any) -> list[Placed]:
-        """Return v."""
+        """Value variables v."""
         return self._moved_by(position, -1.0 / (self._size + np.sqrt(self._size)))
 
     def forward(self, values: np.ndarray) -> list[Placed]:
-        """Return α."""
+        """Coordinates α."""
         return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._size)))
 
     def log_jacobian(self, position: Any) -> Any:
-        """Return -m/2 log n."""
+        """Log-Jacobian -m/2 log n."""
         return -0.5 * self.indices.shape[1] * np.log(self._size)
 
     def _moved_by(self, position: Any, share: float) -> list[Placed]:
@@ -48,9 +48,9 @@ class FromLast(Bijection):
 
 
 def in_differences(factorization: Factorization) -> Factorization:
-    """Return a model in which data choose effects of sum zero by one coordinate, or itself.
+    """Factorization in which an indexed effect of sum zero is one coordinate, or itself.
 
-    Effects that data do not choose among, as in a product with a matrix, are left as they are.
+    Effects that no data index, as in a product with a matrix, stay unchanged.
     """
     maps = [
         _from_last(block, name) for block, name in factorization.real_blocks if block.adds_up_to_0

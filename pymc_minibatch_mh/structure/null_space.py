@@ -17,35 +17,34 @@ from pymc_minibatch_mh.expressions.graph import Monomial, places_of
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
 
-#: Unknowns of a system of equations that is solved, at most.
+#: Maximum number of unknowns of a linear system.
 MOST_UNKNOWNS = 200
-#: Rounding errors of a sum, relative to the sum of its terms without signs.
+#: Tolerated rounding error of a sum, relative to the sum of its absolute terms.
 ROUNDED = 64 * 2.220446049250313e-16
 
-#: Equation of a direction v: class of coordinates that v is the same in -> coefficient.
+#: Equation for a direction v: class of coordinates with equal entries of v -> coefficient.
 Equation = dict[int, float]
 
 
 def likelihood_null_space(
     factorization: Factorization, functions: Sequence[RowFunction] | BoundsError
 ) -> np.ndarray:
-    """Return a basis of the directions along which no row changes and a step moves, shape (n, d).
+    """Basis of the directions of this step along which no observation changes, shape (n, d).
 
-    A row reads linear forms of the position, whose coefficients are data. A direction that all
-    forms take to zero, whatever the data are, changes no row: that of a coordinate that is in no
-    form, or one that raises a location and lowers all effects that it is added to. Of rows that are
-    graphs only coordinates are known, where the position enters them through pieces of it, cut at
-    constants.
+    An observation depends on linear predictors with data as coefficients. A direction in the kernel
+    of all predictors, whatever the data, changes no observation: a coordinate in no predictor, or a
+    shift of a location against all effects that it is added to. For an observation that is a
+    compiled graph only coordinates are known: those outside all constant slices of the position.
 
-    First are those of single coordinates, in their order. Directions that cannot be told are left
-    out. `functions` are the rows as functions of a few linear forms, or why they are none.
+    Directions of single coordinates come first, in order. Unprovable directions are omitted.
+    `functions` are the observations as functions of a few linear predictors, or the reason why not.
     """
     if isinstance(functions, BoundsError):
         return np.eye(factorization.size)[_not_in(_pieces(factorization), factorization)]
     parts = [part for form in forms_of(functions) for part in form.by_data.values()]
     labels = _classes(parts, factorization.size)
     equations = [_equation(part, labels) for part in parts]
-    # Variables of other steps stay where they are.
+    # Variables of other steps stay fixed.
     equations += [{int(own): 1.0} for own in labels[: factorization.first]]
     solutions = list(_solutions(equations, set(labels.tolist())))
     found = np.zeros((len(solutions), factorization.size))
@@ -57,7 +56,7 @@ def likelihood_null_space(
 
 
 def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
-    """Return the class of every coordinate, the same for those that data choose from."""
+    """Class of every coordinate; coordinates that one index selects from share a class."""
     places = [places_of(term.place) for part in parts for term in part]
     pairs = [pair for chosen in places for pair in pairwise(chosen)]
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -67,7 +66,7 @@ def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
 
 
 def _equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
-    """Return the sum of terms with the same data as an equation, without cancelled ones."""
+    """Coefficients of the terms with the same data as an equation, without cancelled ones."""
     total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
     for term in part:
         own = int(labels[places_of(term.place)[0]])
@@ -77,7 +76,7 @@ def _equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
 
 
 def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
-    """Yield a basis of the solutions of all equations, first the unknowns in none of them."""
+    """Basis of the solutions of all equations, beginning with the unknowns in none of them."""
     zero: set[int] = set()
     while True:
         left = [{k: x for k, x in e.items() if k not in zero} for e in equations]
@@ -92,13 +91,13 @@ def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Eq
         return
     matrix = np.array([[e.get(k, 0.0) for k in bound] for e in left if e])
     for solution in _null_space(matrix):
-        # Equation by equation: one with small coefficients counts as much as the others.
+        # Each equation has its own scale, so small coefficients count as much as others.
         if (np.abs(matrix @ solution) <= ROUNDED * (np.abs(matrix) @ np.abs(solution))).all():
             yield dict(zip(bound, solution, strict=True))
 
 
 def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield solutions of a system of equations, each with one of the free unknowns alone."""
+    """Solutions of a linear system, each with a single free unknown."""
     triangle, pivots = qr(
         matrix / np.abs(matrix).max(axis=1, keepdims=True), mode="r", pivoting=True
     )
@@ -109,7 +108,7 @@ def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
         solution = np.zeros(len(pivots))
         solution[pivots[:rank]] = solved[:, j]
         solution[unknown] = 1.0
-        # Sums and differences have simple weights; rounding must not make up others.
+        # Sums and differences have simple weights; rounding must not create others.
         simple = np.round(solution * 720720.0) / 720720.0
         yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
 
@@ -123,7 +122,7 @@ def _not_in(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray
 
 
 def _pieces(factorization: Factorization) -> Iterator[slice]:
-    """Yield the pieces of the position that rows which are graphs depend on."""
+    """Slices of the position that observations as graphs depend on."""
     for variable in ancestors([term.logp for term in factorization.terms]):
         node = variable.owner
         if node is None or factorization.position not in node.inputs:

@@ -10,31 +10,31 @@ from pymc_minibatch_mh.expressions.graph import Expr, Gather, Monomial
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Directions of all groups together, at most: each of them takes time at every update.
+#: Maximum number of directions of all groups together; each costs time at every update.
 MOST_DIRECTIONS = 512
-#: Share of rows up to which those that a column is not zero in count as a group.
+#: Maximum share of nonzero rows for a column to define a group.
 SPARSE = 0.5
-#: Rows that tell this share, and rows that are read at a time.
+#: Number of rows to estimate this share, and number of rows per block.
 SAMPLE, CHUNK = 2_000, 65_536
 
 
 class _Part(NamedTuple):
-    """Terms of a form that are multiplied by the same data."""
+    """Terms of a linear predictor with the same data factor."""
 
     terms: Sequence[Monomial]
     monomial: tuple[Expr, ...]
 
     @property
     def indices(self) -> list[Expr]:
-        """The data that choose coordinates."""
+        """Data that index coordinates."""
         return [term.place.index for term in self.terms if isinstance(term.place, Gather)]
 
     def weight(self, data: RowData) -> Array:
-        """Product of the data that multiply the terms, shape (rows,)."""
+        """Product of the data factors of the terms, shape (rows,)."""
         return reduce(np.multiply, map(data.value, self.monomial), np.ones(data.rows.size))
 
     def direction(self, chosen: dict[Expr, int], size: int) -> Array:
-        """Return the direction that the terms read, given the choices of data."""
+        """Direction of the terms for known index values."""
         result = np.zeros(size)
         for term in self.terms:
             place = term.place
@@ -48,7 +48,7 @@ class _Part(NamedTuple):
 def group_directions(
     function: RowFunction, size: int
 ) -> tuple[list[Array], dict[frozenset[bytes], Array]]:
-    """Return the directions that all rows of a term read, and those of each of its groups."""
+    """Directions common to all rows of a term, and those of each of its groups."""
     pairs = (pair for form in function.arguments for pair in form.by_data.items())
     parts = [_Part(terms, monomial) for monomial, terms in pairs]
     sparse = [part for part in parts if _is_sparse(function, part)]
@@ -80,7 +80,7 @@ def _is_sparse(function: RowFunction, part: _Part) -> bool:
 
 
 def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_Part]) -> np.ndarray:
-    """Return the choices of data and the sparse parts that are read, where rows differ."""
+    """Distinct combinations of index values and nonzero sparse parts among the rows."""
     found = np.empty((0, len(_indices(parts)) + len(sparse)), np.int64)
     for first in range(0, function.n_rows, CHUNK):
         data = RowData(function, slice(first, min(first + CHUNK, function.n_rows)))

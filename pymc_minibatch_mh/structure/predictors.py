@@ -1,4 +1,4 @@
-"""Linear predictors: the forms that observations depend on, their coordinates, and their data."""
+"""Linear predictors of observations: their coordinates and their data."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -20,24 +20,24 @@ from pymc_minibatch_mh.expressions.graph import (
 )
 from pymc_minibatch_mh.expressions.patterns import coefficients_of, preorder, with_affines
 
-#: Rounding errors of a combination of forms, relative to the forms.
+#: Tolerated rounding error of a combination of linear predictors, relative to them.
 ROUNDED = 1e-14
 
 
 @dataclass(frozen=True)
 class LinearForm:
-    """One argument u_a: a linear form of the position whose coefficients are data."""
+    """One argument u_a: a linear predictor, linear in the position with data as coefficients."""
 
     terms: tuple[Monomial, ...]
 
     @property
     def is_global(self) -> bool:
-        """Whether the form is the same for all rows."""
+        """Whether the predictor is the same for all observations."""
         return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
 
     @property
     def by_data(self) -> dict[tuple[Expr, ...], list[Monomial]]:
-        """The terms by the data that multiply them."""
+        """Terms by the data that multiply them."""
         terms = defaultdict[tuple[Expr, ...], list[Monomial]](list)
         for term in self.terms:
             terms[term.monomial].append(term)
@@ -45,25 +45,25 @@ class LinearForm:
 
 
 def read_coordinates(forms: Iterable[LinearForm]) -> set[int]:
-    """Coordinates that linear forms depend on."""
+    """Coordinates that linear predictors depend on."""
     return {k for form in forms for term in form.terms for k in places_of(term.place)}
 
 
 def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
-    """Coordinates that data choose among, such as those of groups."""
+    """Coordinates that data index, such as those of groups."""
     places = [term.place for form in forms for term in form.terms]
     return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
 
 
 def single_coordinate(terms: Sequence[Monomial]) -> range:
-    """Coordinates that a linear form is one of; none if it is a sum or a multiple."""
+    """Coordinates that a linear predictor is one of; none for a sum or a multiple."""
     if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
         return range(0)
     return places_of(terms[0].place)
 
 
 class Predictors:
-    """The linear forms that an expression consumes, expressed by as few of them as possible."""
+    """Linear predictors of an expression, expressed by as few of them as possible."""
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
         self._exprs = exprs
@@ -73,7 +73,7 @@ class Predictors:
         self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
 
     def rebuilt(self, expr: Expr) -> Expr:
-        """Return `expr` as a function of arguments and data."""
+        """Expression `expr` as a function of arguments and data."""
         return with_affines(self._exprs, expr, self._argument)
 
     def _argument(self, affine: Affine) -> Expr:
@@ -88,7 +88,7 @@ class Predictors:
 
 
 def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
-    """Return the linear form of an affine expression, and the number and data that multiply it."""
+    """Linear predictor of an affine expression, and the number and data that multiply it."""
     common = reduce(intersection, (t.monomial for t in affine.terms))
     factor = affine.terms[0].factor
     rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
@@ -100,7 +100,7 @@ def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
 def _basis(
     forms: Sequence[LinearForm],
 ) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
-    """Choose independent forms, short ones first, and express all forms by them."""
+    """Select independent predictors, short ones first, and express all predictors by them."""
     rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
     chosen: list[LinearForm] = []
     weights: dict[LinearForm, dict[LinearForm, float]] = {}
@@ -118,9 +118,9 @@ def _basis(
 
 
 def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
-    """Return the weights that make up `row`, or None if it is independent of the basis."""
+    """Weights that combine the basis to `row`, or None if it is independent of the basis."""
     weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
-    # Sums and differences of forms have simple weights; rounding must not make up others.
+    # Sums and differences of predictors have simple weights; rounding must not create others.
     simple = np.round(weights * 720720.0) / 720720.0
     if np.array_equal(simple @ basis, row):
         return simple

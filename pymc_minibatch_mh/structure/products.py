@@ -1,4 +1,4 @@
-"""Products of coordinates in rows: the factors that multiply each, as functions of the position."""
+"""Products of coordinates in observations: the factors of each coordinate."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,25 +26,25 @@ from pymc_minibatch_mh.expressions.patterns import affines_in, is_a, is_positive
 from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.structure.row_function import LoweredRow
 
-#: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
+#: Maximum number of entries with one factor each; each becomes a separate expression.
 MOST_ENTRIES = 25
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A function of the position without data: an operation and operands, as nested tuples."""
+    """A function of the position without data: nested tuples of operations and operands."""
 
     expression: tuple
     positive: bool
 
     @property
     def places(self) -> frozenset[int]:
-        """Coordinates that it depends on."""
+        """Coordinates that the function depends on."""
         return frozenset(_places(self.expression))
 
     @property
     def divides(self) -> bool:
-        """Whether it is a reciprocal, such as exp(-x): a divisor of rows is their noise."""
+        """Whether it is a reciprocal, such as exp(-x): a divisor of observations is their noise."""
         kind, *parts = self.expression
         if kind != "apply" or not isinstance(parts[0], scalar.Exp):
             return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
@@ -52,7 +52,7 @@ class Factor:
         return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
 
     def at(self, position: Any) -> Any:
-        """Return its value at a graph of shape (d,), or at an array of shape (d, ...)."""
+        """Value at a graph of shape (d,), or at an array of shape (d, ...)."""
         return _value(self.expression, position)
 
 
@@ -83,7 +83,7 @@ def _places(expression: tuple) -> set[int]:
 
 
 def factor(expr: Expr, entry: int | None = None) -> Factor | None:
-    """Return a function of the position, or of the entry that data choose; else None."""
+    """Expression as a function of the position, or of an indexed entry; None for any other."""
     expression = _expression(expr, entry)
     return None if expression is None else Factor(expression, is_positive(expr))
 
@@ -111,17 +111,16 @@ def _chosen_place(place: Place, entry: int | None) -> int | None:
 
 
 def _factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Factor]:
-    """Return the expressions that are functions of the position."""
+    """Expressions that are functions of the position."""
     return [known for expr in exprs if (known := factor(expr, entry)) is not None]
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One way in which rows of a term depend on a coordinate: all that multiplies it there.
+    """One way in which observations of a term depend on a coordinate: all its multipliers.
 
-    `chosen` are functions of entries that the coordinate's own data choose; `beside` has
-    coordinates that other data choose. Those `outside` multiply a function of the coordinate, as of
-    a variable that is bounded.
+    `chosen` are functions of entries with the same index as the coordinate, `beside` are
+    coordinates with another index. `outside` multiply functions of it, as for bounded variables.
     """
 
     term: str
@@ -133,21 +132,21 @@ class Occurrence:
 
     @property
     def by_itself(self) -> bool:
-        """Whether no other coordinate multiplies it as it is."""
+        """Whether no linear coordinate is among the factors."""
         return not any(factor.expression[0] == "linear" for factor in self.factors)
 
     @property
     def counted(self) -> Factors:
-        """How often each factor is there."""
+        """Multiplicity of each factor."""
         return Counter(self.factors)
 
 
-#: Coordinates that occur in one way, whether or not data choose among them.
+#: Coordinates that occur in one way, either indexed together or a single one.
 Column = range
 
 
 def occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
-    """Return all ways in which rows depend on coordinates."""
+    """All ways in which observations depend on coordinates."""
     found: defaultdict[Column, set[Occurrence]] = defaultdict(set)
     for row in rows:
         waiting = [(row.root, Occurrence(row.term.name))]
@@ -166,7 +165,7 @@ def occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
 
 
 def _in_terms(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrence]]:
-    """Yield the coordinates of an affine expression that occurs in some way."""
+    """Coordinates of an affine expression, and how each occurs."""
     for term in expr.terms:
         places = places_of(term.place)
         here = replace(way, data=way.data.union(*map(_leaves, term.monomial)), chosen=())
@@ -179,7 +178,7 @@ def _in_terms(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrenc
 
 
 def _inside(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
-    """Return the operands of an expression that is not affine, and how each occurs."""
+    """Operands of an expression that is not affine, and how each occurs."""
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):
@@ -200,7 +199,7 @@ def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
         rest = without(others, x)
         unknown = [y for y in rest if not factor(y)]
         if isinstance(x, Affine) and any(isinstance(y, Affine) for y in unknown):
-            # A slope of entries that data choose: the other of the two occurs, times this one.
+            # For a product of indexed slopes the other factor carries the occurrence.
             continue
         with_it = [y for y in unknown if _index_of(y) in _indices(x)]
         chosen.update(with_it)
@@ -215,7 +214,7 @@ def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
 
 
 def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
-    """Return the factors of a function of one coordinate; none for other functions."""
+    """Factors of a function of one coordinate; none for other functions."""
     forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
@@ -223,7 +222,7 @@ def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
 
 
 def _indices(expr: Expr) -> set[tuple[Expr, int]]:
-    """Return by which data, and from how few, all of a sum is chosen; nothing if not all is."""
+    """Common index and size of all coordinates in a sum; empty if they differ or are many."""
     places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
     found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
     everywhere = all(isinstance(p, Gather) and p.size <= MOST_ENTRIES for p in places)
@@ -231,7 +230,7 @@ def _indices(expr: Expr) -> set[tuple[Expr, int]]:
 
 
 def _index_of(expr: Expr) -> tuple[Expr, int] | None:
-    """Return by which data all is chosen that a function of entries depends on."""
+    """Common index and size of all coordinates in a function of entries, or None."""
     found = [_indices(x) for x in affines_in(expr)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
     return next(iter(found[0])) if alike and factor(expr, 0) is not None else None
@@ -243,7 +242,7 @@ def _read_in(chosen: Sequence[Expr]) -> frozenset[int]:
 
 
 def _leaves(expr: Expr) -> set[Expr]:
-    """Return the factors of a product of data but its numbers."""
+    """Factors of a product of data, without its numbers."""
     if isinstance(expr, Constant):
         return set()
     if is_a(expr, scalar.Mul):

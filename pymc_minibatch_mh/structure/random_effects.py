@@ -1,13 +1,14 @@
 """Random effects that are conditionally independent given all other parameters.
 
-Given all other coordinates the elements of one factor are independent if every row reads one of
-them at most, and the prior is a sum of functions of one of them each. The first is seen in the
-linear forms of rows. The second is proved by *labels*: every number that the prior is computed from
-is labelled by the element that it depends on, from the position on through each operation. The
-prior may *couple* elements of different factors, as correlated intercepts and slopes.
+The levels of a grouping factor are independent if every observation depends on at most one of them,
+and the prior is a sum of functions of one level each. Linear predictors show the first. *Labels*
+prove the second: they propagate the level that a number depends on from the position through each
+operation of the prior. The prior may *couple* levels of different factors, as correlated intercepts
+and slopes.
 
-Coordinates of which a row reads several, as the skills of both teams of a match, depend on each
-other: they move together, as part of the border, but bounds know which of them a row reads.
+Crossed levels, of which an observation has several, such as the skills of both teams of a match,
+depend on each other. They belong to the border, which is proposed jointly, but bounds know which of
+them an observation depends on.
 """
 
 from collections import defaultdict
@@ -48,29 +49,29 @@ _MOVES = (
     DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
     CheckAndRaise, ScalarFromTensor, TensorFromScalar,
 )  # fmt: skip
-#: Those that bring numbers of several inputs together, and those that put some among others.
+#: Operations that concatenate several inputs, and operations that assign to a part of one.
 _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 
-#: Factors beyond which every row would have too many pairs of effects.
+#: Maximum number of grouping factors; more have too many pairs of effects in each observation.
 MOST_FACTORS = 8
-#: Coordinates of which rows choose several at most: of 3,000, nearly every move reads all rows.
+#: Maximum number of crossed levels: with 3,000, nearly every proposal evaluates all observations.
 MOST_CHOSEN = 2_000
-#: Into how many factors effects are parted until the prior couples none of the same: as they are,
-#: and those over time, of which each is around the one before, or around the last two.
+#: Numbers of parts that a factor is split into until the prior couples no levels of one part:
+#: unsplit, and for random walks of order one and two.
 _PARTED = (1, 3, 5)
 
 
 class NotSeparableError(Exception):
-    """Why a model has no elements that are independent given the rest."""
+    """Reason why no effects are conditionally independent."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupingFactor:
-    """Elements of which a row reads one at most: `places`, int64, shape (G,), as the index is.
+    """Levels of which an observation has at most one: `places`, int64, shape (G,), in index order.
 
-    `readings` has, for each term, the numbers of arguments that read it, with what they read. Of
-    the numbers of the index those are of this factor that are `first` and each `every` later.
+    `readings` has, for each term, the numbers and monomials of the arguments that depend on the
+    factor. Its levels are every `every`-th index value from `first` on.
     """
 
     name: str
@@ -80,25 +81,25 @@ class GroupingFactor:
     every: int = 1
 
     def of_index(self, index: np.ndarray) -> np.ndarray:
-        """Return which element some numbers of the index are, -1 for none."""
+        """Levels of some index values, -1 for none."""
         number, beside = np.divmod(index - self.first, self.every)
         return np.where(beside == 0, number, -1)
 
     def parted(self, every: int) -> list["GroupingFactor"]:
-        """Return one factor for each remainder of the index."""
+        """One factor for each remainder of the index modulo `every`."""
         firsts = range(min(every, self.places.size))
         return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
 
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Factors, the largest first; the *border*, which moves at once; and the others.
+    """Grouping factors, largest first; the *border* of jointly proposed coordinates; and others.
 
-    Rows read what is in the border as it stands, but for its last coordinates: a row reads one of
-    them for each factor of `chosen`, whose `places` may be the same.
+    Observations depend on all of the border except its last coordinates: of these an observation
+    has one level for each crossed factor in `chosen`, whose `places` may coincide.
 
-    `coupled`, int64, shape (k, 2), are the pairs of elements of different factors, numbered through
-    all factors, that one part of the prior depends on. A second one has one first one of a factor.
+    `coupled`, int64, shape (k, 2), are the pairs of levels of different factors, numbered across
+    all factors, that one part of the prior depends on. Each second level has one first level.
     """
 
     factors: tuple[GroupingFactor, ...]
@@ -109,22 +110,22 @@ class Elements:
 
     @property
     def labels(self) -> np.ndarray:
-        """The coordinates of all elements, factor by factor, shape (L,)."""
+        """Coordinates of all levels, factor by factor, shape (L,)."""
         return _joined(self.factors)
 
     @property
     def choices(self) -> np.ndarray:
-        """The coordinates of `chosen`, one after the other, shape (K,)."""
+        """Concatenated coordinates of the crossed factors `chosen`, shape (K,)."""
         return _joined(self.chosen)
 
     @property
     def chosen_places(self) -> np.ndarray:
-        """The coordinates of the border that rows choose, the last ones in it, shape (c,)."""
+        """Coordinates of crossed levels, the last ones of the border, shape (c,)."""
         return np.unique(self.choices)
 
     @property
     def names(self) -> str:
-        """The names of all that rows choose, with commas."""
+        """Comma-separated names of all grouping factors."""
         return ", ".join(dict.fromkeys(one.name for one in (*self.factors, *self.chosen)))
 
 
@@ -133,7 +134,7 @@ def _joined(factors: Sequence[GroupingFactor]) -> np.ndarray:
 
 
 def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) -> Elements:
-    """Return the elements that rows read; NotSeparableError where rows read one in several ways."""
+    """Grouping factors of the observations; NotSeparableError for effects with two uses."""
     found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
         lambda: [[] for _ in functions]
     )
@@ -179,7 +180,7 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
 def _by_index(
     readings: Sequence[Sequence[tuple[int, Monomial]]],
 ) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
-    """Return the readings by each index that chooses in one row."""
+    """Occurrences of a factor, split by the index in each observation."""
     terms: list[dict[int, list[tuple[int, Monomial]]]] = []
     for own in readings:
         by_index: dict[int, list[tuple[int, Monomial]]] = {}
@@ -192,7 +193,7 @@ def _by_index(
 
 
 def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
-    """Raise NotSeparableError where a border of so many coordinates takes too long to move."""
+    """Raise NotSeparableError if there are too many crossed levels to propose jointly."""
     if size > MOST_CHOSEN:
         raise NotSeparableError(
             f"{chosen[0].name!r} is indexed twice in one row, and its {size:,} effects, which are "
@@ -201,9 +202,9 @@ def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
 
 
 class ElementPrior(NamedTuple):
-    """The elements of a prior, and the graph of shape (G,) of each factor's prior.
+    """Grouping factors, and a graph of shape (G,) with the prior of each factor's levels.
 
-    For every factor the prior part is the sum of its graph and a function of none of its elements.
+    For every factor the prior part is the sum of its graph and a function of other coordinates.
     """
 
     elements: Elements
@@ -211,9 +212,9 @@ class ElementPrior(NamedTuple):
 
 
 def prior_of_elements(factorization: Factorization, elements: Elements) -> ElementPrior:
-    """Take the prior apart by elements; NotSeparableError where it is not seen to be their sum.
+    """Split the prior by levels; NotSeparableError if it is not provably a sum over them.
 
-    Where it couples elements of one factor, as those of a random walk, they become several factors.
+    A factor whose levels the prior couples, such as a random walk, is split into several factors.
     """
     prior = _Prior(factorization)
     pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
@@ -229,14 +230,14 @@ def prior_of_elements(factorization: Factorization, elements: Elements) -> Eleme
 
 
 class _Piece(NamedTuple):
-    """A factor, and which of its elements every number depends on that the prior is the sum of."""
+    """A factor, and the label of every number that the prior is the sum of."""
 
     factor: GroupingFactor
     labels: list[np.ndarray]
 
 
 class _Prior:
-    """The prior as a sum of parts, and these of numbers."""
+    """The prior as a sum of parts, each a sum of numbers."""
 
     def __init__(self, factorization: Factorization) -> None:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
@@ -246,7 +247,7 @@ class _Prior:
         self._known = _Labels(factorization, [part for part, _ in self._parts])
 
     def apart(self, factor: GroupingFactor) -> list[_Piece]:
-        """Return the pieces of a factor that the prior couples no two elements of."""
+        """Smallest split of a factor without coupled levels in any part."""
         refused: list[NotSeparableError] = []
         for every in _PARTED:
             try:
@@ -265,7 +266,7 @@ class _Prior:
         return _Piece(factor, [self._known.of(part).ravel() for part, _ in self._parts])
 
     def density(self, piece: _Piece) -> Variable:
-        """Return the prior of each element of a piece."""
+        """Prior of each level of a piece."""
         size = piece.factor.places.size
         total = pt.zeros(size)
         for (part, sign), label in zip(self._parts, piece.labels, strict=True):
@@ -276,7 +277,7 @@ class _Prior:
 
 
 def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
-    """Return the pairs of elements, numbered through all factors, that one number depends on."""
+    """Pairs of levels, numbered across all factors, that one number of the prior depends on."""
     starts = np.cumsum([0, *(piece.factor.places.size for piece in pieces)])
     labels = [np.concatenate(piece.labels) for piece in pieces]
     pairs = [np.empty((0, 2), np.int64)]
@@ -293,7 +294,7 @@ def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
 
 
 def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
-    """Return the sums of some numbers by the elements that they belong to."""
+    """Sums of numbers by level."""
     if np.array_equal(places, np.arange(places[0], places[0] + places.size)):
         chosen = numbers[int(places[0]) : int(places[-1]) + 1]
     else:
@@ -304,10 +305,10 @@ def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: in
 
 
 def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
-    """Yield the parts of a scalar that is a sum, and their signs."""
+    """Parts of a scalar sum, and their signs."""
     op = graph.owner.op if graph.owner else None
     inner = op.scalar_op if isinstance(op, Elemwise) else None
-    # A potential that is a number is summed as well.
+    # PyMC sums scalar potentials, too.
     of_one = isinstance(op, Sum) and graph.owner.inputs[0].type.ndim == 0
     if of_one or isinstance(inner, scalar.Add | scalar.Cast):
         for one in graph.owner.inputs:
@@ -322,7 +323,7 @@ def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, flo
 
 
 def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
-    """Return what a part is the sum of, where it is one of all entries."""
+    """Argument of a part that is a sum over all entries; any other part unchanged."""
     graph, sign = addend
     if graph.owner and isinstance(graph.owner.op, Sum):
         graph = graph.owner.inputs[0]
@@ -330,7 +331,7 @@ def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
 
 
 class _Labels:
-    """The element that every number depends on, -1 for none, of all that some graphs are from."""
+    """Label of every number in some graphs: the level that it depends on, -1 for none."""
 
     def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
@@ -340,7 +341,8 @@ class _Labels:
         self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
         asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
-        # Shapes, and the indices of operations that move numbers, are those at any position.
+        # Shapes, and the indices of operations that permute numbers, are the same at every
+        # position.
         at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
         with np.errstate(all="ignore"):
             found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
@@ -348,13 +350,13 @@ class _Labels:
         self._known: dict[Variable, np.ndarray] = {}
 
     def assign(self, labels: np.ndarray) -> None:
-        """Label the coordinates, and all that is computed from them."""
+        """Label the coordinates and everything that depends on them."""
         self._known = {self._factorization.position: labels}
         for node in self._nodes:
             self._pass(node)
 
     def of(self, variable: Variable) -> np.ndarray:
-        """Return the label of each entry of a variable."""
+        """Label of each entry of a variable."""
         if variable not in self._known:
             self._known[variable] = np.full(np.shape(self._value(variable)), -1)
         return self._known[variable]
@@ -397,7 +399,7 @@ class _Labels:
     def _reduced(
         self, node: Apply, labels: np.ndarray, axis: int | tuple[int, ...] | None
     ) -> np.ndarray:
-        """Return the one label along some axes."""
+        """Common label along some axes."""
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
@@ -406,9 +408,9 @@ class _Labels:
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the labels of A B or A⁻¹ B: of an entry, those of a line of A and a column of B.
+        """Labels of A B or A⁻¹ B: an entry depends on a line of A and a column of B.
 
-        All of A is in every line of its inverse.
+        Every line of the inverse depends on all of A.
         """
         lines = self._reduced(node, left, -1 if isinstance(node.op, Dot) else None)
         columns = self._reduced(node, right, 0)
@@ -418,7 +420,7 @@ class _Labels:
         return np.broadcast_to(self._combined(node, [lines, columns]), output)
 
     def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the labels of an operation on the last axes, for each of what lies before them."""
+        """Labels of an operation on the last axes, for each batch entry."""
         output = np.shape(self._value(node.outputs[0]))
         n_batch = node.outputs[0].type.ndim - node.op.batch_ndim(node)
         own = [
@@ -429,7 +431,7 @@ class _Labels:
         return np.broadcast_to(combined.reshape(combined.shape + (1,) * n_batch), output)
 
     def _move(self, node: Apply, count: int) -> None:
-        """Apply an operation that moves numbers to their labels."""
+        """Apply an operation that permutes numbers to their labels."""
         moved, name = node.inputs[:count], operation_name(node.op)
         if any(v not in self._fixed for v in node.inputs if v not in moved):
             raise self._refused(
@@ -438,7 +440,7 @@ class _Labels:
         given = [
             self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
         ]
-        # Of truth values there are two, and of small integers not many.
+        # Booleans and small integers cannot represent all labels.
         if any((self.of(v) != own).any() for v, own in zip(moved, given, strict=False)):
             raise self._refused(
                 [self.of(v) for v in moved], f"has a prior that goes through {name} of no reals"
@@ -459,7 +461,7 @@ class _Labels:
 
 
 def _descending(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
-    """Yield the variables between a source and some graphs."""
+    """Variables between a source and some graphs."""
     moved = {source}
     yield source
     for node in toposort(graphs):

@@ -1,8 +1,8 @@
-"""The log-likelihood of a row as a function of a few affine arguments.
+"""Log-likelihood of an observation as a function of a few linear predictors.
 
-Every log-likelihood that subsampling pays for depends on the position through a handful of
-linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i). They are
-found symbolically. Forms that differ by a constant or a factor count once.
+Every supported log-likelihood depends on the position through a handful of linear predictors
+u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i). They are found
+symbolically. Predictors that differ by a constant or a factor count once.
 """
 
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors
 
-#: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
+#: Maximum number of arguments of a summand, beyond which its derivatives are too many to bound.
 MOST_ARGUMENTS = 10
-#: Arguments of a row beyond which its second derivatives are too many to be compiled.
+#: Maximum number of arguments of an observation, whose second derivatives are compiled.
 MOST_IN_ALL = 24
 WAY_ON = "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
 
 
 @dataclass(frozen=True, eq=False)
 class RowFunction:
-    """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
+    """Log-likelihood f(u_1..u_m; data) of one observation of a likelihood term.
 
     `root` is f, an expression of :class:`Argument` and of :class:`Data`, which number the columns.
     """
@@ -60,7 +60,7 @@ class RowFunction:
 
     @property
     def is_stored(self) -> bool:
-        """Whether its data have to be read before they are in memory."""
+        """Whether its data are in storage rather than in memory."""
         return any(not isinstance(column.values, np.ndarray) for column in self.columns)
 
 
@@ -74,16 +74,16 @@ class LoweredRow:
 
     @cached_property
     def arguments(self) -> Predictors:
-        """The linear forms that it depends on."""
+        """Linear predictors that it depends on."""
         return Predictors(self.exprs, self.root)
 
 
-#: Lowered rows of a factorization, once for all.
+#: Cache of the lowered observations of a factorization.
 _lowered: WeakKeyDictionary[Factorization, list[LoweredRow]] = WeakKeyDictionary()
 
 
 def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
-    """Return a row of every likelihood term of a model, taken apart."""
+    """Lowered observation of every likelihood term of a model."""
     if factorization.discrete_in_rows:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
@@ -113,12 +113,12 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
 
 
 def linear_forms(factorization: Factorization) -> list[LinearForm]:
-    """Linear forms of the observations of all terms."""
+    """Linear predictors of the observations of all terms."""
     return [form for row in lowered_rows(factorization) for form in row.arguments.forms]
 
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:
-    """Return f and its arguments for every likelihood term of a model."""
+    """Function f and its arguments for every likelihood term of a model."""
     return [_row_function(row) for row in lowered_rows(factorization)]
 
 
@@ -131,7 +131,7 @@ def _row_function(row: LoweredRow) -> RowFunction:
 
 
 def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> None:
-    """Refuse a row whose derivatives are too many."""
+    """Reject an observation with too many derivatives."""
     at_once = arguments_at_once(exprs, root) if n_arguments > MOST_ARGUMENTS else 0
     if at_once > MOST_ARGUMENTS:
         raise BoundsError(
@@ -161,14 +161,14 @@ def _leaves(
 
 
 def forms_of(functions: Sequence[RowFunction]) -> list[LinearForm]:
-    """Linear forms of all terms."""
+    """Linear predictors of all terms."""
     return [form for function in functions for form in function.arguments]
 
 
 def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
-    """Return a term with some rows in memory, and their numbers there.
+    """Term with some rows in memory, and their numbers there.
 
-    Where its data are in memory already, that is the term itself.
+    A term in memory is returned unchanged.
     """
     if not function.is_stored:
         return function, rows
@@ -177,17 +177,17 @@ def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarr
 
 
 def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:
-    """Return a term of rows that were read, in the place of those that it had."""
+    """Term with rows in memory instead of its own data."""
     return replace(function, n_rows=read.n_rows, columns=read.columns)
 
 
 def without_rows(function: RowFunction) -> RowFunction:
-    """Return a term without its rows, as a function of any row."""
+    """Term without its data, as a function of any observation."""
     return replace(function, n_rows=0, columns=())
 
 
 class RowData:
-    """Values of data expressions for some rows of one likelihood term, by their numbers."""
+    """Values of data expressions for some rows of one likelihood term, by row number."""
 
     def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
         if isinstance(rows, slice):
@@ -198,23 +198,23 @@ class RowData:
         self._known: dict[Expr, np.ndarray] = {}
 
     def value(self, expr: Expr) -> np.ndarray:
-        """Return a data expression, shape (rows,) or ()."""
+        """Value of a data expression, shape (rows,) or ()."""
         if expr not in self._known:
             with np.errstate(all="ignore"):
                 self._known[expr] = self._value(expr)
         return self._known[expr]
 
     def part(self, chosen: np.ndarray) -> "RowData":
-        """Return some of the rows, by their places among these."""
+        """Subset of the rows, by their indices among these."""
         return RowData(self.function, self.rows.take(chosen))
 
     def where(self, condition: Expr) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices of rows for which a data expression holds, and those of the others."""
+        """Indices of rows for which a data expression holds, and those of the others."""
         holds = np.broadcast_to(self.value(condition), self.rows.shape).astype(bool)
         return np.flatnonzero(holds), np.flatnonzero(~holds)
 
     def coefficients(self, form: LinearForm, size: int) -> np.ndarray:
-        """Return the matrix of a linear form, shape (rows, d), or (1, d) for a global one."""
+        """Matrix of a linear predictor, shape (rows, d), or (1, d) for a global one."""
         count = 1 if form.is_global else self.rows.size
         matrix = np.zeros((count, size))
         for term in form.terms:
@@ -226,11 +226,11 @@ class RowData:
         return matrix
 
     def weight(self, term: Monomial) -> np.ndarray:
-        """Numbers that multiply a coordinate, shape (rows,) or ()."""
+        """Data factor of a coordinate, shape (rows,) or ()."""
         return reduce(np.multiply, map(self.value, term.monomial), np.asarray(term.factor))
 
     def index(self, place: Gather) -> np.ndarray:
-        """Numbers of the coordinates that data choose, counted from the start, int64."""
+        """Index values of an indexed coordinate, counted from the start, int64."""
         index = np.asarray(self.value(place.index), dtype=np.int64)
         return np.where(index < 0, index + place.size, index)
 

@@ -1,15 +1,15 @@
-"""Scales of a hierarchy: coordinates that change the curvature of the prior in others.
+"""Scales of a hierarchy: coordinates that change the prior's curvature in others.
 
-In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
-Hence the rule for scales, by *slopes between two points*, which see priors with kinks as well:
+In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu. The
+rule for scales uses *slopes between two points*, which also work for priors with kinks:
 
-1. A coordinate that no row reads is a scale where the prior's slope between two points, which
-   differ in the coordinates that rows do read, changes with it.
-2. Of the others that no row reads, those in which the prior is quadratic are locations, and are
-   counted with the coordinates that rows read. A coordinate that changes a slope among all of
-   these is a scale, as that of the groups of groups.
-3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
-   the prior couples it to scales alone.
+1. A coordinate without observations is a scale if it changes the prior's slope between two points
+   that differ in the coordinates of observations.
+2. Other coordinates without observations are locations if the prior is quadratic in them, and count
+   as coordinates of observations. A coordinate that changes a slope among all of these is a scale,
+   such as that of groups of groups.
+3. A remaining coordinate, such as a scale of scales, is a scale if the prior couples it to scales
+   alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-#: Change of a slope, relative to the slopes, that is more than rounding.
+#: Minimum relative change of a slope that exceeds rounding.
 CHANGED = 1e-7
-#: How far apart the two points are, in unconstrained coordinates, and how often that is halved
-#: until the prior part has a density there.
+#: Distance of the two points in unconstrained coordinates, and the maximum number of halvings until
+#: the prior part has a density at both.
 APART, MOST_HALVINGS = 1.0, 10
-#: How many times as far apart they are, so that a kink that is not near lies between them.
+#: Factors of this distance; the larger one catches distant kinks.
 LENGTHS = (1.0, 30.0)
-#: Of the points, which are random so that no chance symmetry of a model hides a change.
+#: Seed of the random points, which avoid accidental symmetries of a model.
 SEED = 20_260_917
 
 #: Derivatives of a log-density: (position, hessian=False) -> a record with `gradient`.
@@ -65,16 +65,16 @@ def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class _Probe:
-    """Slopes of the prior part around the middle of two points."""
+    """Slopes of the prior part around the midpoint of two points."""
 
     prior: Derivatives
     middle: np.ndarray
-    #: From there to either point.
+    #: Vector from the midpoint to either point.
     way: np.ndarray
 
     @classmethod
     def near(cls, prior: Derivatives, start: np.ndarray) -> "_Probe | None":
-        """Return one where all slopes that it asks for are finite; None where there is none."""
+        """Probe with finite slopes at all its points; None if there is none."""
         rng = np.random.default_rng(SEED)
         away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
         for halvings in range(MOST_HALVINGS):
@@ -91,7 +91,7 @@ class _Probe:
         return self.prior(place, hessian=False).gradient
 
     def changes_slopes(self, k: int, others: np.ndarray) -> bool:
-        """Return whether slopes between two points, apart in others and in them, change with k."""
+        """Whether slopes between two points that differ in `others` change with k."""
         chosen = others.copy()
         chosen[k] = False
         for length in LENGTHS:
@@ -102,13 +102,13 @@ class _Probe:
         return False
 
     def is_quadratic_in(self, k: int) -> bool:
-        """Return whether the slope along k is linear in k."""
+        """Whether the slope along k is linear in k."""
         ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
         own = np.arange(self.middle.size) == k
         return not _differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
-        """Return whether slopes along others change with k."""
+        """Whether slopes along `others` change with k."""
         ends = [self._moved(k, t) for t in (0.0, 1.0)]
         chosen = others.copy()
         chosen[k] = False
@@ -117,6 +117,6 @@ class _Probe:
 
 def _differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
     size = np.sum(np.abs(ends), axis=0)
-    # Values that are not finite beyond the two points say nothing.
+    # Non-finite values beyond the two points prove nothing.
     with np.errstate(invalid="ignore"):
         return bool((np.abs(changes) > CHANGED * size)[chosen].any())
