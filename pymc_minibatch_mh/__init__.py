@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.tuna import TunaMH as TunaMH
 
-#: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
-#: each is imported when it is first asked for, and type checkers read the imports above.
+#: Modules of the public names. SciPy, ArviZ and Matplotlib take seconds to import, so each name is
+#: imported at its first use; type checkers read the imports above.
 _ON_FIRST_USE = {
     "AustereMH": "steps.austere",
     "BarkerMinibatchMH": "steps.barker",
@@ -90,9 +90,9 @@ __all__ = list(_ON_FIRST_USE)
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """Put off Python's search for objects that only refer to each other.
+    """Pause Python's cyclic garbage collector during imports.
 
-    Imports make so many objects that last that searching them takes a sixth of the time.
+    Imports create many long-lived objects; scanning them takes a sixth of the import time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

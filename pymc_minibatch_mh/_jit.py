@@ -1,4 +1,4 @@
-"""The package's numba decorator: for functions that PyTensor compiles into those of a model."""
+"""The package's numba decorator, for functions that PyTensor compiles into a model's functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +11,10 @@ from pymc_minibatch_mh.progress import compiling
 
 
 def compiled(signature: Any = None, *, inlined: bool = False) -> Callable[[Callable], Any]:
-    """Compile a function by numba, for a signature or for all types that it is called with.
+    """Compile a function by numba, for a signature or for all argument types at a call.
 
-    It releases the GIL, and divides by zero as IEEE has it. An `inlined` one is compiled into its
-    callers. Functions are kept on disk with the functions of a model that call them.
+    The function releases the GIL and follows IEEE for division by zero. With `inlined` it is
+    compiled into its callers. The disk cache stores it with the functions of a model that call it.
     """
     if config.DISABLE_JIT:
         raise MinibatchError(
@@ -25,18 +25,18 @@ def compiled(signature: Any = None, *, inlined: bool = False) -> Callable[[Calla
 
 
 class _Watch(event.Listener):
-    """Has the line of progress say that numba compiles, PyTensor's functions included."""
+    """Listener that shows numba's compilation, also of PyTensor's functions, in the progress."""
 
     _depth = 0
 
     def on_start(self, _: Any) -> None:
-        """Begin a function, or one that another calls."""
+        """Count the start of a compilation, which may be nested."""
         self._depth += 1
         if self._depth == 1:
             compiling(True)
 
     def on_end(self, _: Any) -> None:
-        """End it."""
+        """Count the end of a compilation."""
         self._depth -= 1
         if self._depth == 0:
             compiling(False)

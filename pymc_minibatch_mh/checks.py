@@ -1,4 +1,4 @@
-"""Checks of numbers and choices that users set."""
+"""Validation of numbers and choices in user settings."""
 
 import math
 from typing import Any
@@ -14,21 +14,21 @@ def is_number(value: Any) -> bool:
 
 
 def positive(name: str, value: Any, or_else: str = "Give a number above 0.") -> float:
-    """Return the setting `name` if it is a positive finite number; `or_else` says a way on."""
+    """Validate a positive finite number; `or_else` completes the message with a remedy."""
     if is_number(value) and 0.0 < float(value) < math.inf:
         return float(value)
     raise SettingError(f"{name}={value!r} is not a positive number. {or_else}")
 
 
 def integer(name: str, value: Any, least: int = 1) -> int:
-    """Return the setting `name` if it is an integer of at least `least`."""
+    """Validate an integer of at least `least`."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
         return int(value)
     raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
 
 
 def rows(name: str, value: Any) -> int:
-    """Return the setting `name` if it is a number of rows."""
+    """Validate a number of observations."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise SettingError(
@@ -37,14 +37,14 @@ def rows(name: str, value: Any) -> int:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return the setting `name` if it is True or False."""
+    """Validate a boolean."""
     if not isinstance(value, bool | np.bool_):
         raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
     return bool(value)
 
 
 def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
-    """Return the setting `name` if it is one of the known words."""
+    """Validate a choice among known names."""
     if value not in known:
         *others, last = map(repr, known)
         raise SettingError(f"{name}={value!r} is unknown. Use {', '.join(others)} or {last}.")
@@ -52,7 +52,7 @@ def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
 
 
 def as_floats(name: str, given: Any) -> tuple[float, ...]:
-    """Return the setting `name` if it is a sequence of numbers."""
+    """Validate a sequence of numbers."""
     try:
         return tuple(float(number) for number in given)
     except (TypeError, ValueError) as error:

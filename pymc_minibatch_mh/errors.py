@@ -1,4 +1,4 @@
-"""The exceptions of the package. Every message names the variable, the cause and the fix."""
+"""Exceptions of the package. Every message names the variable, the cause and the fix."""
 
 
 class MinibatchError(ValueError):
@@ -14,7 +14,7 @@ class UnsupportedModelError(MinibatchError):
 
 
 class FactorizationError(MinibatchError):
-    """Parts of a model that do not add up to its log-density."""
+    """Terms of a model that do not add up to its log-density."""
 
 
 class ModeError(MinibatchError):
@@ -42,5 +42,5 @@ class SourceError(MinibatchError):
 
 
 def refuse(variable: str, cause: str, fix: str) -> UnsupportedModelError:
-    """Return the refusal of a likelihood: the rest of a sentence on it, and a way out."""
+    """Message for an unsupported likelihood: a clause on its cause, and a remedy."""
     return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

@@ -1,7 +1,7 @@
-"""A line that names the current stage of preparation, if it takes long and somebody watches.
+"""One line of progress with the current stage of preparation, for interactive use.
 
-Terminals show it, and notebooks as well if they show PyMC's bars; logs and pipes stay quiet. A
-process has one such line at a time, which inner stages share.
+The line appears in terminals, and in notebooks that show PyMC's bars; logs and pipes stay quiet. A
+process has a single line, shared by nested stages.
 """
 
 import sys
@@ -15,18 +15,18 @@ from typing import ClassVar
 from rich import get_console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-#: Seconds after which the line appears: imports before it may take as long, and nothing is to be
-#: silent for more than two.
+#: Seconds before the line appears. Imports may take as long before it, and two seconds are the
+#: maximum silence.
 PATIENCE = 1.0
-#: Times a second that it is drawn: seldom, because preparation may be timed.
+#: Refreshes per second: few, because preparation may be timed.
 PER_SECOND = 4.0
-#: Seconds of counted work from which on the time left is worth telling.
+#: Minimum estimate in seconds for showing the time left.
 LONG = 5.0
 
 
 @contextmanager
 def showing(stage: str) -> Iterator[None]:
-    """Show the stages of a block, from :data:`PATIENCE` seconds on, and remove them at its end."""
+    """Show the stages of a block after :data:`PATIENCE` seconds, and remove the line at the end."""
     if _Line.current is not None or not is_watched():
         report(stage)
         yield
@@ -47,9 +47,9 @@ def report(stage: str, text: str = "") -> None:
 
 
 def in_parts(*stages: str) -> None:
-    """Number the parts in which the functions of a model are compiled, from the present one on.
+    """Number the compiled functions of a model in the line, from the current stage on.
 
-    Each part begins with one of the `stages`; without any, parts are not numbered.
+    Each of the `stages` begins a new part; without stages the numbering stops.
     """
     if _Line.current is not None:
         _Line.current.parts = stages
@@ -57,17 +57,17 @@ def in_parts(*stages: str) -> None:
 
 
 def compiling(active: bool) -> None:
-    """Show that functions are compiled, instead of the stage that needs them, or no longer."""
+    """Show compilation instead of the stage that needs it, or end this display."""
     if _Line.current is not None:
         _Line.current.compile(active)
 
 
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show beside the current stage the share of `total` parts, and the time left if it is long.
+    """Show the progress of `total` parts beside the current stage, and the time left if it is long.
 
-    Yields a function that counts one part. Passes inside of counted work are not counted: the line
-    keeps the share of the whole.
+    Yields a function that counts one part. Nested counts are ignored: the line keeps the outer
+    share.
     """
     with showing(label) if _Line.current is None else nullcontext():
         line = _Line.current
@@ -92,7 +92,7 @@ def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 def time_left(seconds: float) -> str:
-    """Return such as ", about 40 s left"; empty for a time too short to tell."""
+    """Text such as ", about 40 s left"; empty for short times."""
     if seconds < LONG:
         return ""
     amount = f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min"
@@ -100,7 +100,7 @@ def time_left(seconds: float) -> str:
 
 
 class _Line:
-    """The line, which a timer starts: a compiler that takes a minute reports nothing."""
+    """The line of progress; a timer starts it, because a long compilation reports nothing."""
 
     current: ClassVar["_Line | None"] = None
 
@@ -154,11 +154,11 @@ class _Line:
 
 
 def is_watched() -> bool:
-    """Whether a line would be seen: not in logs, nor beside a bar that is already there."""
+    """Whether a line would be visible: not in logs, nor beside another bar."""
     if hasattr(sys.stdout, "rich_proxied_file"):
         return False
     console = get_console()
     if console.is_jupyter:
-        # Without its widgets, rich shows a warning instead of a line.
+        # Without its notebook widgets, rich shows a warning instead of a line.
         return find_spec("ipywidgets") is not None
     return console.is_interactive

@@ -1,8 +1,8 @@
-"""Work in threads that an interrupt does not leave half done.
+"""Threads that an interrupt cannot leave in a broken state.
 
-Python raises KeyboardInterrupt between any two instructions of the main thread. In the standard
-library the first can have acquired a lock that the second would have noted: a thread that needs it
-then waits for ever.
+Python raises KeyboardInterrupt between any two instructions of the main thread. The standard
+library may by then have acquired a lock without a record of it. Threads that need this lock then
+wait forever.
 """
 
 import os
@@ -21,33 +21,33 @@ LOOK = 0.1
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, which can be fewer than the machine has."""
+    """Number of cores for this process, possibly fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class HeldBack:
-    """Holds interrupts back in a block of the main thread; handlers are called at its end."""
+    """Context of the main thread that delays interrupts; handlers are called at its end."""
 
     def __init__(self) -> None:
         self._handler: Any = None
         self._came: tuple | None = None
 
     def __enter__(self) -> Self:
-        """Begin to hold back."""
+        """Install a handler that records interrupts."""
         if current_thread() is main_thread() and callable(signal.getsignal(signal.SIGINT)):
             self._handler = signal.signal(signal.SIGINT, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let pending interrupts through."""
+        """Restore the handlers, and deliver pending interrupts."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
             self.let_through()
 
     def let_through(self) -> None:
-        """Call the handler of interrupts, if one has come: Python's raises KeyboardInterrupt."""
+        """Call the handler of a pending interrupt; Python's handler raises KeyboardInterrupt."""
         if self._came is not None:
             came, self._came = self._came, None
             self._handler(*came)
@@ -65,10 +65,10 @@ def result_of(future: Future[Any]) -> Any:
 
 
 class _OneThreadOfBLAS(ContextDecorator):
-    """Keeps linear algebra to one thread while any caller is inside: rows are read on all cores.
+    """Context that limits BLAS to one thread, because observations are evaluated on all cores.
 
-    Its own threads wait for each other by spinning: where other work takes a core, a product that
-    needs two milliseconds can take seconds.
+    Threads of BLAS wait by spinning: beside other work, a product of two milliseconds can take
+    seconds.
     """
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ one_thread_of_blas = _OneThreadOfBLAS()
 
 
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
-    """Yield the results of `work` on parts, in their order, from a thread for each usable core.
+    """Yield the results of `work` on parts, in order, from a thread for each usable core.
 
-    Parts that have not begun are dropped where nobody asks for them; a single one takes no thread.
+    Unstarted parts are cancelled when the iteration stops early; a single part needs no thread.
     """
     if len(parts) == 1:
         yield work(parts[0])

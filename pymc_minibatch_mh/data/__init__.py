@@ -1,4 +1,4 @@
-"""Where rows live. Knows nothing of models."""
+"""Storage of observations, independent of models."""
 
 from pymc_minibatch_mh.data.arrays import ArrayRows, Column, RowBlock, dtype_once_read
 from pymc_minibatch_mh.data.digests import Contents, code_digest, digest

@@ -1,7 +1,7 @@
-"""NumPy archives without pickle, which are written as a whole or not at all.
+"""NumPy archives without pickle, written completely or not at all.
 
-An archive is written beside its path and renamed once it is on the disk. Its comment is a digest of
-its members, so that every byte is checked before it is read as an array.
+An archive is written to a temporary file beside its path, and renamed once it is on the disk. Its
+comment is a digest of its members, so that every byte is verified before use.
 """
 
 import glob
@@ -19,13 +19,13 @@ from zipfile import ZipFile
 
 import numpy as np
 
-#: Locks of files. Windows has none of the kind, and keeps what killed processes leave behind.
+#: Module for file locks. Windows lacks it, and keeps the temporary files of killed processes.
 _LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 
 
 def write_archive(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write arrays through to the disk, and return their digest; an OSError names the file."""
-    # A link stays one, and a pipe or another path that is no file is written to.
+    """Write arrays through to the disk and return their digest; an OSError names the file."""
+    # Links are followed; pipes and other special files are written in place.
     place = path.resolve()
     try:
         if place.exists() and not place.is_file():
@@ -41,13 +41,13 @@ def write_archive(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _write_beside(place: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write a file beside its place, locked so that no other process removes it, and move it."""
+    """Write a locked temporary file beside the target, and rename it to the target."""
     while True:
         part = place.with_name(f"{place.name}.{token_hex(4)}.part")
         with open(part, "xb") as file:
             try:
                 if not _is_locked(file) or not part.exists():
-                    # Another process has taken it for left behind before it was locked.
+                    # Another process removed the file before it was locked.
                     continue
                 digest = _write_members(file, arrays)
                 file.flush()
@@ -62,7 +62,7 @@ def _write_beside(place: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _write_members(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> str:
-    """Write arrays as np.savez does, which copies every array twice; return their digest."""
+    """Write arrays like np.savez, without its two copies of every array; return their digest."""
     with ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -80,7 +80,7 @@ def _write_array(member: Any, array: np.ndarray) -> None:
 
 
 def _is_locked(file: IO[bytes]) -> bool:
-    """Whether a file that this process has opened is its own until it is closed."""
+    """Whether this process holds the lock of an open file."""
     if _LOCKS is None:
         return True
     try:
@@ -88,13 +88,13 @@ def _is_locked(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # A disk that knows no locks: no other process removes the file either.
+        # Without locks on this disk, no process removes the temporary files of others.
         return True
     return True
 
 
 def _remove_left_behind(place: Path) -> None:
-    """Remove what killed processes have begun to write beside a file: nobody has it locked."""
+    """Remove unlocked temporary files beside a path: their processes were killed."""
     pattern = f"{glob.escape(place.name)}.{'[0-9a-f]' * 8}.part"
     for part in place.parent.glob(pattern) if _LOCKS else ():
         with suppress(OSError), open(part, "rb+") as file:
@@ -103,7 +103,7 @@ def _remove_left_behind(place: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder reach the disk, where the system has that."""
+    """Flush the entries of a folder to the disk, if the system supports that."""
     if os.name == "posix":
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -113,13 +113,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def _digest(archive: ZipFile) -> str:
-    """Digest of the names of the members, their sizes and cyclic redundancy checks."""
+    """Digest of the names, sizes and cyclic redundancy checks of the members."""
     members = [(one.filename, one.file_size, one.CRC) for one in archive.infolist()]
     return blake2b(repr(members).encode(), digest_size=16).hexdigest()
 
 
 def read_archive(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """Arrays and digest of a file; any error if it is not as it was written."""
+    """Arrays and digest of a file; any exception if it is damaged or altered."""
     with ZipFile(path) as archive:
         digest = _digest(archive)
         if archive.comment.decode() != digest:

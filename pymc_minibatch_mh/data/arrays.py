@@ -1,4 +1,4 @@
-"""Rows in memory: arrays that keep their type, their layout and their place."""
+"""Rows in memory: arrays that keep their type and layout, without copies."""
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pymc_minibatch_mh.threads import in_threads
 
 
 def native_type(what: str, dtype: np.dtype) -> np.dtype:
-    """Return a stored type in this machine's byte order; SettingError if compiled code lacks it."""
+    """Stored type in native byte order; SettingError if compiled code does not support it."""
     if dtype.kind not in "fiub":
         raise SettingError(
             f"{what} has type {dtype}. Give real numbers: floats, integers or bools."
@@ -27,13 +27,13 @@ def native_type(what: str, dtype: np.dtype) -> np.dtype:
 
 
 def require_names(what: str, names: Collection[str]) -> None:
-    """Raise a SettingError that names the source, if it has no arrays."""
+    """Raise a SettingError with the name of the source if it has no arrays."""
     if not names:
         raise SettingError(f"{what} has no arrays. Name some, such as X and y.")
 
 
 def common_length(lengths: Mapping[str, int]) -> int:
-    """Return the length of all arrays; SettingError if they have no rows, or lengths differ."""
+    """Common length of all arrays; SettingError for empty arrays or different lengths."""
     first, length = next(iter(lengths.items()))
     for what, n_rows in lengths.items():
         if not n_rows:
@@ -48,13 +48,13 @@ def common_length(lengths: Mapping[str, int]) -> int:
 
 
 def dtype_once_read(dtype: np.dtype) -> str:
-    """Return the type that numbers of a stored type have in a batch of rows."""
+    """Type of numbers of a stored type after reading into a batch."""
     return {"f": "float64", "b": "bool"}.get(dtype.kind, "int64")
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A data array of the model, or a `StoredArray`, and the axis along which its rows lie."""
+    """Data array of the model, or a `StoredArray`, with the axis of its rows."""
 
     name: str
     values: Any
@@ -62,41 +62,41 @@ class Column:
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row."""
+        """Shape of a single row."""
         return (*self.values.shape[: self.axis], *self.values.shape[self.axis + 1 :])
 
     @property
     def rows_first(self) -> np.ndarray:
-        """The array with its rows on axis 0, as a view."""
+        """View of the array with rows on axis 0."""
         return np.moveaxis(self.values, self.axis, 0)
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return some rows, on axis 0."""
+        """Selected rows, on axis 0."""
         if isinstance(self.values, np.ndarray):
             return self.rows_first[rows]
         return self.values.read(rows)
 
     @property
     def address(self) -> np.ndarray:
-        """Start of the rows in memory, and the stride of every axis, int64."""
+        """Address of the first row in memory, and the strides of all axes, int64."""
         view = self.rows_first
         return np.array([view.ctypes.data, *view.strides], dtype=np.int64)
 
     def digest(self) -> str:
-        """Digest of the shape, the type and every row of the array."""
+        """Digest of the shape, the type and all bytes of the array."""
         if isinstance(self.values, np.ndarray):
             return digest(self.rows_first)
         return str(self.values.stamp)
 
 
 class ArrayRows:
-    """The rows of all subsampled terms, held in memory and numbered through all terms.
+    """Rows of all subsampled terms, in memory, with a common numbering over the terms.
 
-    Compiled code reaches them by the `context`, int64: the address of `others`, values that all
-    rows share and that change between updates, then the address of each column, from its slot on.
+    Compiled code reaches them by the `context`, int64: first the address of `others`, values that
+    all rows share and that change between updates, then the address of each column from its slot.
     """
 
-    #: Whether the rows have addresses before they are read.
+    #: Whether the rows have fixed addresses in memory.
     in_memory = True
 
     def __init__(
@@ -127,11 +127,11 @@ class ArrayRows:
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of blocks that lie in different places: none."""
+        """First rows of blocks with different locations: none for rows in memory."""
         return ()
 
     def map_blocks(self, work: Any, blocks: Sequence["RowBlock"]) -> Generator[Any]:
-        """Results of calls on blocks of rows, in their order, from threads."""
+        """Ordered results of calls on blocks of rows, computed in threads."""
 
         def result(block: RowBlock) -> Any:
             rows, call = block
@@ -142,24 +142,24 @@ class ArrayRows:
         return in_threads(result, blocks)
 
     def place(self, row: int) -> str:
-        """Return the file that a stored row lies in, in brackets; empty for rows in memory."""
+        """File of a row, in brackets, for messages; empty for rows in memory."""
         return ""
 
     @property
     def stamp(self) -> str:
-        """Identity of stored rows; empty if the trace holds the observed data."""
+        """Identity of stored rows; empty for rows in memory, which the trace contains."""
         return ""
 
 
-#: Some rows, and a function of shared work, of rows in memory, and of their numbers among these.
+#: Some rows, and a function of the shared work, the rows in memory and the row numbers within them.
 RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
-#: Types that numbers may be stored in; compiled code knows them by their places here (forms.c).
+#: Supported types of stored numbers; compiled code identifies them by their positions (forms.c).
 STORED = tuple(map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")))
 
 
 def read_entries(column: Column, rows: np.ndarray, entry: tuple[int, ...]) -> np.ndarray:
-    """Return one entry of some rows of a data array as float64, shape (n,)."""
+    """Single entry of some rows of a data array as float64, shape (n,)."""
     start, stride, *inner = map(int, column.address)
     start += sum(k * step for k, step in zip(entry, inner, strict=True))
     out, numbers = np.empty(rows.size), np.ascontiguousarray(rows, dtype=np.int64)

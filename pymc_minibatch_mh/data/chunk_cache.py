@@ -1,4 +1,4 @@
-"""Rows in parts that are decoded as a whole: chunks, or row groups of a file."""
+"""Cache of decoded chunks, or row groups, of stored arrays."""
 
 import os
 from collections import OrderedDict
@@ -11,37 +11,37 @@ import numpy as np
 from pymc_minibatch_mh.data.files import require_rows
 from pymc_minibatch_mh.data.source import Field
 
-#: Bytes of decoded parts that are kept for the next reads, at least.
+#: Minimum capacity of a cache in bytes.
 ROOM = 2**28
-#: Number of a part -> its rows.
+#: Function from the number of a chunk to its rows.
 Part = Callable[[int], np.ndarray]
 
 
 class DecodedParts:
-    """The last decoded parts, of at most `room` bytes; threads wait for a part and share it."""
+    """Cache of the last decoded chunks, of at most `room` bytes; threads share pending chunks."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._forget()
 
     def __reduce__(self) -> tuple:
-        """Leave the parts behind."""
+        """Pickle without the cached chunks."""
         return DecodedParts, (self.room,)
 
     def _forget(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()
         self._parts: OrderedDict[Hashable, Future[np.ndarray]] = OrderedDict()
-        #: Bytes of the parts that are kept.
+        #: Bytes of the cached chunks.
         self.nbytes = 0
 
     def hold_all(self, fields: Mapping[str, Field], n_rows: int) -> bool:
-        """Return whether there is room for all rows of some arrays."""
+        """Whether the cache can contain all rows of some arrays."""
         return n_rows * sum(field.itemsize for field in fields.values()) <= self.room
 
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return a part, read-only; exceptions of `decode` reach all that wait for it."""
-        # A process that was forked while its parent read has no thread that would finish a part.
+        """Decoded chunk, read-only; all waiting threads receive the exceptions of `decode`."""
+        # A process that was forked during a read has no thread to finish the pending chunk.
         if self._process != os.getpid():
             self._forget()
         own: Future[np.ndarray] = Future()
@@ -65,7 +65,7 @@ class DecodedParts:
         return array
 
     def _leave_room(self) -> None:
-        """Drop the least recently used parts; those that are being decoded are not counted yet."""
+        """Drop the least recently used chunks; pending ones are not counted yet."""
         for key in [key for key, part in self._parts.items() if part.done()]:
             if self.nbytes <= self.room:
                 return
@@ -78,10 +78,10 @@ def gather(
     empty: np.ndarray,
     part: Callable[[int], np.ndarray],
 ) -> np.ndarray:
-    """Return some rows, each part decoded once: a view where one part holds a slice of them.
+    """Selected rows, with each chunk decoded once: a view if one chunk contains a slice of them.
 
-    `edges` has the first row of every part, and the number of all rows; `empty`, shape (0, ...),
-    the type and the shape of rows. IndexError where there is no such row.
+    `edges` has the first row of every chunk and the total number of rows; `empty`, shape (0, ...),
+    has the type and the shape of rows. IndexError for row numbers out of range.
     """
     if isinstance(rows, slice):
         first, stop, step = rows.indices(int(edges[-1]))

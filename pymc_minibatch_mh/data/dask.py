@@ -1,6 +1,6 @@
-"""Rows of Dask arrays: computed block by block, so that only the wanted rows travel.
+"""Rows of Dask arrays, computed block by block, so that only requested rows are transferred.
 
-Where a client of ``distributed`` is in use, its workers also map functions over blocks of rows.
+With a client of ``distributed`` in use, its workers also evaluate functions of blocks of rows.
 """
 
 import os
@@ -25,36 +25,36 @@ from pymc_minibatch_mh.data.files import require_rows
 from pymc_minibatch_mh.data.source import Block, Field
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
-#: Seconds for which a cluster may be without workers, or out of reach.
+#: Maximum seconds for which a cluster may lack workers or be unreachable.
 PATIENCE = 60.0
-#: Seconds between two looks at a cluster that computes.
+#: Seconds between two checks of a computing cluster.
 POLL = 1.0
 _OF_CLUSTERS = (None, "dask.distributed", "distributed")
 _AT_IMPORT = os.getpid()
 _lock = Lock()
-#: Process and address -> the client that this process has opened itself.
+#: Clients that this process opened itself, by process and address.
 _opened: dict[tuple[int, str], Any] = {}
-#: Work -> client -> its placeholder there.
+#: Placeholders of work on clusters, by work and client.
 _sent: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 class LostClusterError(RuntimeError):
-    """A cluster that computes no more."""
+    """A cluster that stopped computing."""
 
 
 def address_in_use() -> str | None:
-    """Address of the cluster that Dask uses in this process, None without one."""
+    """Address of the cluster that Dask uses in this process, or None."""
     client = _default_client()
     return None if client is None else str(client.scheduler.address)
 
 
 def client_in_use(address: str | None) -> Any:
-    """Client of the cluster in use, None without one.
+    """Client of the cluster in use, or None.
 
-    A process that has no client of its own opens one at `address`; LostClusterError without answer.
+    A process without a client opens one at `address`; LostClusterError if it does not answer.
     """
     client: Any = _default_client()
-    # The threads of a client do not live on in a forked process.
+    # Threads of a client do not survive in a forked process.
     if client is not None and os.getpid() != _AT_IMPORT:
         client, address = None, str(client.scheduler.address)
     if client is not None or address is None:
@@ -74,14 +74,14 @@ def client_in_use(address: str | None) -> Any:
 
 
 def compute_on(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Results of a cluster, in order; the rest is dropped where nobody asks for it."""
+    """Ordered results of a cluster; pending ones are cancelled when the iteration stops early."""
     futures = client.compute(list(wanted))
     while futures:
         yield _result(client, futures.pop(0))
 
 
 def _default_client() -> Any:
-    # Who has a client has imported the library.
+    # A process with a client has imported the library.
     distributed = sys.modules.get("distributed")
     if distributed is None or dask.config.get("scheduler", None) not in _OF_CLUSTERS:
         return None
@@ -110,10 +110,10 @@ def _result(client: Any, future: Any) -> Any:
 
 
 class DaskStorage:
-    """Arrays of Dask, rows on the first axis: see :meth:`Rows.from_dask`.
+    """Arrays of Dask, with rows on the first axis: see :meth:`Rows.from_dask`.
 
-    They are computed by the client of `distributed`, to which other processes connect as well, or
-    else by Dask's own scheduler.
+    The client of `distributed` computes them, or else Dask's own scheduler. Other processes
+    connect to the same cluster.
     """
 
     def __init__(self, arrays: Mapping[str, da.Array]) -> None:
@@ -130,11 +130,11 @@ class DaskStorage:
         self._address = address_in_use()
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Compute some rows; SourceError if Dask cannot."""
+        """Compute selected rows; SourceError if Dask fails."""
         names = list(names)
         places = None
         if not isinstance(rows, slice):
-            # Dask takes sorted rows from every chunk once.
+            # Dask computes each chunk once for sorted rows.
             rows, places = np.unique(rows, return_inverse=True)
             require_rows(rows, self.n_rows)
         wanted = [self._arrays[name][rows] for name in names]
@@ -151,19 +151,19 @@ class DaskStorage:
 
     @property
     def workers(self) -> Self | None:
-        """The storage itself where a cluster computes on its rows."""
+        """The storage itself if a cluster computes on its rows."""
         return None if (address_in_use() or self._address) is None else self
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of the chunks of the array with the longest rows."""
+        """First rows of the chunks of the array with the largest rows."""
         largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
         return _chunk_edges(self._arrays[largest])[1:-1]
 
     def map_blocks(
         self, names: Iterable[str], work: Any, blocks: Sequence[Block]
     ) -> Generator[Any]:
-        """Results of calls on blocks of rows, in their order; SourceError if Dask fails."""
+        """Ordered results of calls on blocks of rows; SourceError if Dask fails."""
         names = list(names)
         results = self._results(names, work, blocks)
         for rows, _ in blocks:
@@ -178,8 +178,8 @@ class DaskStorage:
     def _results(self, names: Sequence[str], work: Any, blocks: Sequence[Block]) -> Iterator[Any]:
         client = client_in_use(self._address)
         sent = _send_work(client, work)
-        # Dask hands tasks out in the order of their names, which should be that of the chunks:
-        # neighbours tend to lie at different workers.
+        # Dask schedules tasks in the order of their names, which should follow the chunks:
+        # neighbouring chunks tend to lie at different workers.
         run = uuid4().hex
         tasks = []
         for number, (rows, call) in enumerate(blocks):
@@ -191,7 +191,7 @@ class DaskStorage:
         yield from compute_on(client, tasks)
 
     def _chosen(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
-        """Dtype and shape of some rows of an array, and the rows as one delayed array."""
+        """Type and shape of some rows of an array, and the rows as one delayed array."""
         array = self._arrays[name]
         if isinstance(rows, slice):
             chunk = self._chunks.get(name, {}).get((rows.start, rows.stop))
@@ -202,7 +202,7 @@ class DaskStorage:
 
     @cached_property
     def _chunks(self) -> dict[str, dict[tuple[int, int], Any]]:
-        """Name -> first row and end -> the chunk that is all of these rows."""
+        """Chunks by name, first row and end."""
         return {
             name: dict(zip(pairwise(_chunk_edges(x)), x.to_delayed().ravel(), strict=True))
             for name, x in self._arrays.items()
@@ -232,7 +232,7 @@ class DaskStorage:
         return f"rows {first:,} to {stop - 1:,} ({', '.join(chunks)})"
 
     def where(self, row: int) -> str:
-        """Return the row, and the chunks that it lies in."""
+        """Row number and its chunks."""
         chunks = (f"chunk {_chunk(x, row)} of {name!r}" for name, x in self._arrays.items())
         return f"row {row:,}, {' and '.join(chunks)}"
 
@@ -242,12 +242,12 @@ class DaskStorage:
 
 
 def _send_work(client: Any, work: Any) -> Any:
-    """Placeholder of pickled work, which a cluster keeps as long as the work lives."""
+    """Placeholder of pickled work, which a cluster keeps for the lifetime of the work."""
     known = _sent.setdefault(work, {})
-    # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
+    # Two threads may send it twice, which is harmless; a lock could be held during a fork.
     if client.id not in known:
         sent = client.submit(_accept_work, pickle.dumps(work), pure=False)
-        # A worker's own complaint, such as a package that it lacks, is passed on.
+        # Exceptions of a worker itself, such as a missing package, are passed on.
         _result(client, sent)
         known[client.id] = sent
     return known[client.id]
@@ -255,7 +255,7 @@ def _send_work(client: Any, work: Any) -> Any:
 
 @lru_cache(maxsize=32)
 def _load_work(pickled: bytes) -> Any:
-    """Work as a worker keeps it, which would compile its functions anew."""
+    """Work cached by a worker, to avoid repeated compilation."""
     return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
 
 
@@ -283,14 +283,14 @@ def _chunk_edges(array: da.Array) -> list[int]:
 
 
 def _as_expected(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
-    """Computed rows in this machine's byte order; SourceError if Dask expects others."""
+    """Computed rows in native byte order; SourceError if their type or shape is unexpected."""
     native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
     if found.shape != shape or found.dtype.newbyteorder("=") != native:
         raise SourceError(
             f"{name!r} was computed as {found.dtype} of shape {found.shape}, but Dask expects "
             f"{dtype} of shape {shape}. Give map_blocks(...) the dtype and chunks of its result."
         )
-    # Arrays that have travelled begin at any address.
+    # Received arrays may be unaligned.
     return np.require(found, native, ["ALIGNED"])
 
 

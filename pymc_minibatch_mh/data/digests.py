@@ -1,6 +1,6 @@
-"""Digests of arrays, of every byte, at about the speed of memory.
+"""Digests of all bytes of arrays, at about the speed of memory.
 
-They tell whether data are the same in every process, but not against an adversary.
+They identify data across processes, but are not secure against an adversary.
 """
 
 import hashlib
@@ -16,24 +16,24 @@ import numpy as np
 
 from pymc_minibatch_mh.threads import in_threads
 
-#: Bytes that are read at a time, and at most copied: those of arrays that are not contiguous.
+#: Block size in bytes; non-contiguous arrays are copied block by block.
 BLOCK = 2**20
 
 
 def digest(array: np.ndarray) -> str:
-    """Return the digest of an array's type, its shape and every byte, whatever its layout.
+    """Digest of an array's type, shape and all bytes, independent of its layout.
 
-    Of each block it takes a cyclic redundancy check and the sum of its 64-bit words. The sum
-    changes with any single number; the check leaves any other change of a block a chance of 2⁻³².
+    Each block contributes a cyclic redundancy check and the sum of its 64-bit words. The sum
+    changes with any single number; the check misses another change with probability 2⁻³².
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
-    # Threads help, as both sums release Python's lock.
+    # Both sums release Python's lock, so that threads run in parallel.
     whole.update(b"".join(in_threads(_of_block, list(_blocks(array)))))
     return whole.hexdigest()
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the parts of an array in C order; where they end follows from its shape alone."""
+    """Yield blocks of an array in C order, cut by its shape alone."""
     row = array.nbytes // len(array) if array.ndim and len(array) else array.nbytes
     if array.nbytes <= BLOCK or not array.ndim:
         yield array
@@ -56,19 +56,19 @@ def _of_block(block: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of arrays as a value: their names and digests, in order."""
+    """Names and digests of arrays, in order, as a comparable value."""
 
     digests: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, arrays: Iterable[tuple[str, Any]]) -> Self:
-        """Read named arrays, or the stamps of stored ones."""
+        """Contents of named arrays in memory, or stamps of stored arrays."""
         return cls(
             tuple((name, digest(x) if isinstance(x, np.ndarray) else x.stamp) for name, x in arrays)
         )
 
     def difference(self, other: Self) -> str:
-        """Return the name of the first array that differs, or an empty string."""
+        """Name of the first different array, or an empty string."""
         for own, their in zip_longest(self.digests, other.digests, fillvalue=("", "")):
             if own != their:
                 return own[0] or their[0]
@@ -76,7 +76,7 @@ class Contents:
 
 
 def code_digest(function: Callable[..., Any]) -> str:
-    """Return the digest of a function: code, defaults, and the values that it uses and calls."""
+    """Digest of a function: code, defaults, and all values and functions that it uses."""
     return sha256("\n".join(_function(function, set())).encode()).hexdigest()[:16]
 
 

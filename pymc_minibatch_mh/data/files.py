@@ -1,4 +1,4 @@
-"""Files as they were when they were opened, so that others in their place are noticed."""
+"""Data files with recorded sizes and times, so that replaced files are detected."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
-#: The way out where a file is not the one that it was.
+#: Remedy in messages about changed files.
 AGAIN = "Build Rows(...), the model and the step again once the file is final."
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file or an object of a store: its size in bytes, and its time in ns or another stamp."""
+    """File or object of a store: its size in bytes, and its time in ns or another stamp."""
 
     path: str
     size: int
@@ -30,7 +30,7 @@ class SourceFile:
 
     @classmethod
     def at(cls, path: str | Path) -> "SourceFile":
-        """Look at a file; SourceError if there is none."""
+        """Current state of a file; SourceError if it does not exist."""
         try:
             found = Path(path).stat()
         except OSError as error:
@@ -41,7 +41,7 @@ class SourceFile:
 
     @classmethod
     def if_any(cls, path: str | Path) -> "SourceFile | None":
-        """Look at a file, None where there is none."""
+        """Current state of a file, or None if it does not exist."""
         with suppress(SourceError):
             return cls.at(path)
         return None
@@ -52,11 +52,11 @@ class SourceFile:
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
-        """Look at the file again: reading beyond the end of a mapped file ends the process."""
+        """Check the file again: reading beyond the end of a mapped file kills the process."""
         self.require_same(SourceFile.if_any(self.path))
 
     def require_same(self, found: "SourceFile | None") -> None:
-        """Raise a SourceError if the file that is there now is another one."""
+        """Raise a SourceError if the current file `found` differs."""
         if found is None:
             raise SourceError(f"the file {self.path} no longer exists. {AGAIN}")
         if found.size != self.size:
@@ -69,7 +69,7 @@ class SourceFile:
 
 
 def open_npy(name: str, path: str | Path) -> np.ndarray:
-    """Map a file of NumPy's format, which holds one array of numbers and is whole."""
+    """Map a complete file in NumPy's format with a single numeric array."""
     file = SourceFile.at(path)
     if is_zipfile(path):
         raise SettingError(
@@ -90,16 +90,16 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
 
 
 def mapped_file(array: np.ndarray) -> SourceFile | None:
-    """Return the file that an array lies in, None where it lies in memory."""
+    """File that contains a mapped array, or None for arrays in memory."""
     whole = _map_of(array)
     return None if whole is None else SourceFile.at(str(whole.filename))
 
 
 def _map_of(array: np.ndarray) -> np.memmap | None:
-    """Return the map that an array is, or is a view of: the innermost one knows its offset."""
+    """Innermost map behind an array or a view, because only this map knows its offset."""
     found, base = None, cast(object, array)
     while isinstance(base, np.ndarray):
-        # Numbers written to a map of mode "c" lie in memory alone.
+        # Changes to a map of mode "c" stay in memory.
         if isinstance(base, np.memmap) and base.filename is not None and base.mode != "c":
             found = base
         base = base.base
@@ -108,7 +108,7 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
 
 @dataclass(frozen=True)
 class FileMap:
-    """Where a mapped array lies: the offset of its first number and its strides are in bytes."""
+    """Location of a mapped array in its file; offset and strides are in bytes."""
 
     path: str
     offset: int
@@ -118,7 +118,7 @@ class FileMap:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Self | np.ndarray:
-        """Return where an array lies, or the array itself if that is in memory."""
+        """Location of a mapped array, or the array itself if it is in memory."""
         whole = _map_of(array)
         if whole is None:
             return array
@@ -129,7 +129,7 @@ class FileMap:
 
     def opened(self) -> np.ndarray:
         """Map the array again; SourceError if the file is gone or too short."""
-        # Strides may be negative: the numbers lie on both sides of the first one.
+        # Strides may be negative: then numbers lie on both sides of the first one.
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(step for step in steps if step < 0)
         high = self.offset + sum(step for step in steps if step > 0) + self.dtype.itemsize
@@ -144,19 +144,19 @@ class FileMap:
 
 
 def require_rows(rows: np.ndarray, n_rows: int) -> None:
-    """Raise IndexError where some row numbers are none of so many rows."""
+    """Raise an IndexError for row numbers outside of 0 to `n_rows` - 1."""
     if rows.size and not (rows.min() >= 0 and rows.max() < n_rows):
         raise IndexError(f"rows {rows.min()} to {rows.max()} are not all among the {n_rows} rows")
 
 
-#: Bytes between two rows that are read with them, and bytes that are read at once, at most.
+#: Maximum gap in bytes between rows that are read together, and maximum bytes of one read.
 NEAR, SPAN = 4_096, 2**22
-#: Single rows that are read in the time that a run of rows takes besides its bytes.
+#: Number of single reads that cost as much as the overhead of one joint read.
 SINGLE_READS = 6
 
 
 class FileReader:
-    """Reads rows that follow each other in a file, which is open as long as this object lives."""
+    """Reader of consecutive rows in a file; the file stays open during the life of the reader."""
 
     def __init__(self, where: FileMap) -> None:
         self._where = where
@@ -166,16 +166,16 @@ class FileReader:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Self | None:
-        """Return the reader of an array; None where it is in memory, or its rows lie in pieces."""
+        """Reader of an array; None for arrays in memory, or if rows are not contiguous."""
         where = FileMap.of(array)
-        # Without this call, a file that is mapped cannot be cut either.
+        # Windows, without preadv, forbids the truncation of mapped files.
         if isinstance(where, np.ndarray) or not hasattr(os, "preadv"):
             return None
         in_line = array.flags.c_contiguous and where.strides[0] > 0
         return cls(where) if in_line and array.size else None
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return some rows; EOFError if the file ends before them, IndexError without such rows."""
+        """Selected rows; EOFError if the file is too short, IndexError for rows out of range."""
         length, *inner = self._where.shape
         if isinstance(rows, slice):
             first, stop, step = rows.indices(length)
@@ -205,7 +205,7 @@ class FileReader:
         return np.frombuffer(found, dtype=self._where.dtype).reshape(rows.size, *inner)
 
     def _in_runs(self, rows: np.ndarray, ends: list[int]) -> np.ndarray:
-        """Read rows in order, those between two ends with all that lies between them."""
+        """Read sorted rows in joint reads that include the gaps between them."""
         out = np.empty((rows.size, self._row_bytes), dtype=np.uint8)
         for first, last in pairwise(ends):
             run = rows[first:last]
@@ -215,7 +215,7 @@ class FileReader:
         return out.view(self._where.dtype).reshape(rows.size, *self._where.shape[1:])
 
     def _fill(self, out: np.ndarray, row: int) -> None:
-        """Read from the beginning of a row on until `out`, bytes, is full."""
+        """Fill the buffer `out` with bytes from the start of a row."""
         at, left = self._where.offset + row * self._row_bytes, memoryview(out)
         while left:
             count = os.preadv(self._file, [left], at)
@@ -225,15 +225,15 @@ class FileReader:
 
 
 def _remove(folder: Path, creator: int) -> None:
-    # A forked process has a copy of the object, whose end is not that of the files.
+    # A forked process has a copy of the object, but must not remove the files.
     if os.getpid() == creator:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class MappedArrays:
-    """Arrays in a folder of files, which live as long as this object; OSError on a full disk.
+    """Arrays in a folder of files that exist as long as this object; OSError on a full disk.
 
-    A pickle holds the folder's name: pages of a mapped file are in memory once for all processes.
+    A pickle contains the folder's name: all processes share the memory pages of a mapped file.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -246,11 +246,11 @@ class MappedArrays:
         return self._folder
 
     def __setstate__(self, folder: Path) -> None:
-        # The process that has written the files removes them.
+        # Only the process that wrote the files removes them.
         self._folder = folder
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return the arrays, copied where they are written to; FileNotFoundError without files."""
+        """Mapped arrays, copied on write; FileNotFoundError without the files."""
         found = {
             path.stem: np.load(path, mmap_mode="c", allow_pickle=False)
             for path in sorted(self._folder.glob("*.npy"))

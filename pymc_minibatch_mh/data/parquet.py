@@ -1,4 +1,4 @@
-"""Rows of Parquet files: their row groups are decoded, and the last ones cached."""
+"""Rows of Parquet files, with a cache of decoded row groups."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.source import Field
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
-#: A file, several in order, a folder of files, or a dataset of them.
+#: A file, several in order, a folder of files, or a dataset.
 type Source = str | Path | Sequence[str | Path] | ds.Dataset
-#: Types that hold no numbers as they are, and the types to store in their place.
+#: Unsupported Arrow types, with remedies.
 _FIXES = (
     (pa.types.is_dictionary, "Store the numbers of its categories."),
     (pa.types.is_decimal, "Cast it to float64 before it is written."),
@@ -33,7 +33,7 @@ _FIXES = (
 
 
 class _Group(NamedTuple):
-    """A row group: its file, its number there, and the path of the file."""
+    """Row group: its file, and its number there."""
 
     path: str
     number: int
@@ -41,7 +41,7 @@ class _Group(NamedTuple):
 
 
 class ParquetStorage:
-    """Columns of Parquet files, alone or as those of matrices: see :meth:`Rows.from_parquet`.
+    """Columns of Parquet files, as vectors or combined as matrices: see :meth:`Rows.from_parquet`.
 
     A pickle refers to the files and to their sizes and times.
     """
@@ -107,7 +107,7 @@ class ParquetStorage:
                 self._groups.append(_Group(path, group.id, group.num_rows))
 
     def _require_full(self, path: str, group: Any, number: int) -> None:
-        """Refuse columns that have empty entries by their statistics."""
+        """Raise an error for columns with empty entries according to the file's statistics."""
         for k in range(group.num_columns):
             column = group.column(k)
             nulls = column.statistics.null_count if column.statistics is not None else 0
@@ -128,7 +128,7 @@ class ParquetStorage:
         )
 
     def _stamp(self) -> str:
-        """Return the digest of the columns, and of the files' sizes and times."""
+        """Digest of the columns, and of the files' sizes and times."""
         found = hashlib.blake2b(f"{self._columns} {self._types}".encode(), digest_size=16)
         for path, file in self._files.items():
             found.update(f"{path} {file.size} {file.changed}".encode())
@@ -137,11 +137,11 @@ class ParquetStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether all parts are kept once they are decoded."""
+        """Whether the cache retains all decoded parts."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows; SourceError if a file is lost, changed, broken or has empty cells."""
+        """Selected rows; SourceError if a file is missing, changed, broken or has empty cells."""
         found, seen = {}, set[str]()
 
         def part(name: str, number: int) -> np.ndarray:
@@ -177,7 +177,7 @@ class ParquetStorage:
         return found if name in self._matrices else found[:, 0]
 
     def _numbers(self, column: str, values: Any, number: int) -> np.ndarray:
-        """Return the numbers of a column in a row group, shape (rows, width)."""
+        """Numbers of a column in a row group, shape (rows, width)."""
         width, inside = 1, values
         if pa.types.is_fixed_size_list(values.type) and not values.null_count:
             width, inside = values.type.list_size, values.flatten()
@@ -191,7 +191,7 @@ class ParquetStorage:
         return inside.to_numpy(zero_copy_only=False).reshape(len(values), width)
 
     def _read_group(self, path: str, group: int, columns: Sequence[str]) -> Any:
-        # A file of its own for every read: none of its threads waits for another.
+        # Each read opens the file separately, so that threads do not wait for each other.
         with self._filesystem.open_input_file(path) as file:
             opened = pq.ParquetFile(
                 file, metadata=self._metadata.get(path), page_checksum_verification=True
@@ -205,7 +205,7 @@ class ParquetStorage:
         return f"row group {group} of {path}, rows {first:,} to {stop - 1:,},"
 
     def where(self, row: int) -> str:
-        """Return the row, and the row group that it lies in."""
+        """Row number and its row group."""
         number = int(np.searchsorted(self._edges, row, side="right")) - 1
         path, group, _ = self._groups[number]
         inside = row - self._edges[number]
@@ -288,7 +288,7 @@ def _named(
 
 
 def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.DataType:
-    """Return the type of a column, which has to be one of numbers."""
+    """Type of a column; it must be numeric."""
     if schema.names.count(name) != 1:
         few = ", ".join(map(repr, schema.names[:20]))
         raise SettingError(f"{name!r} is not one column of {path}. Choose from {few}.")
@@ -309,10 +309,10 @@ def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.D
 
 
 def _number_of(dtype: pa.DataType) -> pa.DataType:
-    """Return the type of a column's numbers: that of the entries, where each row has several."""
+    """Type of a column's numbers; for lists, the type of their entries."""
     return dtype.value_type if pa.types.is_fixed_size_list(dtype) else dtype
 
 
 def _width(dtype: pa.DataType) -> int:
-    """Return how many numbers a column has in each row."""
+    """Number of entries of a column per row."""
     return dtype.list_size if pa.types.is_fixed_size_list(dtype) else 1

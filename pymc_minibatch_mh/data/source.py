@@ -1,4 +1,4 @@
-"""Where rows are stored: the contract of storages of any kind."""
+"""Protocol of storages, and rows that stay in them until they are read."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Field:
 
     @property
     def itemsize(self) -> int:
-        """Its size in one row, in bytes."""
+        """Size in one row, in bytes."""
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=int))
 
 
 class Storage(Protocol):
-    """Arrays of one length that are read by rows, of a class without ``__slots__``."""
+    """Arrays of equal length with random access to rows, in a class without ``__slots__``."""
 
     @property
     def n_rows(self) -> int:
@@ -42,62 +42,62 @@ class Storage(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """Name -> shape and type of a row of the array."""
+        """Type and row shape of each array, by name."""
 
     @property
     def stamp(self) -> str:
-        """Identity of the contents, without reading them all."""
+        """Identity of the contents, obtained without reading all of them."""
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows of some arrays, in the order asked for; SourceError if they are lost."""
+        """Selected rows of some arrays, in the requested order; SourceError if they are lost."""
 
     def where(self, row: int) -> str:
-        """Return where a row lies, for messages."""
+        """Location of a row, for messages."""
 
 
 class Workers(Protocol):
-    """The processes in which an optional attribute ``workers`` of a storage computes."""
+    """Processes that compute on rows: the optional attribute ``workers`` of a storage."""
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of blocks that lie in different places: passes are cut there."""
+        """First rows of blocks with different locations: full-data evaluations are cut there."""
 
     def map_blocks(
         self, names: Iterable[str], work: Any, blocks: Sequence["Block"]
     ) -> Generator[Any]:
-        """Yield ``call(work, arrays)`` of picklable calls on blocks of rows, in their order.
+        """Yield ``call(work, arrays)`` for picklable calls on blocks of rows, in order.
 
-        `work` is pickled to each process once. SourceError where rows cannot be had.
+        `work` is pickled once per process. SourceError for unavailable rows.
         """
 
 
-#: Some rows, in ascending order, and a function of shared work and of the arrays of these rows.
+#: Some rows in ascending order, and a function of the shared work and of the arrays of these rows.
 Block = tuple[slice | np.ndarray, Callable[[Any, Mapping[str, np.ndarray]], Any]]
 
 
 def workers_of(storage: Storage) -> Workers | None:
-    """Processes that compute on the rows of a storage, None if this process does."""
+    """Processes that compute on the rows of a storage; None for this process."""
     return getattr(storage, "workers", None)
 
 
 def map_blocks(
     storage: Storage, names: Iterable[str], work: Any, blocks: Sequence[Block]
 ) -> Generator[Any]:
-    """Results of calls on blocks of rows, in their order: by a storage's workers, or in threads."""
+    """Ordered results of calls on blocks of rows: from a storage's workers, or from threads."""
     names, workers = list(names), workers_of(storage)
     if workers is not None:
         return workers.map_blocks(names, work, blocks)
     return in_threads(lambda block: block[1](work, storage.read(names, block[0])), blocks)
 
 
-#: Rows that are read at a time in passes over all of them.
+#: Block size in rows for full-data evaluations.
 BLOCK_ROWS = 262_144
 
 
 class ArrayStorage:
-    """Arrays in memory or mapped to it, rows on the first axis; none is copied.
+    """Arrays in memory or mapped files, with rows on the first axis and without copies.
 
-    A pickle refers to mapped files and holds arrays that are in memory.
+    A pickle refers to mapped files but contains arrays in memory.
     """
 
     reads_few_quickly = True
@@ -119,14 +119,14 @@ class ArrayStorage:
 
     @property
     def stamp(self) -> str:
-        """Sizes and times of the mapped files, digests of arrays in memory."""
+        """Sizes and times of the mapped files, and digests of arrays in memory."""
         return "; ".join(
             f"{name}: {digest(array) if file is None else file.stamp}"
             for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
         )
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows, views where that is possible; SourceError if a file has changed."""
+        """Selected rows, views if possible; SourceError if a file has changed."""
         return {
             name: self._read(name, rows).astype(self.fields[name].dtype, copy=False)
             for name in names
@@ -147,12 +147,12 @@ class ArrayStorage:
         except EOFError as error:
             file.require_unchanged()
             raise SourceError(f"{error}. Use a copy of the file.") from error
-        # It may have been written to in between.
+        # The file may have changed during the read.
         file.require_unchanged()
         return read
 
     def where(self, row: int) -> str:
-        """Return the row, and the files that it lies in."""
+        """Row number and its files."""
         paths = dict.fromkeys(file.path for file in self._files.values() if file is not None)
         return f"row {row:,}" + (f" of {', '.join(paths)}" if paths else "")
 
@@ -171,48 +171,48 @@ class ArrayStorage:
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """Stands for an array of a storage: its type and shape without its numbers."""
+    """Placeholder of an array in a storage: its type and shape without its numbers."""
 
     storage: Storage
     name: str
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of its numbers."""
+        """Type of the numbers."""
         return self.storage.fields[self.name].dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape, rows first."""
+        """Shape, with rows on the first axis."""
         return (self.storage.n_rows, *self.storage.fields[self.name].shape)
 
     @property
     def ndim(self) -> int:
-        """Number of its axes."""
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of its entries."""
+        """Number of entries."""
         return int(np.prod(self.shape, dtype=int))
 
     @property
     def stamp(self) -> str:
-        """Identity of its contents."""
+        """Identity of the contents."""
         return f"{self.name} of {self.storage.stamp}"
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return some of its rows."""
+        """Selected rows."""
         return self.storage.read([self.name], rows)[self.name]
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """Size in bytes."""
         return self.storage.n_rows * self.storage.fields[self.name].itemsize
 
 
 class StoredRows(ArrayRows):
-    """The rows of a term whose columns are all :class:`StoredArray` of one storage."""
+    """Rows of a term whose columns are all :class:`StoredArray` of one storage."""
 
     in_memory = False
 
@@ -221,7 +221,7 @@ class StoredRows(ArrayRows):
         self.columns = columns
 
     def place(self, row: int) -> str:
-        """Return the location of a row in brackets; empty where that is its number alone."""
+        """Location of a row in brackets; empty if it is merely the row number."""
         where = self.stored_by.where(row)
         return "" if where == f"row {row:,}" else f" ({where})"
 
@@ -232,27 +232,27 @@ class StoredRows(ArrayRows):
 
     @property
     def stored_by(self) -> Storage:
-        """The storage of all columns."""
+        """Storage of all columns."""
         return self.columns[0].values.storage
 
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
-        """Return some rows, in memory and numbered from 0 on, with the same other values."""
+        """Selected rows in memory, numbered from 0, with the same shared values."""
         columns = read_columns(self.columns, rows)
         return ArrayRows(columns, [len(columns[0].values)], others=self.others)
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether a few rows can be read without many others, which a storage has to declare."""
+        """Whether the storage declares that reading a few rows does not decode many others."""
         return getattr(self.stored_by, "reads_few_quickly", False)
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of the blocks that workers hold; none where this process reads."""
+        """First rows of the blocks of workers; none if this process reads."""
         workers = workers_of(self.stored_by)
         return () if workers is None else workers.cuts
 
     def map_blocks(self, work: Any, blocks: Sequence[RowBlock]) -> Generator[Any]:
-        """Results of calls on blocks of rows, which are read where the calls are made."""
+        """Ordered results of calls on blocks of rows; each process reads its blocks itself."""
         names = tuple((column.name, column.values.name) for column in self.columns)
         placed: list[Block] = [
             (_as_slice(rows), _CallOnRows(names, self.others, call)) for rows, call in blocks
@@ -262,7 +262,7 @@ class StoredRows(ArrayRows):
 
 @dataclass(frozen=True, eq=False)
 class _CallOnRows:
-    """A call on rows that were read, which are numbered from 0 on."""
+    """Call on rows after reading; row numbers start at 0."""
 
     names: tuple[tuple[str, str], ...]
     others: np.ndarray
@@ -279,7 +279,7 @@ def _as_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
 
 
 def consecutive(rows: np.ndarray) -> slice | np.ndarray:
-    """Return row numbers as a slice, if they follow each other."""
+    """Row numbers as a slice if they are consecutive."""
     follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
     if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
         return slice(int(rows[0]), int(rows[-1]) + 1)
@@ -287,7 +287,7 @@ def consecutive(rows: np.ndarray) -> slice | np.ndarray:
 
 
 def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[Column, ...]:
-    """Return some rows of stored columns as columns in memory."""
+    """Selected rows of stored columns as columns in memory."""
     stored = [column.values for column in columns]
     found = stored[0].storage.read(dict.fromkeys(array.name for array in stored), rows)
     return tuple(
@@ -297,7 +297,7 @@ def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[C
 
 
 class Drawn(NamedTuple):
-    """Rows in the order in which they were drawn, in proportion to c, float32, and their data."""
+    """Sampled rows in order, their probabilities proportional to c, float32, and their data."""
 
     rows: np.ndarray
     c: np.ndarray
@@ -306,50 +306,50 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StoredPool:
-    """Stored rows that updates take from; those that are `heavy` every update evaluates."""
+    """Stored rows for sampling; every update evaluates the `heavy` ones."""
 
     source: StoredRows
     heavy: np.ndarray
 
     @property
     def n_rows(self) -> int:
-        """Number of all rows."""
+        """Total number of rows."""
         return self.source.n_rows
 
     def read(self, rows: np.ndarray) -> tuple[Column, ...]:
-        """Columns of some rows, which are in ascending order."""
+        """Columns of selected rows, in ascending order."""
         return read_columns(self.source.columns, rows)
 
     def read_heavy(self) -> tuple[Column, ...]:
-        """Columns of the rows that every update evaluates."""
+        """Columns of the influential rows."""
         return self.read(self.heavy)
 
 
 @dataclass(frozen=True, eq=False)
 class NumberedRows(StoredPool):
-    """Stored rows that compiled code asks for by their numbers.
+    """Stored rows that compiled code requests by number.
 
-    Their bounds in every table, `c`, are in memory: shape (T, N), float32.
+    Their bounds `c` in every table are in memory: shape (T, N), float32.
     """
 
     c: np.ndarray
 
     @property
     def n_tables(self) -> int:
-        """Tables of bounds; rows are drawn ahead by none of them."""
+        """Number of tables for prefetched rows: none."""
         return len(self.c)
 
 
 class EvenRows(StoredPool):
-    """Uniform draws of stored rows, for tests without bounds; none is drawn of the heavy ones."""
+    """Uniform sampling of stored rows, for tests without bounds; heavy rows are excluded."""
 
-    #: Ways in which rows are drawn.
+    #: Number of sampling distributions.
     n_tables = 1
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
-        """Draw rows with replacement, and read them."""
+        """Sample rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
-        # How many heavy rows lie before the row that a number stands for.
+        # Number of heavy rows before each sampled row, to skip them.
         before = self.heavy - np.arange(self.heavy.size)
         rows = numbers + np.searchsorted(before, numbers, side="right")
         order = np.argsort(rows, kind="stable")

@@ -1,7 +1,7 @@
-"""Rows of Zarr arrays: the chunks that hold them are decoded as a whole, and the last ones kept.
+"""Rows of Zarr arrays, with a cache of decoded chunks.
 
-Zarr reads a missing chunk as its fill value. So the files, or objects of a store, of the chunks are
-looked at when an array is opened and wherever it is read.
+Zarr reads a missing chunk as its fill value. Hence the files or store objects of all chunks are
+checked when an array is opened and at every read.
 """
 
 import asyncio
@@ -24,28 +24,28 @@ from pymc_minibatch_mh.data.files import SourceFile, require_rows
 from pymc_minibatch_mh.data.source import Field
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
-#: Codecs that turn numbers into bytes and back, and run no code that the files hold.
+#: Codecs that convert numbers to bytes and back without running code from the files.
 CODECS = {
     "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "cast_value", "crc32", "crc32c",
     "delta", "fixedscaleoffset", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "packbits",
     "pcodec", "quantize", "scale_offset", "sharding_indexed", "shuffle", "transpose", "zfpy",
     "zlib", "zstd",
 }  # fmt: skip
-#: Objects of a remote store that are asked for at a time.
+#: Parallel requests to a remote store.
 ASKED_AT_A_TIME = 64
 
 
 class ChunkObjects:
-    """The objects of an array's chunks, or shards; SourceError if one is missing without leave."""
+    """Objects of an array's chunks or shards; SourceError if one is missing without permission."""
 
     def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
         self.store: Any = array.store_path.store
         self.where = str(array.store_path)
         shape = array.shards or array.chunks
-        #: Rows of one line of objects.
+        #: Number of rows per line of objects.
         self.rows = int(shape[0])
         grid = [-(-n // step) for n, step in zip(array.shape, shape, strict=True)]
-        #: Objects that hold the same rows.
+        #: Number of objects that hold the same rows.
         self.wide = prod(grid[1:])
         metadata: Any = array.metadata
         self.keys = [
@@ -63,7 +63,7 @@ class ChunkObjects:
 
     @property
     def local(self) -> bool:
-        """Whether the objects are files, which cost little to look at."""
+        """Whether the objects are local files, which are cheap to check."""
         return isinstance(self.store, LocalStore)
 
     @property
@@ -73,7 +73,7 @@ class ChunkObjects:
             yield key if file is None else f"{key} {file.size} {file.changed}"
 
     def require_unchanged(self, rows: slice | np.ndarray) -> None:
-        """Raise a SourceError if an object of some rows is another one by now."""
+        """Raise a SourceError if an object of some rows has changed."""
         if isinstance(rows, slice):
             lines: Iterable[int] = range(rows.start // self.rows, -(-rows.stop // self.rows))
         else:
@@ -110,14 +110,14 @@ async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
     return await asyncio.gather(*map(look, keys))
 
 
-#: Rows that are decoded at a time, at least: smaller chunks are put together.
+#: Minimum number of rows per decoded part: smaller chunks are combined.
 PART_ROWS = 4096
-#: One array, a group of them, or where one lies.
+#: An array, a group of arrays, or a location.
 type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
 
 
 class ZarrStorage:
-    """Arrays of Zarr, rows on the first axis: see :meth:`Rows.from_zarr`.
+    """Arrays of Zarr, with rows on the first axis: see :meth:`Rows.from_zarr`.
 
     A pickle refers to the store and to the identities of its objects.
     """
@@ -133,7 +133,7 @@ class ZarrStorage:
         except MinibatchError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
-            # Of Zarr: files that are not there or hold something else, and unknown codecs.
+            # Exceptions of Zarr: missing or invalid files, and unknown codecs.
             raise SourceError(
                 f"{source} cannot be opened by Zarr: {error}. Give the path of a group."
             ) from error
@@ -156,7 +156,7 @@ class ZarrStorage:
         self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
 
     def _stamp(self) -> str:
-        """Return the digest of the metadata, and of sizes and times of the chunks' objects."""
+        """Digest of the metadata, and of sizes and times of the chunks' objects."""
         found = hashlib.blake2b(digest_size=16)
         for name, array in self._arrays.items():
             found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
@@ -166,11 +166,11 @@ class ZarrStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether all parts are kept once they are decoded."""
+        """Whether the cache retains all decoded parts."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows; SourceError if a chunk is missing, has changed or is broken."""
+        """Selected rows; SourceError if a chunk is missing, has changed or is broken."""
         if isinstance(rows, slice):
             first, stop, step = rows.indices(self.n_rows)
             rows = slice(first, max(first, stop)) if step == 1 else np.arange(first, stop, step)
@@ -189,7 +189,7 @@ class ZarrStorage:
         return found
 
     def _few_rows_per_chunk(self, name: str) -> bool:
-        """Whether decoding the chunks of some rows costs less than keeping all of them."""
+        """Whether decoding the chunks of a few rows costs less than caching all of them."""
         small = self._arrays[name].chunks[0] < PART_ROWS
         return small and self.n_rows * self.fields[name].itemsize > ROOM
 
@@ -214,13 +214,13 @@ class ZarrStorage:
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
-        # Zarr has filled in missing chunks.
+        # Zarr silently filled in missing chunks.
         if not self._objects[name].local:
             self._objects[name].require_unchanged(rows)
         return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
 
     def where(self, row: int) -> str:
-        """Return the row, and the chunks that it lies in."""
+        """Row number and its chunks."""
         chunks = (f"chunk {row // x.chunks[0]} of {_what(x)}" for x in self._arrays.values())
         return f"row {row:,}, {' and '.join(chunks)}"
 
@@ -274,7 +274,7 @@ def _opened(source: str | Path) -> zarr.Array | zarr.Group:
 
 
 def _codecs_of(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the codecs of an array of either format, also of those inside shards."""
+    """Yield the names of the codecs of an array in either format, shards included."""
     for codec in (*(metadata.get("filters") or ()), metadata.get("compressor")):
         if codec is not None:
             yield str(codec["id"])
@@ -284,7 +284,7 @@ def _codecs_of(metadata: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _require_plain(array: zarr.Array) -> None:
-    """Refuse single numbers, packed arrays, which hold other numbers, and codecs that run code."""
+    """Raise an error for scalars, packed arrays of other numbers, and codecs that run code."""
     for codec in _codecs_of(array.metadata.to_dict()):
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(

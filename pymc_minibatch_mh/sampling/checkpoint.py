@@ -1,10 +1,10 @@
 """Checkpoints of a run: a folder of NumPy archives that is complete at every moment.
 
 ``run.npz`` has the settings and the digests of step, model and data, ``chain-K.npz`` the state of
-chain K after its last block, and ``chain-K-B.npz`` its draws of block B. A state names its blocks
-with their digests, and replaces the last one after these are on the disk: whatever a kill leaves
-beyond a state is named by none, and written again. Nothing is pickled: a state is numbers, arrays
-and text. A thread of its own writes, while chains go on.
+chain K after its last block, and ``chain-K-B.npz`` its draws of block B. A state lists its blocks
+and their digests. It replaces the previous state only after these blocks are on the disk. A killed
+process may leave blocks that no state lists; the next run overwrites them. Nothing is pickled: a
+state consists of numbers, arrays and text. A background thread writes while chains continue.
 """
 
 import json
@@ -31,39 +31,39 @@ from pymc_minibatch_mh.threads import result_of
 
 _log = logging.getLogger("pymc")
 
-#: Locks of folders, which Windows has not.
+#: Module for file locks; Windows lacks it.
 fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
-#: Seconds between two blocks of a chain at least and at most, share of the run that one may be in
-#: between, and share of the time that writing them may take.
+#: Minimum and maximum seconds between two blocks of a chain; maximum share of the run in an unsaved
+#: block; maximum share of the time spent on writing.
 LEAST_SECONDS, MOST_SECONDS, BLOCK_SHARE, WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
-#: Changes with the contents of the files.
+#: Identifier of the file format; it changes with the contents of the files.
 FORMAT = "pymc_minibatch_mh checkpoint 3"
-#: Name of the member that has the text, and kinds of arrays that are written; records are, too.
+#: Name of the member with the text, and NumPy kinds of writable arrays besides structured ones.
 TEXT, KINDS = "text", "biufcU"
-#: Name of the file of the settings.
+#: Name of the file with the settings.
 RUN = "run.npz"
 #: State of a chain, its position, and its generator.
 End = tuple[Any, np.ndarray, np.random.Generator]
 
 
 def write_with_text(path: Path, arrays: Mapping[str, np.ndarray], text: Any) -> str:
-    """Write arrays and text as a whole or not at all; return their digest."""
+    """Write arrays and text completely or not at all, and return their digest."""
     encoded = np.frombuffer(json.dumps(text, default=np.ndarray.tolist).encode(), np.uint8)
     return write_archive(path, {**arrays, TEXT: encoded})
 
 
 def read_with_text(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray], Any, str]:
-    """Arrays, text and digest of a file; SettingError if it is not as it was written.
+    """Arrays, text and digest of a file; SettingError if the file is damaged or altered.
 
-    A `digest` is that of this very file.
+    A non-empty `digest` is compared with the digest of the file.
     """
     try:
         arrays, found = read_archive(path)
         if digest not in ("", found):
             raise ValueError("its chain wrote another file of that name")
         return arrays, json.loads(arrays.pop(TEXT).tobytes()), found
-    # A damaged archive fails in many ways.
+    # A damaged archive raises many types of errors.
     except Exception as error:
         raise SettingError(
             f"resume={str(path.parent)!r}: {path.name} is damaged, altered or missing ({error}). "
@@ -72,9 +72,9 @@ def read_with_text(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray],
 
 
 def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield copies of the numbers and arrays of a record, by name.
+    """Yield copies of the numbers and arrays in a nested record, with their names.
 
-    SettingError if there is anything else, as in the record of a proposal of a user.
+    SettingError for any other type, as a custom proposal may have in its record.
     """
     if isinstance(part, tuple):
         for field, value in zip(getattr(part, "_fields", range(len(part))), part, strict=True):
@@ -91,7 +91,7 @@ def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return a record of the type of another one, with arrays by their names in :func:`leaves`."""
+    """Record of the same type as `like`, filled with arrays by their names from :func:`leaves`."""
     if isinstance(like, tuple):
         fields = getattr(like, "_fields", range(len(like)))
         values = [
@@ -110,18 +110,18 @@ def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def key_of_run(step: MinibatchStep) -> dict[str, str]:
-    """Return the step, the model and the data that a run belongs to: name -> digest, or words."""
+    """Digests or descriptions of the step, the model and the data of a run, by name."""
     own = {
         "updates_per_draw": str(step.updates_per_draw),
         "tune": str(step.adapts),
-        # Those of a copy of the rows, which is made where memory is free, are as its draws are.
+        # Copies of observations, made if memory is free, affect neither draws nor statistics.
         "its statistics": ", ".join(step.program.statistics),
     }
     return step.key | own
 
 
 def digest_of_starts(chains: list[Chain]) -> dict[str, str]:
-    """Return digests of where chains start, and of their generators, by the settings of these."""
+    """Digests of the starting positions and of the generators, by the names of their settings."""
     positions = b"".join(chain.position.tobytes() for chain in chains)
     generators = [json.dumps(_state_of(chain.rng), default=np.ndarray.tolist) for chain in chains]
     return {
@@ -147,31 +147,31 @@ def _generator(state: Mapping[str, Any]) -> np.random.Generator:
 
 
 class Checkpoint:
-    """The folder of a run, begun by :meth:`create`, or found by :meth:`open`."""
+    """Folder of a run, made by :meth:`create` or read by :meth:`open`."""
 
     def __init__(self, folder: Path, run: Mapping[str, Any]) -> None:
-        # The process may change its own folder.
+        # The process may change its working directory.
         self.folder, self.run = folder.absolute(), run
-        #: Seconds that the run took before, in processes that have ended.
+        #: Seconds that the run took in earlier processes.
         self.seconds = 0.0
         self._began = time.perf_counter()
         self._digest = blake2b(json.dumps(run).encode(), digest_size=16).hexdigest()
         n = run["settings"]["chains"]
-        #: Names and digests of the blocks of each chain, and its draws of warm-up and after it.
+        #: Names and digests of the blocks of each chain, and its written draws (warm-up, later).
         self._blocks: list[list[list[str]]] = [[] for _ in range(n)]
         self._written = [(0, 0)] * n
-        #: Digests of the states of chains, as they are in the folder.
+        #: Digests of the states of chains in the folder.
         self._states = [""] * n
         self._lock: int | None = None
         self._due = [self._began + LEAST_SECONDS] * n
         self._last: list[Future[None] | None] = [None] * n
         self._writer = ThreadPoolExecutor(1, "checkpoint")
-        #: Why the last block of each chain could not be written; empty if it was.
+        #: Error of the last block of each chain; empty after a success.
         self._failed = [""] * n
 
     @classmethod
     def create(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
-        """Make the folder, and write the settings and the chains as they start."""
+        """Make the folder, and write the settings and the initial states of the chains."""
         folder, settings = free_folder(path), workers.settings
         run = {
             "format": FORMAT,
@@ -191,7 +191,7 @@ class Checkpoint:
         try:
             for number in range(settings.chains):
                 found._write(number, workers, *found._snapshot(workers, number))
-            # Last: where it is, all chains are.
+            # This file comes last: its presence means that all chains are written.
             write_with_text(folder / RUN, {}, run)
         except BaseException:
             found.close()
@@ -216,7 +216,7 @@ class Checkpoint:
         return cls(folder, run)
 
     def require_fitting(self, step: MinibatchStep, given: Mapping[str, Any]) -> None:
-        """Refuse another step, model or data, and settings other than those of the run."""
+        """Raise a SettingError for another step, model, data or setting than the run has."""
         what = difference_of(self.run["key"], key_of_run(step))
         if what:
             raise SettingError(
@@ -239,7 +239,7 @@ class Checkpoint:
             )
 
     def require_same_starts(self, chains: list[Chain], given: Mapping[str, Any]) -> None:
-        """Refuse starts or seeds, where they are `given`, that begin other chains than these."""
+        """Raise a SettingError if the user's starts or seed differ from those of the run."""
         found = digest_of_starts(chains)
         for name, value in given.items():
             if value is not None and found[name] != self.run["starts"][name]:
@@ -249,7 +249,7 @@ class Checkpoint:
                 )
 
     def ends(self, step: MinibatchStep) -> list[End]:
-        """Read where all chains are."""
+        """Read the states, positions and generators of all chains."""
         like = Chain(step.program, np.random.default_rng(0), adapting=False).state
         found = []
         for number in range(len(self._blocks)):
@@ -274,11 +274,11 @@ class Checkpoint:
         return found
 
     def most_drawn(self) -> int:
-        """Return how many draws the longest chain has."""
+        """Number of draws of the longest chain."""
         return max(drawn for _, drawn in self._written)
 
     def fill(self, workers: Workers) -> None:
-        """Read the draws of all chains, into the records of workers."""
+        """Read the draws of all chains into the records of `workers`."""
         for number, blocks in enumerate(self._blocks):
             progress = workers.progress[number]
             for name, digest in blocks:
@@ -296,7 +296,7 @@ class Checkpoint:
         )
 
     def keep(self, workers: Workers, number: int, ended: bool) -> None:
-        """Have the new draws of a chain written if it is time, or if it has `ended`."""
+        """Write the new draws of a chain if a block is due or the chain has ended."""
         last, progress = self._last[number], workers.progress[number]
         if last is None or last.done():
             is_new = self._written[number] != (progress.tuned, progress.drawn)
@@ -310,9 +310,9 @@ class Checkpoint:
         self._last[number] = self._writer.submit(self._try, number, workers, *taken)
 
     def lock(self) -> None:
-        """Keep other processes from going on with the run, until this one ends or closes it.
+        """Lock the folder, so that no other process continues the run before :meth:`close`.
 
-        SettingError if one does, or has written to the folder since it was read.
+        SettingError if another process has the lock, or has written since the folder was read.
         """
         if fcntl is None or self._lock is not None:
             return
@@ -333,7 +333,7 @@ class Checkpoint:
             )
 
     def close(self) -> None:
-        """Wait until all is written, and let other processes go on with the run."""
+        """Wait until all blocks are written, then release the lock."""
         try:
             for last in self._last:
                 if last is not None:
@@ -351,7 +351,7 @@ class Checkpoint:
             )
 
     def _snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
-        """Copy a chain, which goes on while it is written."""
+        """Copy of the state of a chain, which continues during the writing."""
         chain, progress = workers.chains[number], workers.progress[number]
         arrays = {"position": chain.position.copy()}
         for name, part in vars(chain.state).items():
@@ -366,7 +366,7 @@ class Checkpoint:
         return arrays, text
 
     def _try(self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any) -> None:
-        """Write; say if that fails: the next block then has these draws as well."""
+        """Write a block, or warn of a failure; the next block then contains these draws too."""
         began = time.perf_counter()
         try:
             self._write(number, workers, arrays, text)
@@ -386,7 +386,7 @@ class Checkpoint:
     def _write(
         self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any
     ) -> None:
-        """Write the draws since the last block, and then the state that names them."""
+        """Write the draws since the last block, and then the state that lists them."""
         before, now = self._written[number], (text["tuned"], text["drawn"])
         draws: dict[str, np.ndarray] = {}
         where = {}
@@ -412,7 +412,7 @@ def _records(workers: Workers) -> dict[str, Record | None]:
 
 
 def _stored_columns(record: Record, where: tuple[int, slice], phase: str) -> dict[str, np.ndarray]:
-    """Return the positions and stats of draws; one number where all are the same, bit for bit."""
+    """Positions and statistics of draws; a constant column is stored as a single number."""
     columns = {f"{phase}.positions": record.positions[where]}
     for name, stats in record.stats.items():
         column = stats[where]
@@ -434,7 +434,7 @@ def _fill(
 
 
 def free_folder(path: Any) -> Path:
-    """Return the folder of a run that begins; SettingError if there is one already."""
+    """Folder for a new run; SettingError if the path already has a run or other files."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"checkpoint={path!r} is not a path. Give the folder of the run.")
     folder = Path(path)
@@ -443,7 +443,7 @@ def free_folder(path: Any) -> Path:
             f"checkpoint={str(path)!r} already has a run. Continue it with resume={str(path)!r}, "
             "or name another folder."
         )
-    # A run that was killed before it had begun leaves chains behind.
+    # A run that was killed during its creation leaves files of chains.
     names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
     if any(not name.startswith(("chain-", RUN)) for name in names) or folder.is_file():
         raise SettingError(

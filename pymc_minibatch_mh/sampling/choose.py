@@ -1,4 +1,4 @@
-"""The step of ``sample(model)``: an exact one where that pays, with the reason in words."""
+"""Choice of the step for ``sample(model)``: an exact one if it is fast enough, with the reason."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -36,19 +36,19 @@ from pymc_minibatch_mh.steps.tuna import TunaMH
 
 _log = logging.getLogger("pymc")
 
-#: Draws of the pilot, and of its warm-up; its seed, so that it takes no number of the run's own.
+#: Draws of the pilot and of its warm-up, and its seed, separate from the generator of the run.
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
-#: Share of the observations above which an exact update is compared with an approximate one.
+#: Share of the observations above which an exact step is compared with an approximate one.
 MANY = 0.1
-#: Fewest seconds of the gradient of an observation: no exponential is faster.
+#: Minimum seconds for the gradient of an observation: about the time of one exponential.
 MIN_SECONDS_PER_ROW = 1e-9
-#: The line to type instead where NUTS cannot run.
+#: Recommended line of code if nutpie cannot sample the model.
 PYMC_LINE = "pm.sample()"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A step for a model, its forecast, and the reason against an exact step, empty for one."""
+    """A step for a model, its forecast, and the reason against an exact step, if any."""
 
     step: MinibatchStep
     forecast: Forecast
@@ -60,14 +60,14 @@ class Choice:
         return self.forecast.rows_per_update / self.step.plan.n_rows
 
     def in_words(self, tune: int, threads: int) -> str:
-        """One line: step, guarantee, observations a draw, and seconds to 1,000 effective draws.
+        """One line: step, guarantee, observations per draw, and seconds to an ESS of 1,000.
 
-        The seconds are those of so many `threads`, with `tune` draws of warm-up in each.
+        The forecast includes `tune` draws of warm-up and divides draws among `threads`.
         """
         found, n_rows = self.forecast, self.step.plan.n_rows
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
         rows = figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
-        # A chain that never moved is slow, and nothing more is known of it.
+        # A chain without accepted proposals is slow; its exact speed is unknown.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
         seconds = max(seconds, 0.1)  # The time of a call with the fastest draws.
@@ -79,10 +79,10 @@ class Choice:
 
 @showing("Choosing a step for this model")
 def choose_step(model: pm.Model) -> Choice:
-    """Choose TunaMH for a model, or PenaltyMH where exactness is impossible or expensive.
+    """Choose TunaMH for a model, or PenaltyMH if exactness is impossible or expensive.
 
-    The model is read once for both. NotWorthwhileError if NUTS is forecast to be faster,
-    UnsupportedModelError or ModeError if the model fits no step; each with the line to type.
+    Both share one preparation of the model. NotWorthwhileError if NUTS is forecast to be faster,
+    UnsupportedModelError or ModeError if the model fits no step; each names the line to type.
     """
     _require_continuous(model)
     try:
@@ -102,7 +102,7 @@ def choose_step(model: pm.Model) -> Choice:
 
 
 def step_of_run(resume: Any, model: pm.Model) -> MinibatchStep:
-    """Step of a run in a folder, built again; SettingError for a trace."""
+    """Step of a run in a folder, built anew; SettingError if `resume` is a trace."""
     if not isinstance(resume, str | PathLike):
         raise SettingError(
             "resume= of a trace goes with the step that drew it, which remembers where its chains "
@@ -140,7 +140,7 @@ def _line_for(model: pm.Model) -> str:
 
 
 def _cheaper_choice(exact: Choice, model: pm.Model, settings: PilotSettings) -> Choice:
-    """PenaltyMH on the same preparation if it has the better forecast; else the exact step."""
+    """PenaltyMH on the same preparation if its forecast is better, else the exact step."""
     other = forecast_penalty(exact.step, model, settings, exact.step.seconds)
     if other is None:
         return exact
@@ -151,9 +151,9 @@ def _cheaper_choice(exact: Choice, model: pm.Model, settings: PilotSettings) -> 
 
 
 def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.ndarray]) -> None:
-    """Refuse a step that NUTS is forecast to beat, or that hardly moves, by NotWorthwhileError.
+    """Raise a NotWorthwhileError if NUTS is forecast to be faster, or if the step hardly moves.
 
-    The gradient is compiled and timed only where NUTS could be faster at its best.
+    The gradient is compiled and timed only if NUTS could be faster in the best case.
     """
     step, name = choice.step, type(choice.step).__name__
     n_rows, size = step.plan.n_rows, step.target.factorization.size

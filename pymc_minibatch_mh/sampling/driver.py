@@ -1,4 +1,4 @@
-"""Sampling outside of PyMC's loop: blocks of draws in compiled code, chains as threads."""
+"""Sampling outside of PyMC's loop: compiled blocks of draws, with chains as threads."""
 
 import logging
 import time
@@ -37,7 +37,7 @@ _log = logging.getLogger("pymc")
 
 
 def tell_of_run(step: MinibatchStep, settings: RunSettings) -> None:
-    """Log the run that begins."""
+    """Log the start of a run, its step and its variables."""
     threads = min(settings.cores, settings.chains)
     _log.info("Sampling %s in %s", _number(settings.chains, "chain"), _number(threads, "thread"))
     names = (str(v.name) for v in step.vars)
@@ -46,7 +46,7 @@ def tell_of_run(step: MinibatchStep, settings: RunSettings) -> None:
 
 
 def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
-    """Log the draws that were made, and all warnings of the chains of the step `name`."""
+    """Log the number of draws, the time, and all warnings of the chains of the step `name`."""
     for chain in workers.chains:
         while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
             log_warning(warning)
@@ -88,87 +88,85 @@ def sample(
     resume: xr.DataTree | str | PathLike | None = None,
     model: pm.Model | None = None,
 ) -> xr.DataTree:
-    """Sample a model, or with a step, as fast as its updates are.
+    """Sample a model, or sample with a step, without PyMC's Python loop.
 
-    A model is sampled by :class:`TunaMH`, whose draws are *exact*. Where its bounds cannot be
-    derived, or where it would evaluate more than a tenth of the observations and
-    :class:`PenaltyMH` is forecast to be faster, that *approximate* step takes its place. One line
-    says which step it is, how many observations a draw evaluates, and how long 1,000 effective
-    draws take.
+    A model is sampled by :class:`TunaMH`, whose draws are *exact*. The *approximate*
+    :class:`PenaltyMH` replaces it if bounds cannot be derived, or if :class:`TunaMH` would evaluate
+    more than a tenth of the observations and is forecast to be slower. A log line names the step,
+    the number of observations per draw and the time for an ESS of 1,000.
 
     Use ``pm.sample`` if the model needs several steps. Its Python loop around a draw costs ten
     times an update. Here compiled code makes blocks of draws, chains run as threads over one copy
-    of data and bounds, and everything else is computed afterwards. With equal seeds and starts,
-    ``pm.sample`` makes the same draws, to the last bit on the unconstrained scale; transforms and
-    deterministics can differ by rounding. There is no ``callback=``: compiled code cannot stop at
-    every draw. An interrupt keeps the draws so far, and `resume` goes on from there.
+    of data and bounds, and transforms and deterministics are computed afterwards. With equal seeds
+    and starts, ``pm.sample`` makes the same draws, to the last bit on the unconstrained scale;
+    transforms and deterministics can differ by rounding. There is no ``callback=``: compiled code
+    cannot stop at every draw. An interrupt keeps the draws so far, and `resume` continues the run.
 
     Parameters
     ----------
     step_or_model
-        A model, by default that of the context; a Bambi model, whose draws are returned as its own
-        ``fit`` returns them; or a step of this package that moves all variables of its model.
-        A number is taken for `draws`.
+        A model, by default the model of the context; a Bambi model, whose trace has the format of
+        its ``fit``; or a step of this package that updates all variables of its model. A number is
+        interpreted as `draws`.
     draws
-        Draws to keep of each chain.
+        Draws to keep per chain.
     tune
         Draws of warm-up before them.
     chains
         Number of chains; by default as in :func:`pymc.sample`: as many as `cores`, and at least 2.
     cores
-        Chains that run at the same time, as threads; by default as many as there are cores
-        that this process may use, up to 4. The draws of a chain do not depend on it.
+        Maximum number of chains that run at the same time, as threads; by default the number of
+        usable cores, up to 4. Draws do not depend on it.
     random_seed
         Seed or generator.
     initvals
         As in :func:`pymc.sample`; by default each chain starts at a draw from the widened Gaussian
-        approximation, as :func:`overdispersed_initvals` has it.
+        approximation, as in :func:`overdispersed_initvals`.
     var_names
-        As in :func:`pymc.sample`; not for a Bambi model. Deterministics with one value per row are
-        left out unless they are named; they are then kept of a few draws, in the group
+        As in :func:`pymc.sample`; not for a Bambi model. Deterministics with one value per
+        observation are recorded only by name, for a few draws, in the group
         ``posterior_thinned``.
     progressbar
-        Whether to show how far chains are, with running means.
+        Whether to show the progress of chains, with running means.
     quiet
-        Whether to show nothing, neither progress nor log lines, as in :func:`pymc.sample`.
+        Whether to suppress the progress bar and log lines, as in :func:`pymc.sample`.
     discard_tuned_samples
         Whether to leave out the draws of warm-up, as in :func:`pymc.sample`.
     compute_convergence_checks
         Whether to check the chains for convergence, as :func:`pymc.sample` does.
     checkpoint
-        Folder to write draws and states of chains to while they run, in blocks, each as a whole or
-        not at all: of a process that is killed, or whose machine is, at most the last block is
-        lost. A block is a second of sampling, or 2% of a run of more, and at most a minute.
+        Folder for draws and states of chains during the run. Blocks of draws are written
+        completely or not at all, so a crash loses at most the last block. A block takes a second
+        of sampling, or 2% of a longer run, and at most a minute.
     resume
-        Folder of `checkpoint`: the run goes on there, in any process, up to `draws` in all. A step
-        of other settings, another model or other data are refused, and other settings of the run.
-        Or the trace that this step returned last: its chains go on where they ended, without
-        warm-up. A step remembers the ends of its last chains, also where it is pickled. Either
-        way chains draw what they would have drawn in one longer run, bit for bit.
+        Folder of `checkpoint`: the run continues in any process, up to `draws` in all. A different
+        step, model or data set, or other settings of the run, raise a SettingError. Alternatively
+        the last trace of this step: its chains continue without warm-up. A step remembers the final
+        states of its last chains, also after pickling. Either way the draws equal those of one
+        longer run, bit for bit.
     model
-        The model; by default the one that the step was built on. It is asked for where a step was
-        pickled.
+        The model; by default the model of the step. A pickled step requires it.
 
     Returns
     -------
     DataTree
-        As of :func:`pymc.sample`, with the statistics that the step has. After an interrupt, the
-        draws so far. If `resume` is a folder, all draws of the run; if it is a trace, only the new
-        draws, numbered from where the last run stopped.
+        As from :func:`pymc.sample`, with the statistics of the step. After an interrupt, the draws
+        so far. If `resume` is a folder, all draws of the run; if it is a trace, only the new draws,
+        numbered after the last draw of that trace.
 
     Raises
     ------
     SettingError
-        If an argument is invalid, if other steps have to move variables of the model, or if a file
-        of a run is damaged or altered.
+        If an argument is invalid, if variables of the model need other steps, or if a file of a run
+        is damaged or altered.
     NotWorthwhileError
         If NUTS is forecast to sample the model faster; names the line to type.
     UnsupportedModelError, ModeError
         If no step fits the model; names the line to type.
     StaleDataError
-        If the model's data changed after the step was built.
+        If the model's data changed after the construction of the step.
     BoundViolationError
-        If a row exceeds its bound, unless the step tolerates that.
+        If an observation exceeds its bound, unless the step tolerates that.
 
     Examples
     --------
@@ -216,7 +214,7 @@ def sample(
 
 
 def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
-    """Make all draws; return the seconds of the run, and whether an interrupt ended that."""
+    """Make all draws; return the seconds of the run and whether an interrupt ended it."""
     settings, began = workers.settings, time.perf_counter()
     bars = Bars(settings.chains, settings.tune + settings.draws, shown=shown)
     if folder is None:
@@ -233,7 +231,7 @@ def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[f
     return folder.seconds + time.perf_counter() - began, interrupted
 
 
-#: Chains where nothing is said of them, as in ``pm.sample``.
+#: Default minimum and maximum numbers of chains, as in ``pm.sample``.
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
 
 
@@ -250,7 +248,7 @@ def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any) -> RunSettings
 def _step_and_model(
     asked: Any, model: Any, resume: Any, settings: RunSettings
 ) -> tuple[MinibatchStep, pm.Model, dict[str, str]]:
-    """Return the step that samples, its model, and what a trace tells of the choice of the step."""
+    """Step for sampling, its model, and trace attributes about the choice of the step."""
     if isinstance(asked, MinibatchStep | type):
         step = step_of(asked)
         found = _model_of(step, model)
@@ -313,7 +311,7 @@ def _chains(
     resume: Any,
     given: Mapping[str, Any],
 ) -> tuple[RunSettings, list[Chain], Checkpoint | None]:
-    """Return settings, chains at their starts or where they go on, and the folder of a run."""
+    """Settings, new or resumed chains, and the folder of the run."""
     starts = {name: given[name] for name in ("initvals", "random_seed")}
     if resume is None:
         return settings, _begun(step, settings, **starts), None
@@ -343,12 +341,12 @@ def _chains(
 def _begun(
     step: MinibatchStep, settings: RunSettings, initvals: Any, random_seed: Any
 ) -> list[Chain]:
-    """Return new chains at their starts."""
+    """New chains at their starting points."""
     require_warm_up_for(step.program.schedule, settings.tune)
     rng = generator_of("random_seed", random_seed)
     generators = rng.spawn(settings.chains)
     for generator in generators:
-        # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
+        # Seeds are derived as in pm.sample, so that equal seeds give equal draws.
         generator.integers(2**30)
     starts = starts_of(step, initvals, settings.chains, rng)
     chains = [Chain(step.program, rng, step.adapts and settings.tune > 0) for rng in generators]
@@ -366,7 +364,7 @@ def _tree(
     seconds: float,
     before: xr.DataTree | None,
 ) -> xr.DataTree:
-    """Return the trace of all draws; KeyboardInterrupt if that came before there was any."""
+    """Trace of all draws; KeyboardInterrupt if an interrupt came before the first draw."""
     (chains, draws), settings = workers.complete(), workers.settings
     if not draws:
         raise KeyboardInterrupt
@@ -379,17 +377,17 @@ def _tree(
         {"sampling_time": seconds, "tuning_steps": settings.tune, **_provenance(step)},
         warm_up=tuned,
     )
-    # Stats mean something only with the number of updates behind a draw.
+    # Statistics are interpreted per update, so the trace needs the updates per draw.
     tree["posterior"].attrs["updates_per_draw"] = step.updates_per_draw
     if step.target.source.stamp:
-        # Stored observations are not in the trace: this tells whether others are the same.
+        # The trace does not contain stored observations: a digest identifies them.
         tree["posterior"].attrs["observations"] = step.target.source.stamp
     _remember(step, [workers.chains[k] for k in chains], tree)
     return tree
 
 
 def _provenance(step: MinibatchStep) -> dict[str, str | float]:
-    """Return the attributes of a trace about the step that drew it."""
+    """Attributes of a trace about the step that drew it."""
     return {
         "step_library": "pymc_minibatch_mh",
         "step_library_version": version("pymc-minibatch-mh"),
@@ -401,7 +399,7 @@ def _provenance(step: MinibatchStep) -> dict[str, str | float]:
 
 
 def _remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -> None:
-    """Keep the ends of chains in their step, without bounds, and their digest in the trace."""
+    """Keep the final states of chains in their step, and their digest in the trace."""
     copies = [chain.copy() for chain in chains]
     stamp = sha256(b"".join(chain.position.tobytes() for chain in copies)).hexdigest()[:16]
     step.ended = stamp, [(chain.state, chain.position, chain.rng) for chain in copies]
@@ -415,9 +413,9 @@ def _resumed(
     trace: Any,
     given: Mapping[str, Any],
 ) -> tuple[RunSettings, list[Chain]]:
-    """Return the chains that go on from the last trace of a step, and settings without warm-up.
+    """Chains that continue from the last trace of a step, and settings without warm-up.
 
-    SettingError if the trace is another one, or settings are `given` that begin chains anew.
+    SettingError for another trace, or for settings in `given` that apply to new chains only.
     """
     for name, value in given.items():
         if value is not None:
@@ -431,7 +429,7 @@ def _resumed(
 
 
 def _going_on(step: MinibatchStep, ends: Sequence[End]) -> list[Chain]:
-    """Return chains that go on from where others ended; around one centre they share bounds."""
+    """Chains that continue from final states; chains with equal centres share their bounds."""
     chains: list[Chain] = []
     programs = {step.plan.reference.centre.tobytes(): step.program}
     for state, position, rng in ends:
@@ -440,7 +438,7 @@ def _going_on(step: MinibatchStep, ends: Sequence[End]) -> list[Chain]:
         chain.state = state
         programs[around] = chain.program
         chain.place(position, np.empty(0))
-        # What is remembered stays as it is: chains may go on from it again.
+        # The remembered states stay unchanged: chains may continue from them again.
         chains.append(chain.copy())
     return chains
 
@@ -472,7 +470,7 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
 
 
 def _numbered_on(draws: Draws, before: xr.DataTree | None) -> Draws:
-    """Return draws with the numbers that follow those of the trace before, and its chains."""
+    """Draws numbered after those of the previous trace, with its chain numbers."""
     if before is None:
         return draws
     posterior, own = before["posterior"], draws.coords

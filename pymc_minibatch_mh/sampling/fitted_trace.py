@@ -1,4 +1,4 @@
-"""The trace of a Bambi model, as its ``fit`` returns it."""
+"""Traces of Bambi models in the form of Bambi's ``fit``."""
 
 import xarray as xr
 
@@ -6,7 +6,7 @@ from pymc_minibatch_mh.model.bambi import BambiModel, cleaned, response_paramete
 
 
 def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
-    """A trace of the PyMC model behind a Bambi model, as Bambi's own ``fit`` returns it.
+    """Convert a trace of the PyMC model behind a Bambi model to the result of Bambi's ``fit``.
 
     Bambi's code drops the offsets of group effects, and moves intercepts to predictors that are not
     centred. Parameters of the likelihood with one value per observation, such as ``mu``, are left
@@ -22,8 +22,8 @@ def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
     left_out = response_parameters(model)
     groups = {name: group.to_dataset() for name, group in data.children.items()}
     for name in groups.keys() & {"posterior", "warmup_posterior"}:
-        # By their names, so that coordinates which nothing needs any more go as well.
+        # Variables are dropped by name, so that unused coordinates disappear as well.
         groups[name] = groups[name][[x for x in groups[name].data_vars if x not in left_out]]
-    # Bambi's summary of the model says from then on how to look at the trace.
+    # Bambi's summary of a fitted model mentions how to inspect the trace.
     model.backend.fit = True
     return cleaned(model.backend, xr.DataTree.from_dict(groups))

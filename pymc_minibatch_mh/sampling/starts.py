@@ -1,4 +1,4 @@
-"""Starts of chains: from the ``initvals`` of ``pm.sample`` to positions."""
+"""Starting positions of chains, from the ``initvals`` of ``pm.sample``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,21 +77,21 @@ def overdispersed_initvals(
     return [dict(zip(factorization.natural, free(point, others), strict=True)) for point in points]
 
 
-#: Draws from the Gaussian approximation until one of them has a density.
+#: Maximum number of draws from the Gaussian approximation to find a positive density.
 TRIES = 100
-#: Words that PyMC takes instead of values.
+#: Names of PyMC's strategies, as alternatives to values.
 STRATEGIES = ("support_point", "prior")
 
 
 def starts_of(
     step: MinibatchStep, initvals: Any, chains: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the unconstrained position at which each chain starts, shape (chains, d).
+    """Unconstrained starting position of each chain, shape (chains, d).
 
     `initvals` are those of :func:`pymc.sample`; names of deterministics and of observed variables
-    are passed over, as :func:`pymc.find_MAP` returns them. None stands for a draw from the widened
-    Gaussian approximation, or for the centre of a step with ``centre="start"``. Given starts may
-    have zero density. SettingError if `initvals` do not fit the model.
+    are ignored, because :func:`pymc.find_MAP` returns them. None means a draw from the widened
+    Gaussian approximation, or the centre of a step with ``centre="start"``. Starting values of the
+    user may have zero density. SettingError if `initvals` do not fit the model.
     """
     given = _for_each_chain(initvals, chains)
     factorization = step.target.factorization
@@ -130,7 +130,7 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
 def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
     factorization = step.target.factorization
     if step.target.covariance is not None:
-        # Nobody has looked where the posterior lies.
+        # The posterior mode is unknown: only the start is available.
         return step.plan.reference.centre.copy()
     for _ in range(TRIES):
         position = factorization.ravel(step.gaussian_draw(rng, NEW_START))
@@ -140,7 +140,7 @@ def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
                 step.target.require_finite_start(position)
                 return position
         except SourceError:
-            # Rows that cannot be read say nothing of the position.
+            # Unreadable observations cannot exclude a position.
             raise
         except MinibatchError:
             continue
@@ -172,14 +172,14 @@ def _position(
 
 
 def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the starting values by the names of their variables."""
+    """Starting values by the names of their variables."""
     free = {str(rv.name): rv for rv in model.free_RVs}
     starts = {str(value.name): value for value in model.value_vars} | free
     checked = {}
     for key, value in given.items():
         name = str(key.name) if isinstance(key, Variable) else key
         known = name in starts or name in model.named_vars
-        # PyMC passes over the value variables themselves, without a word.
+        # PyMC silently ignores the names of value variables.
         if not known or (isinstance(key, Variable) and model.named_vars.get(name) is not key):
             raise SettingError(
                 f"initvals= have {str(key)!r}, which is not a variable of the model. Choose from "

@@ -1,9 +1,9 @@
-"""The trace of chains that were sampled outside of PyMC's loop, as ``pm.sample`` returns it.
+"""Traces of chains that were sampled outside of PyMC's loop, in the format of ``pm.sample``.
 
 Chains keep the unconstrained position and the statistics of each draw. PyMC evaluates transforms
-and deterministics at every draw while it samples. Here they are computed from positions afterwards:
-written for a block of draws at once and evaluated by NumPy, operation by operation. Nothing is
-compiled, and one call of an operation serves the whole block.
+and deterministics at every draw while it samples. This module computes them from positions
+afterwards: graphs are vectorised over a block of draws and evaluated by NumPy, operation by
+operation. Nothing is compiled, and one call of an operation serves the whole block.
 """
 
 import logging
@@ -50,13 +50,13 @@ from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_det
 
 _log = logging.getLogger("pymc")
 
-#: Bytes that a block of draws may take, intermediate results included.
+#: Maximum bytes of a block of draws, including intermediate results.
 BLOCK_BYTES = 2**26
 
 
 @node_rewriter([Elemwise])
 def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
-    """Write functions that PyTensor evaluates number by number, in Python, in those of NumPy."""
+    """Replace PyTensor's elementwise Python functions by NumPy functions."""
     op = node.op.scalar_op
     x, *ends = node.inputs
     if isinstance(op, Softplus):
@@ -70,15 +70,15 @@ def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
     return [written.astype(node.outputs[0].dtype)]
 
 
-#: Rewritten for accuracy as what PyMC compiles; NumPy gains nothing from the other rewrites, and
-#: is slow in what fusion makes of them. The last one comes after those for accuracy.
+#: PyMC's rewrites for accuracy only: NumPy gains nothing from the others, and fused operations are
+#: slow in Python. The last rewrite follows those for accuracy.
 IN_NUMPY = Mode(
     linker="py",
     optimizer=RewriteDatabaseQuery(
         include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
     ),
 ).register((dfs_rewriter(in_ufuncs), 100))
-#: The same, with all intermediate results left in memory.
+#: The same mode, with all intermediate results kept in memory.
 KEEPING = IN_NUMPY.clone(link_kwargs={"allow_gc": False})
 
 _OPENED = dfs_rewriter(inlined, local_view_op)
@@ -86,16 +86,16 @@ _WITHOUT_DIMS = optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"]))
 
 
 class OneByOneError(Exception):
-    """Why a variable cannot be evaluated for many draws at once."""
+    """A variable that cannot be evaluated for many draws at once."""
 
 
 def values_at(
     model: pm.Model, factorization: Factorization, variables: Sequence[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
-    """Evaluate graphs in the value variables of a model at draws of these, shape (n, d), n >= 1.
+    """Evaluate graphs in a model's value variables at draws, shape (n, d), n >= 1.
 
-    Values, shape (n, *shape of the variable), equal those of ``pm.sample`` to rounding. A loop or a
-    function of the user's own is evaluated draw by draw, by the function that PyMC compiles.
+    Values, shape (n, *shape of the variable), equal those of ``pm.sample`` up to rounding. Loops
+    and functions of the user are evaluated draw by draw, by PyMC's compiled function.
     """
     found = dict(_evaluated(factorization.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
@@ -112,8 +112,8 @@ def _evaluated(
     try:
         return zip(variables, BlockFunction(blocks, variables)(positions), strict=True)
     except Exception as error:
-        # Operations that are written for one draw fail in many ways, some of them only when they
-        # are evaluated. Each variable is then tried alone, to find which of them it is.
+        # Operations without vectorisation fail in many ways, some only during evaluation. Each
+        # variable is then tried alone, to isolate the failing one.
         if len(variables) > 1:
             return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
         first_line = str(error).strip().partition("\n")[0].rstrip(".")
@@ -126,16 +126,16 @@ def _evaluated(
 
 
 class BlockFunction:
-    """Variables as functions of many positions, in which `blocks` are the value variables.
+    """Vectorised function of many positions, with the value variables `blocks` as inputs.
 
-    OneByOneError or NotImplementedError if an operation serves one draw only.
+    OneByOneError or NotImplementedError if an operation supports single draws only.
     """
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
         read = set(ancestors(list(variables)))
-        # Pieces of many draws are copied: those that no variable depends on are left out.
+        # Slices of positions are copied, so unused variables are left out.
         self._blocks = [b for b in blocks if b.variable in read]
-        # `pt.tensor(name)` takes a name such as "a,b" for a dtype.
+        # `pt.tensor(name)` interprets a name such as "a,b" as a dtype.
         single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in self._blocks}
         many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
         graphs = _in_tensors(variables, single)
@@ -144,7 +144,7 @@ class BlockFunction:
         self._many = _function(list(many.values()), vectorize_graph(graphs, many), IN_NUMPY)
 
     def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Return the values of each variable; OneByOneError if a draw alone has other values."""
+        """Values of each variable; OneByOneError if a single draw gives other values."""
         n = len(positions)
         with np.errstate(all="ignore"):
             count = self._draws_in_block(positions[:1])
@@ -175,7 +175,7 @@ class BlockFunction:
 
 
 def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]) -> list[Variable]:
-    """Return graphs in tensors instead of value variables, without dims and inner graphs."""
+    """Graphs in plain tensors instead of value variables, without dims and inner graphs."""
     graphs = [plain(v) for v in variables]
     graphs = clone_replace(graphs, as_read(graphs, tensors), rebuild_strict=False)
     graph = FunctionGraph(outputs=graphs, clone=True, copy_inputs=False)
@@ -185,7 +185,7 @@ def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]
 
 
 def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> None:
-    """Raise a OneByOneError if an operation between inputs and outputs serves one draw only."""
+    """Raise a OneByOneError if an operation on the way to the outputs needs single draws."""
     inside = set(inputs)
     for node in toposort(outputs):
         if inside.isdisjoint(node.inputs):
@@ -202,7 +202,7 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
 
 
 def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
-    # Without a compiler PyTensor does not turn to one for constants that Python does not evaluate.
+    # Without a compiler PyTensor must not fall back on one for constant folding.
     with pytensor.config.change_flags(cxx=""):
         return pytensor.function(
             inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True
@@ -244,7 +244,7 @@ _log = logging.getLogger("pymc")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Graphs of the variables that are kept of every draw, in PyMC's order, and of large ones."""
+    """Graphs of variables recorded at every draw, in PyMC's order, and of large deterministics."""
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
@@ -253,10 +253,10 @@ class Recorded:
 def recorded(
     model: pm.Model, point: Mapping[str, np.ndarray], var_names: Sequence[str] | None = None
 ) -> Recorded:
-    """Choose the variables that are kept, by default all but the large deterministics.
+    """Select the recorded variables, by default all except the large deterministics.
 
-    Shapes may depend on the `point` of value variables. SettingError if `var_names` has a name that
-    is no free variable or deterministic, has one twice, has none, or only large deterministics.
+    Shapes may depend on the `point` of value variables. SettingError if `var_names` is empty,
+    repeats a name, has an unknown name, or has large deterministics only.
     """
     chosen = _chosen(model, var_names)
     named = {str(v.name) for v in chosen}
@@ -301,19 +301,19 @@ def _chosen(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     return [v for name, v in unobserved.items() if name in names]
 
 
-#: Draws of each chain of which large deterministics are kept, and bytes that they may take.
+#: Maximum draws per chain and maximum bytes of large deterministics.
 LARGE_DRAWS, LARGE_BYTES = 100, 2**30
-#: The group of large deterministics.
+#: Name of the group with large deterministics.
 THINNED = "posterior_thinned"
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Draws of one phase: unconstrained, shape (chains, draws, d), and stats, (chains, draws)."""
+    """Unconstrained draws of one phase, shape (chains, draws, d), and stats, (chains, draws)."""
 
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
-    #: Numbers of the chains and of the draws that interrupts and thinning have left.
+    #: Numbers of the chains and of the draws that remain after interrupts and thinning.
     coords: Mapping[str, np.ndarray]
 
 
@@ -326,11 +326,11 @@ def datatree_of(
     *,
     warm_up: Draws | None = None,
 ) -> xr.DataTree:
-    """Return the tree that ``pm.sample`` returns for the same draws, whose positions it overwrites.
+    """Tree in the format of ``pm.sample``; the positions of `draws` are overwritten.
 
-    Large deterministics have a group of their own, ``posterior_thinned``, of evenly spaced draws
-    after warm-up: at most 100 of each chain (400 draws tell a mean to a twentieth of a standard
-    deviation), and at most 1 GiB in all, twice that while the tree is made.
+    Large deterministics have a separate group, ``posterior_thinned``, of evenly spaced draws after
+    warm-up: at most 100 per chain (400 draws determine a mean to a twentieth of a standard
+    deviation) and at most 1 GiB in all. Memory peaks at twice that size during the conversion.
     """
     factorization = _in_variables_of(model, factorization)
     parts = {"warmup_": warm_up, "": draws}
@@ -354,7 +354,7 @@ def datatree_of(
 
 
 def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factorization:
-    """Return the factorization in the model's own value variables: a pickled step has copies."""
+    """Factorization in the model's value variables: a pickled step has copies of them."""
     named = {str(v.name): v for v in model.value_vars}
     return replace(
         factorization,
@@ -369,10 +369,10 @@ def _dataset(
     attrs: Mapping[str, str | float] | None = None,
     with_dims: bool = True,
 ) -> xr.Dataset:
-    """Return arrays as a group, whose first axes have the coordinates `sampled`."""
+    """Group of a trace from arrays, with the coordinates `sampled` on the first axes."""
     coords, dims = coords_and_dims_for_inferencedata(model)
     with warnings.catch_warnings():
-        # Few draws may be meant.
+        # A small number of draws may be intended.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer")
         return dict_to_dataset(
             arrays,

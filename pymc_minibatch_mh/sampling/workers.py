@@ -1,8 +1,8 @@
-"""Chains as threads: each makes blocks of draws, and writes them where they are kept.
+"""Chains as threads: each makes blocks of draws and writes them into shared records.
 
-Threads of chains compile nothing: PyTensor's configuration, which compiling changes for a while,
-belongs to the process. All that an update calls is compiled before they begin. The search for
-another centre, which may compile more, runs in the thread that began the others.
+Threads never compile: compilation changes PyTensor's configuration, which belongs to the process.
+All functions of an update are compiled before the threads begin. The search for a new centre may
+compile more and runs in the main thread.
 """
 
 import time
@@ -28,7 +28,7 @@ from pymc_minibatch_mh.threads import LOOK, HeldBack
 
 @dataclass
 class ChainProgress:
-    """Draws of one chain, and counts of its updates since warm-up began or since it ended."""
+    """Numbers of draws and updates of one chain, within warm-up or after it."""
 
     tuned: int = 0
     drawn: int = 0
@@ -38,7 +38,7 @@ class ChainProgress:
     seconds: float = 0.0
 
     def count(self, block: Draws, updates: int, seconds: float, *, tuning: bool) -> None:
-        """Count a block of draws."""
+        """Add a block of draws to the counts."""
         draws = len(block.positions)
         if not tuning and self.drawn == 0:
             self.updates, self.accepted, self.rows, self.seconds = 0, 0.0, 0.0, 0.0
@@ -51,7 +51,7 @@ class ChainProgress:
 
 
 class Bars:
-    """A bar for each chain, over all of its `draws`, with running means of its updates."""
+    """Progress bar for each chain, with running means over its updates."""
 
     def __init__(self, chains: int, draws: int, *, shown: bool) -> None:
         self._display = Progress(
@@ -80,7 +80,7 @@ class Bars:
         self._display.stop()
 
     def show(self, chains: Sequence[ChainProgress]) -> None:
-        """Show how far chains are."""
+        """Update all bars."""
         for task, chain in zip(self._tasks, chains, strict=True):
             updates = max(chain.updates, 1)
             self._display.update(
@@ -92,14 +92,14 @@ class Bars:
             )
 
 
-#: Seconds that a block of draws takes, so that an interrupt is noticed at once; draws of the first
-#: block, by how much the next may be longer, and most of a block.
+#: Seconds per block of draws, short enough for interrupts; draws of the first block, maximum growth
+#: factor, and maximum draws of a block.
 BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Draws of each chain, of warm-up and after it; chains, and how many run at a time."""
+    """Draws per chain after and during warm-up, number of chains, and maximum parallel chains."""
 
     draws: int
     tune: int
@@ -118,22 +118,22 @@ class Record:
     def empty(
         cls, chains: int, draws: int, size: int, statistics: Mapping[str, Statistic]
     ) -> "Record":
-        """Return room for draws."""
+        """Record with allocated but empty arrays."""
         shape = chains, draws
         stats = {name: np.empty(shape, np.dtype(one.dtype)) for name, one in statistics.items()}
         return cls(np.empty((chains, draws, size)), stats)
 
     def write(self, where: tuple[int, slice], block: Draws, updates: int, **shared: float) -> None:
-        """Write the stats of a block of draws, whose positions a chain has written already."""
+        """Write the statistics of a block; the chain has already written its positions."""
         write_stats(self.stats, where, block.counts, updates)
         for name, value in shared.items():
             self.stats[name][where] = value
-        # A chain that goes on after a violated bound is not certified from that draw on.
+        # After a violated bound the draws of a chain no longer have proved bounds.
         sound = np.logical_and.accumulate(block.counts["bound_ratio"] <= 1.0)
         self.stats["certified"][where] &= sound
 
     def of(self, chains: Sequence[int], draws: int) -> Kept:
-        """Return the first draws of some chains; all of them without a copy."""
+        """First draws of some chains, as views for all chains."""
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}
@@ -142,7 +142,7 @@ class Record:
 
 
 def _stop_adapting(chain: Chain, ended: Future[None]) -> None:
-    """End the warm-up of a chain, and tell its thread how that has ended."""
+    """End the warm-up of a chain, and pass the result or the error to its thread."""
     try:
         chain.stop_adapting()
     except Exception as error:
@@ -153,16 +153,15 @@ def _stop_adapting(chain: Chain, ended: Future[None]) -> None:
 
 @dataclass(eq=False)
 class Workers:
-    """Chains that run at the same time, and end where their last draws are.
+    """Chains that run at the same time, and their records.
 
-    After each block, and after its last one, `keep` is told the number of its chain and whether
-    that has ended.
+    `keep` is called after each block with the number of the chain and whether it has ended.
     """
 
     settings: RunSettings
     chains: list[Chain]
     keeps_warm_up: bool
-    #: Statistics of the step, which are kept.
+    #: Recorded statistics of the step.
     statistics: Mapping[str, Statistic]
     keep: Callable[[int, bool], None] | None = None
     progress: list[ChainProgress] = field(init=False)
@@ -170,20 +169,21 @@ class Workers:
     kept: Record = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make room for all draws, and compile here what threads call."""
+        """Allocate the records, and compile all functions for the threads."""
         settings, room = self.settings, (self.chains[0].position.size, self.statistics)
         self.progress = [ChainProgress() for _ in self.chains]
         self.kept = Record.empty(settings.chains, settings.draws, *room)
         if self.keeps_warm_up:
             self.warm_up = Record.empty(settings.chains, settings.tune, *room)
         self._stop = Event()
-        #: Chains whose warm-up is over, and where to say that their centres are; None: one ended.
+        #: Chains at the end of their warm-up, with futures for their adapted centres; None for an
+        #: ended chain.
         self._tuned = SimpleQueue[tuple[Chain, Future[None]] | None]()
         for chain in self.chains:
             chain.kernel_state()
 
     def run(self, bars: Bars) -> bool:
-        """Make all draws; return whether an interrupt ended that."""
+        """Make all draws; return whether an interrupt stopped them."""
         interrupted, running = False, set[Future[None]]()
         with (
             bars,
@@ -200,10 +200,10 @@ class Workers:
             except KeyboardInterrupt:
                 interrupted = True
             finally:
-                # Threads notice it after their blocks.
+                # Threads check for interrupts after each block.
                 self._stop.set()
         for job in running:
-            # An error in a block that an interrupt has waited for is as wrong.
+            # An error in a block takes precedence over the interrupt that waited for it.
             job.result()
         return interrupted
 
@@ -239,7 +239,7 @@ class Workers:
             most = self._advance(number, draws, self.kept)
 
     def _advance(self, number: int, draws: int, record: Record | None) -> float:
-        """Make a block of draws; return how many the next one may have."""
+        """Make a block of draws; return the maximum length of the next block."""
         chain, progress = self.chains[number], self.progress[number]
         shared = {name: getattr(chain, name) for name in ("certified", "scaling", "temperature")}
         began = time.perf_counter()
@@ -259,7 +259,7 @@ class Workers:
         return float(np.clip(enough, 1, min(MOST_DRAWS, GROWTH * draws)))
 
     def complete(self) -> tuple[list[int], int]:
-        """Return the chains and the number of draws that make most draws in all."""
+        """Chains and common number of draws that maximise the total number of draws."""
         drawn = np.array([progress.drawn for progress in self.progress])
         lengths = np.unique(drawn[drawn > 0])
         if lengths.size == 0:
