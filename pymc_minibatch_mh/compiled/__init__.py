@@ -1,4 +1,4 @@
-"""Graphs and row functions, compiled to functions of fixed signatures."""
+"""Compilation of graphs and row functions to functions of fixed signatures."""
 
-# It tells where PyTensor has no folder to write to; nothing here could be imported then.
+# It configures PyTensor's folder, before any import that writes there.
 import pymc_minibatch_mh.functions.base  # noqa: F401

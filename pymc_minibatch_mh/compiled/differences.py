@@ -1,9 +1,9 @@
-"""Derivatives of a row's log-likelihood, and its differences in a move.
+"""Derivatives of an observation's log-likelihood, and its differences in a proposed move.
 
-f(u') - f(u) of two large values would be off by their rounding, which is more than the difference
-itself where counts are large or rows are many. So differences go through the expression: they add
-up over sums, follow the product rule, and are taken in one of exponentials and logarithms. Along
-with every difference goes the rounding error that it may have.
+The rounding of two large values can exceed their difference f(u') - f(u), if counts are large or
+observations are many. So differences are propagated through the expression: they are summed over
+sums, follow the product rule, and use special functions for exponentials and logarithms. Each
+difference has a bound of its rounding error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _STEPS = (
     scalar.LogicalComparison, scalar.AND, scalar.OR, scalar.XOR, scalar.Invert, scalar.Sign,
 )  # fmt: skip
 
-#: Operations that a derivative is rebuilt from; others stay as they are.
+#: Operations that are rebuilt as expressions in a derivative; others remain scalar operations.
 _ARITHMETIC = (
     scalar.Add, scalar.Sub, scalar.Mul, scalar.TrueDiv, scalar.Neg, scalar.Reciprocal, scalar.Sqr,
     scalar.Exp, scalar.Log, scalar.Second, scalar.Identity,
@@ -51,14 +51,14 @@ _ARITHMETIC = (
 
 
 class Slopes:
-    """Partial derivatives with respect to arguments, each made once."""
+    """Cache of partial derivatives of expressions with respect to arguments."""
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
         self._known: dict[tuple[Expr, int], Expr] = {}
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
-        """Return the partial derivative with respect to arguments, one for each order."""
+        """Partial derivative with respect to the given arguments, one for each order."""
         for argument in numbers:
             expr = self._first(expr, argument)
         return expr
@@ -97,7 +97,7 @@ class Slopes:
 
 
 def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
-    """Return the derivatives of an operation with respect to some of its operands."""
+    """Derivatives of an operation with respect to the operands at `places`."""
     operands = [scalar.get_scalar_type(x.dtype.name)() for x in expr.inputs]
     try:
         value, slopes = slopes_of(expr.op, operands)
@@ -110,7 +110,7 @@ def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Ex
 def _taken_over(
     exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
 ) -> Expr:
-    """Return a scalar graph of given operands as an expression."""
+    """Expression for PyTensor's scalar graph of a derivative."""
     if isinstance(slope.type, NullType | DisconnectedType):
         raise LoweringError(op, "has no derivative")
     known = dict(given)
@@ -131,7 +131,7 @@ def _taken_over(
 
 
 def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -> ScalarOp | None:
-    """Return the first operation of a row without finite derivatives up to the second, if any."""
+    """First operation of an observation without finite derivatives up to the second, if any."""
     data, slopes = RowData(function, np.array([row])), Slopes(function.exprs)
     forms = [data.coefficients(form, position.size) @ position for form in function.arguments]
     known: dict[Expr, Any] = {}
@@ -160,7 +160,7 @@ def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -
 
 
 def _taken(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
-    """Return the expressions that a value comes from: of a choice, the one that is chosen."""
+    """Expressions that determine a value: a switch contributes only its selected branch."""
     taken, waiting = {root}, [root]
     while waiting:
         expr = waiting.pop()
@@ -172,26 +172,26 @@ def _taken(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
     return taken
 
 
-#: Functions whose relative error is the absolute error of their argument.
+#: Functions whose relative error equals the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
 
 class Plain:
-    """Sums and products that are rounded where they are written."""
+    """Builder of sums and products without reordering, so that rounding stays as written."""
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
         self.half = exprs.constant(0.5)
 
     def add(self, *terms: Expr) -> Expr:
-        """Return a sum."""
+        """Sum of expressions."""
         kept = [x for x in terms if number(x) != 0.0]
         if len(kept) < 2:
             return kept[0] if kept else self._exprs.zero
         return self._exprs.node(scalar.add, kept)
 
     def multiply(self, left: Expr, right: Expr) -> Expr:
-        """Return a product; zero times anything is zero."""
+        """Product of expressions; zero times anything is zero."""
         if number(left) == 0.0 or number(right) == 0.0:
             return self._exprs.zero
         if number(left) == 1.0 or number(right) == 1.0:
@@ -199,22 +199,22 @@ class Plain:
         return self._exprs.node(scalar.mul, (left, right))
 
     def subtract(self, left: Expr, right: Expr) -> Expr:
-        """Return a difference."""
+        """Difference of expressions."""
         return left if number(right) == 0.0 else self._exprs.node(scalar.sub, (left, right))
 
     def sizes(self, *terms: Expr) -> Expr:
-        """Return a sum of absolute values."""
+        """Sum of absolute values."""
         kept = [x for x in terms if number(x) != 0.0]
         return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
     def ratio(self, part: Expr, whole: Expr) -> Expr:
-        """Return |part / whole|, 0 where that has no value."""
+        """|part / whole|, or 0 where the quotient is undefined."""
         return part if number(part) == 0.0 else self._exprs.node(changes.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """An expression in a move, with the rounding errors of values and step, in machine epsilons."""
+    """An expression at both ends of a move, with rounding errors in machine epsilons."""
 
     before: Expr
     after: Expr
@@ -224,9 +224,9 @@ class Difference:
 
 
 class Differences:
-    """Differences of expressions in a move, each made once, by those of the arguments.
+    """Cache of the differences of expressions in a move, based on the differences of arguments.
 
-    Everything is kept as it stands here: equal real numbers need not be equal floats.
+    Expressions keep their form: mathematically equal expressions need not give equal floats.
     """
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
@@ -236,7 +236,7 @@ class Differences:
         self._arguments = arguments
 
     def of(self, expr: Expr) -> Difference:
-        """Return the difference of an expression."""
+        """Difference of an expression."""
         if expr not in self._known:
             self._known[expr] = self._computed(expr)
         return self._known[expr]
@@ -294,7 +294,7 @@ class Differences:
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
 
     def _in_one(self, op: ScalarOp, before: Expr, after: Expr, x: Difference) -> Difference:
-        """Return the difference of a function for which there is an operation of its own."""
+        """Difference of a function that has a special operation for it."""
         node = self._exprs.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
@@ -307,7 +307,7 @@ class Differences:
         return Difference(before, after, step, error, doubt)
 
     def _slope(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
-        """Return the slope of a function before the move, or an upper bound of it."""
+        """Slope of a function before the move, or an upper bound of it."""
         one = self._exprs.one
         if isinstance(op, scalar.Exp):
             return before
@@ -317,7 +317,7 @@ class Differences:
         return self.plain.ratio(one, inner)
 
     def _sensitivity(self, op: ScalarOp, x: Difference) -> Expr:
-        """Return the relative error of a function's slope, by the error of its argument."""
+        """Relative error of a function's slope, from the error of its argument."""
         if isinstance(op, _EXPONENTIAL):
             return x.error
         if isinstance(op, scalar.Log1p):
@@ -336,7 +336,7 @@ class Differences:
         step, doubt = chosen(here, yes.step, no.step), chosen(here, yes.doubt, no.doubt)
         error = chosen(here, yes.error, no.error)
         if here is not condition.after:
-            # Another branch is taken: the values are subtracted.
+            # Different branches before and after the move: their values are subtracted.
             stays = self._exprs.node(scalar.eq, (here, condition.after))
             step = chosen(stays, step, plain.subtract(after, before))
             doubt = chosen(stays, doubt, plain.sizes(before, after, yes.error, no.error))
@@ -353,7 +353,7 @@ class Differences:
 
 
 def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
-    """Return the partial derivatives of f of some orders, of the second for all a <= b.
+    """Partial derivatives of f of the given orders; second ones for all a <= b.
 
     Order 0 is f itself.
     """
@@ -366,9 +366,10 @@ def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
 
 
 def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]:
-    """Return r(u') - r(u) of a row, r = f less its Taylor polynomial around û, and its doubt.
+    """Difference r(u') - r(u) of f less its Taylor polynomial around û, and its rounding error.
 
-    Both are in 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order of 0 to 2.
+    Both are functions of 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order
+    of 0 to 2.
     """
     exprs, m = function.exprs, len(function.arguments)
     plain, slopes = Plain(exprs), Slopes(exprs)
@@ -377,7 +378,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
         for k in range(m)
     ]
     differences = Differences(exprs, [move.difference for move in moves])
-    # Summands that are polynomials of this order have no remainder, and need not cancel.
+    # Polynomial summands of this order have no remainder, and are left out of the difference.
     parts = [x for x in summands(function.root) if not degree(x) <= order]
     known = [differences.of(x) for x in parts]
     terms = [
@@ -393,7 +394,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
 
 @dataclass(frozen=True, eq=False)
 class _MovedArgument:
-    """An argument in a move: as a difference, and where it lies in the middle, from û on."""
+    """An argument in a move: its difference, and the midpoint of its ends relative to û."""
 
     difference: Difference
     middle: Expr
@@ -408,7 +409,7 @@ def _moved_argument(plain: Plain, centre: Expr, here: Expr, there: Expr) -> _Mov
 
 
 def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Expr:
-    """Return how much an argument, half of its square or a product of two changes, from û on."""
+    """Change of an argument, of half its square or of a product of two, relative to û."""
     one, *others = moves
     if not others:
         return one.difference.step
@@ -420,7 +421,7 @@ def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Expr:
 
 
 def degree(expr: Expr) -> float:
-    """Return the degree of a polynomial in the arguments, infinity for any other expression."""
+    """Degree of a polynomial in the arguments; infinity for any other expression."""
     if expr.is_data:
         return 0
     if isinstance(expr, Argument):

@@ -1,4 +1,4 @@
-"""Rows that are functions of a few linear forms: laid out for the kernels, and compiled."""
+"""Observations as functions of a few linear predictors: layout for the kernels, and compilation."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
@@ -38,16 +38,16 @@ from pymc_minibatch_mh.structure.row_function import (
     without_rows,
 )
 
-#: Rows whose computed data are made at a time.
+#: Rows per block in the computation of derived data.
 CHUNK = 65_536
 
 
-#: Data of a term that forms cannot compute themselves, computed once for all.
+#: Data of a term that linear predictors need precomputed, cached per row function.
 _computed: WeakKeyDictionary[RowFunction, dict[Expr, np.ndarray]] = WeakKeyDictionary()
 
 
 class Leaves:
-    """The data expressions of a term, as numbers in memory."""
+    """Data expressions of a term as arrays in memory."""
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
@@ -55,11 +55,11 @@ class Leaves:
 
     @property
     def arrays(self) -> list[np.ndarray]:
-        """The arrays that leaves lie in."""
+        """Arrays that contain the leaves."""
         return [*(column.values for column in self._function.columns), *self._computed.values()]
 
     def of(self, expr: Expr) -> Leaf:
-        """Return where a data expression lies, computed for all rows if the data do not hold it."""
+        """Location of a data expression, computed for all rows if it is not a stored array."""
         expr = self._without_cast(expr)
         if isinstance(expr, Data):
             return _leaf(self._function.columns[expr.column], expr.entry, expr.column)
@@ -68,12 +68,12 @@ class Leaves:
         return _leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
-        """Compute the derived data of some rows anew."""
+        """Recompute the derived data of some rows."""
         for expr, values in self._computed.items():
             values[rows] = RowData(self._function, rows).value(expr)
 
     def _without_cast(self, expr: Expr) -> Expr:
-        """Return data that are cast to the type that they are stored in, or read in, themselves."""
+        """Data without a cast to the type of storage or of reading."""
         if not (isinstance(expr, Apply) and isinstance(expr.op, scalar.Cast)):
             return expr
         inner = self._without_cast(expr.inputs[0])
@@ -98,7 +98,7 @@ def _leaf(column: Column, entry: tuple[int, ...], array: Hashable) -> Leaf:
 
 
 def pieces_of(form: LinearForm, leaves: Leaves) -> list[Piece]:
-    """Return a form as runs, products and choices."""
+    """Runs, products and choices of a linear predictor."""
     pieces: list[Piece] = []
     for term in form.terms:
         piece = _piece(term, leaves)
@@ -121,7 +121,7 @@ def _piece(term: Monomial, leaves: Leaves) -> Piece:
 
 
 def _joined(run: Piece, piece: Piece) -> Piece | None:
-    """Return a run with one more number, if the number is the next one of it."""
+    """Run extended by a number, if the number follows it in memory."""
     if not run.kind == piece.kind == RUN:
         return None
     (first,), (leaf,) = run.leaves, piece.leaves
@@ -133,9 +133,9 @@ def _joined(run: Piece, piece: Piece) -> Piece | None:
 
 
 class Layout:
-    """A term's forms and leaves as the library takes them.
+    """Linear predictors and leaves of a term in the library's layout.
 
-    `taken` are the data expressions that the row function takes itself, in their order.
+    `taken` are the data expressions that the row function reads directly, in order.
     """
 
     def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Expr]) -> None:
@@ -145,13 +145,13 @@ class Layout:
         self._chosen: list[int] = []
         for a, form in enumerate(forms):
             self._add(a, pieces_of(form, leaves))
-        #: The term, without row functions.
+        #: Record of the term, without row functions.
         self.term = Term(
             tuple(leaves.of(expr) for expr in taken),
             tuple(self._pieces),
             *(np.array(x, dtype=np.int64) for x in (self._places, self._ends, self._chosen)),
         )
-        # Arrays that the term refers to by address have to be kept.
+        # The term refers to arrays by address, so they need a reference here.
         self._kept = leaves.arrays
 
     def _add(self, argument: int, pieces: Sequence[Piece]) -> None:
@@ -174,7 +174,7 @@ class Layout:
 
 
 def _one_by_one(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Yield pieces, of runs that meet coordinates that came before each number by itself."""
+    """Yield pieces; a run that repeats earlier coordinates is split into single numbers."""
     written: set[int] = set()
     for piece in pieces:
         own = set(range(piece.first, piece.first + piece.count))
@@ -199,9 +199,9 @@ def placed(
     *,
     directions: bool,
 ) -> PlacedForms:
-    """Place the linear forms of some rows of a term: see :func:`native.forms.place_forms`.
+    """Evaluate the linear predictors of some rows: see :func:`native.forms.place_forms`.
 
-    `directions` says whether the whitened forms are wanted.
+    `directions` requests the whitened predictors.
     """
     if function not in _layouts:
         layout = Layout(function.arguments, Leaves(function), ())
@@ -216,7 +216,7 @@ def placed(
 
 
 class FormRows:
-    """Row functions of all terms, compiled as they are asked for, wherever the rows lie.
+    """Row functions of all terms, compiled on demand, for data in memory or in storage.
 
     The position has `size` coordinates. Raises a LoweringError if a function has an operation
     without second derivatives.
@@ -225,13 +225,13 @@ class FormRows:
     def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
         self.size = size
-        #: Data expressions that each function takes.
+        #: Data expressions that each function reads.
         self.leaves = [leaves_of([function.root]) for function in functions]
         self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
         self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
 
     def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":
-        """Return the rows where they lie in this process."""
+        """Rows at their location in this process."""
         if not source.in_memory:
             return StoredFormRows(self, source)
         return PlacedFormRows(self, source)
@@ -249,13 +249,13 @@ class FormRows:
         return self._roles(("slopes", 2), 1, lambda k: self._slopes[k])
 
     def thirds(self) -> list[FunctionAt]:
-        """Compile third derivatives in the arguments; raise a LoweringError if there are none."""
+        """Compile third derivatives in the arguments; LoweringError if there are none."""
         return self._roles(("thirds", 3), 1, lambda k: derivatives(self.functions[k], (3,)))
 
     def functions_of(
         self, order: int | None, derivatives: bool, skewness: bool
     ) -> list[dict[str, Any]]:
-        """Compile what is asked for: the functions of each term, by their fields in a ``Term``."""
+        """Compile the requested functions of each term, by the names of fields in a ``Term``."""
         roles: dict[str, list[FunctionAt]] = {}
         if order is not None:
             roles["difference"] = self.differences(order)
@@ -270,7 +270,7 @@ class FormRows:
 
     @cached_property
     def has_bend(self) -> bool:
-        """Whether there are third derivatives, and few enough arguments to average them."""
+        """Whether third derivatives exist, for few enough arguments to average them."""
         if any(len(f.arguments) > MOST_ARGUMENTS for f in self.functions):
             return False
         try:
@@ -292,7 +292,7 @@ class FormRows:
 
 
 class _Rows:
-    """Rows by their linear forms."""
+    """Observations as functions of linear predictors."""
 
     cheap_hessian = True
 
@@ -301,11 +301,11 @@ class _Rows:
 
     @property
     def has_skewness(self) -> bool:
-        """Whether there are averages of third derivatives."""
+        """Whether averages of third derivatives exist."""
         return self._rows.has_bend
 
     def undefined(self, term: int, row: int, position: np.ndarray) -> str:
-        """Name a row of a term without finite derivatives, and the operation that has none."""
+        """Description of a row without finite derivatives, and the operation that lacks them."""
         function = self._rows.functions[term]
         operation = undefined_operation(function, row, position)
         through = "" if operation is None else f", through {operation}"
@@ -313,9 +313,9 @@ class _Rows:
 
 
 class PlacedFormRows(_Rows):
-    """Rows by their linear forms, with all that compiled code needs to reach them in memory.
+    """Observations in memory, with linear predictors and all addresses for compiled code.
 
-    The row functions are those of `rows`, or `functions` with the data of these rows.
+    The row functions are those of `rows`, or `functions` for the data of these rows.
     """
 
     def __init__(
@@ -330,17 +330,17 @@ class PlacedFormRows(_Rows):
                 rows.functions, self._leaves, rows.leaves, strict=True
             )
         ]
-        #: Where the other variables lie.
+        #: Address of the variables outside of the position.
         self.context = np.array(source.others_address, dtype=np.int64)
         self._terms: dict[tuple[int | None, bool, bool], LaidOut] = {}
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Return where the rows lie, with compiled functions of them.
+        """Space of the rows with compiled functions.
 
-        These are differences of the remainders of an `order`, derivatives up to the second, and
-        averages of third derivatives, where they are asked for.
+        On request these are differences of the remainders of an `order`, derivatives up to the
+        second, and averages of third derivatives.
         """
         asked = order, derivatives, skewness
         if asked not in self._terms:
@@ -353,11 +353,11 @@ class PlacedFormRows(_Rows):
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
     def on(self, block: ArrayRows) -> Self:
-        """The rows themselves: their blocks are in memory."""
+        """The rows themselves, because their blocks are in memory."""
         return self
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
-        """Put rows into some places, and compute their derived data anew."""
+        """Write rows into buffer slots, and recompute their derived data."""
         for room, column in zip(self._source.columns, columns, strict=True):
             room.values[places] = column.values
         for leaves in self._leaves:
@@ -365,16 +365,16 @@ class PlacedFormRows(_Rows):
 
 
 class StoredFormRows(_Rows):
-    """Rows by their linear forms whose data are stored: they are placed as they are read."""
+    """Observations in storage: their linear predictors are evaluated after reading."""
 
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         super().__init__(rows)
         self._source = source
-        #: Where the other variables lie, which is all that the prior part reads.
+        #: Address of the variables outside of the position; the prior part reads nothing else.
         self.context = np.array(source.others_address, dtype=np.int64)
 
     def __reduce__(self) -> tuple:
-        """Keep the functions: another process compiles them for rows that it has read."""
+        """Pickle without compiled functions; other processes compile them for their rows."""
         functions = [without_rows(function) for function in self._rows.functions]
         return _of_no_rows, (functions, self._rows.size)
 
@@ -386,12 +386,12 @@ class StoredFormRows(_Rows):
         return RowSpace(self._rows.size, self._source.term_starts, self.context, None)
 
     def on(self, read: ArrayRows) -> PlacedFormRows:
-        """Return the rows that were read."""
+        """Rows in memory after reading."""
         functions = [with_rows(function, read) for function in self._rows.functions]
         return PlacedFormRows(self._rows, read, functions)
 
     def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
-        """Return room for rows that are written to it, beside values outside of the position."""
+        """Buffer for rows, with the values outside of the position."""
         room = [
             Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0)
             for c in self._source.columns

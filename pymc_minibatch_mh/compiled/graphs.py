@@ -1,7 +1,7 @@
-"""Graphs compiled to functions that the library calls, and rows as graphs of all parameters.
+"""Graphs compiled to functions for the library, and observations as graphs of all parameters.
 
-PyTensor keeps the compiled graphs in its own cache; the wrappers around them, which take pointers,
-are a few lines and compile in each process.
+PyTensor caches the compiled graphs. Their wrappers, a few lines that take pointers, are compiled in
+each process.
 """
 
 import re
@@ -43,7 +43,7 @@ from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 
-#: Types of graphs of rows: see ``mh.h``.
+#: Types of the functions of graph rows: see ``mh.h``.
 GRAPH_DIFFERENCES = types.void(
     NUMBERS, NUMBERS, NUMBERS, INTEGERS, INTEGERS, INTEGERS, NUMBERS, NUMBERS
 )
@@ -52,7 +52,7 @@ GRAPH_DERIVATIVES = types.void(NUMBERS, INTEGERS, INTEGERS, INTEGERS, types.int6
 
 @intrinsic
 def load(typing_context, address, dtype):  # numba fixes the names and forbids annotations here
-    """Read one scalar of type `dtype` at `address` (int64)."""
+    """Read a scalar of type `dtype` at `address` (int64)."""
     scalar = dtype.dtype
     signature = scalar(types.int64, dtype)
 
@@ -65,9 +65,9 @@ def load(typing_context, address, dtype):  # numba fixes the names and forbids a
 
 
 class ReadRows(Op):
-    """Read the rows of one data array by their numbers: integers as int64, floats as float64.
+    """Operation that reads rows of a data array: integers as int64, floats as float64.
 
-    Its address and strides start at the `slot` of the context, and a row has a `shape`.
+    The address and strides of the array start at the `slot` of the context; a row has a `shape`.
     """
 
     __props__ = ("slot", "dtype", "shape")
@@ -83,27 +83,27 @@ class ReadRows(Op):
         return dtype_once_read(np.dtype(self.dtype))
 
     def make_node(self, rows: Variable, context: Variable) -> Apply:
-        """Declare a batch of shape ``(len(rows), *shape)``."""
+        """Node for a batch of shape ``(len(rows), *shape)``."""
         out = TensorType(self.batch_dtype, shape=(None, *self.shape))()
         return Apply(self, [pt.as_tensor(rows), pt.as_tensor(context)], [out])
 
     def perform(self, node: Apply, inputs: list[np.ndarray], output_storage: list) -> None:
-        """Refuse to run in Python: an address is only of use to compiled code."""
+        """Raise an error: only compiled code can use an address."""
         raise TypeError(f"{self} reads memory by address and only runs in numba")
 
     def infer_shape(self, node: Apply, shapes: list) -> list[tuple]:
-        """Return the shape of the batch without reading it."""
+        """Shape of the batch, without reading it."""
         return [(shapes[0][0], *self.shape)]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Declare that no gradient flows through the data."""
+        """Declaration that no gradient flows through the data."""
         return [[False], [False]]
 
 
 @register_funcify_default_op_cache_key(ReadRows)
 def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object:
     stored, batch_dtype = from_dtype(np.dtype(op.dtype)), np.dtype(op.batch_dtype)
-    # A row of fewer than two axes is a matrix with one line, or one entry.
+    # A row with fewer than two axes is treated as a matrix with a single line or entry.
     height, width = (1, 1, *op.shape)[-2:]
     shape, first = op.shape, op.slot
     n_axes, last = len(shape), first + 1 + len(shape)
@@ -123,16 +123,16 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
     return read_rows
 
 
-#: Where the context holds the address of the values that all rows share.
+#: Slot of the context with the address of the values that all rows share.
 OTHERS_SLOT = 0
-#: How many entries of the context a graph of the prior part reads: that address and two strides.
+#: Entries of the context for a graph of the prior part: the address and two strides.
 PRIOR_ADDRESSES = 3
-#: How PyTensor's warning begins when it falls back to Python inside a compiled graph.
+#: Start of PyTensor's warning about Python code inside of a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
 
 
 def row_source(factorization: Factorization) -> ArrayRows:
-    """Collect the data arrays of all terms, each once."""
+    """Data arrays of all terms, each once."""
     columns: dict[tuple[int, int], Column] = {}
     for term in factorization.terms:
         for column, _ in term.batches:
@@ -146,19 +146,19 @@ def row_source(factorization: Factorization) -> ArrayRows:
 
 
 def read_others(factorization: Factorization, context: Variable) -> Variable:
-    """Return the values that all rows share as a compiled graph reads them."""
+    """Values that all rows share, as inputs of a compiled graph."""
     read = ReadRows(OTHERS_SLOT, "float64", factorization.other_values.type.shape)
     return read(np.zeros(1, dtype=np.int64), context)[0]
 
 
 def names_of_terms(factorization: Factorization) -> str:
-    """Return the names of the subsampled variables, for messages."""
+    """Names of the subsampled variables, for messages."""
     return ", ".join(repr(term.name) for term in factorization.terms)
 
 
 @contextmanager
 def differentiable(factorization: Factorization) -> Iterator[None]:
-    """Refuse an operation without derivatives by name, by an UnsupportedModelError."""
+    """Convert an error about missing derivatives to an UnsupportedModelError with the operation."""
     try:
         yield
     except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
@@ -170,7 +170,7 @@ def differentiable(factorization: Factorization) -> Iterator[None]:
 
 
 def _named_in(error: Exception) -> str:
-    """Return the name of the operation that a message of PyTensor is about."""
+    """Name of the operation in an error message of PyTensor."""
     if isinstance(error, MethodNotDefined):
         return str(error.args[-1])
     named = re.search(r"(?:of the|implemented for|to run) (\w+)", str(error))
@@ -183,10 +183,10 @@ def compiled_graph(
     outputs: Sequence[Variable],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Callable:
-    """Compile a graph to a numba function, by arguments of :func:`pytensor.function`.
+    """Compile a graph to a numba function, with arguments of :func:`pytensor.function`.
 
-    Raises an UnsupportedModelError, by the names of the model's variables, if an operation has no
-    compiled form.
+    Raises an UnsupportedModelError with the names of the model's variables if an operation cannot
+    be compiled.
     """
     options = numba_options(compile_kwargs)
     with as_written(), warnings.catch_warnings():
@@ -220,11 +220,11 @@ def compiled_on_position(
 
 
 class GraphRows:
-    """Rows as graphs of all parameters, for models whose rows are no functions of a few forms."""
+    """Observations as graphs of all parameters, for models without a few linear predictors."""
 
-    #: Whether a Hessian takes one pass, and not one for each coordinate.
+    #: Whether a Hessian takes a single pass instead of one per coordinate.
     cheap_hessian = False
-    #: Whether there are averages of third derivatives.
+    #: Whether averages of third derivatives exist.
     has_skewness = False
 
     def __init__(
@@ -245,23 +245,23 @@ class GraphRows:
         self.context = source.context
 
     def at(self, source: ArrayRows) -> "GraphRows":
-        """Return the rows where they lie in this process."""
+        """Rows at their location in this process."""
         placed = copy(self)
         placed._source, placed.context = source, source.context
         return placed
 
     def on(self, block: ArrayRows) -> Self:
-        """The rows themselves: their blocks are in memory."""
+        """The rows themselves, because their blocks are in memory."""
         return self
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Return where the rows lie, with compiled functions of them that are asked for.
+        """Space of the rows with the requested compiled functions.
 
-        These are differences of the remainders of an `order`, and derivatives up to the second. Of
-        differences the log-likelihoods are taken before the expansion is: both are of the size of
-        a step, while each of them alone is not.
+        These are differences of the remainders of an `order`, and derivatives up to the second.
+        Log-likelihoods are subtracted before the expansion, because both differences are of the
+        size of a step, unlike the values.
         """
         assert not skewness
         size, starts = self._split.size, self._source.term_starts
@@ -275,7 +275,7 @@ class GraphRows:
         return space
 
     def undefined(self, term: int, row: int, position: np.ndarray) -> str:
-        """Name a row of a term without finite derivatives."""
+        """Description of a row without finite derivatives."""
         return f"in row {row} of {self._split.terms[term].name!r}"
 
     def _once(self, role: object, compiled: Callable[[], FunctionAt]) -> FunctionAt:
@@ -323,7 +323,7 @@ class GraphRows:
 
     @cached_property
     def derivatives(self) -> tuple[list[Variable], Variable]:
-        """Graph of value, gradient and a product with the Hessian, after its inputs.
+        """Graph of value, gradient and a Hessian-vector product, after its inputs.
 
         Raises an UnsupportedModelError if an operation has no derivative.
         """
@@ -398,10 +398,9 @@ def _mode(setting: Any) -> Mode:
 
 
 def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a user's arguments of :func:`pytensor.function`, for the numba linker.
+    """Arguments of :func:`pytensor.function` from the user, for the numba linker.
 
-    Raises a SettingError if they are no dictionary, name an unknown argument or ask for another
-    linker.
+    Raises a SettingError unless they are a dictionary of known arguments for this linker.
     """
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(

@@ -1,4 +1,4 @@
-"""A factorization as compiled functions, each made when it is first used."""
+"""A factorization as compiled functions, each compiled at its first use."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -32,27 +32,27 @@ from pymc_minibatch_mh.structure.random_effects import (
 )
 from pymc_minibatch_mh.structure.row_function import WAY_ON, RowFunction, row_functions
 
-#: Type of the densities of elements: see ``mh.h``.
+#: Type of the densities of random effects: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
-#: Compiled rows where they lie in this process.
+#: Compiled observations at their location in this process.
 PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
 
 
 class CompiledModel:
-    """The parts of a split model, compiled, wherever the rows lie."""
+    """Compiled parts of a factorization, for data in memory or in storage."""
 
     def __init__(
         self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         self.factorization = factorization
         if compile_kwargs is not None:
-            # Refused here if invalid, whether or not a graph is compiled with them.
+            # Invalid arguments raise an error here, even if no graph needs them.
             numba_options(compile_kwargs)
         self.compile_kwargs = compile_kwargs
 
     @cached_property
     def row_functions(self) -> list[RowFunction] | BoundsError:
-        """Rows as functions of a few linear forms, or why they are none."""
+        """Observations as functions of a few linear predictors, or the reason why not."""
         try:
             return row_functions(self.factorization)
         except BoundsError as reason:
@@ -60,14 +60,14 @@ class CompiledModel:
 
     @cached_property
     def null_space(self) -> np.ndarray:
-        """Directions along which no row changes and a step moves, shape (n, d)."""
+        """Null space of the likelihood within the sampled coordinates, shape (n, d)."""
         return likelihood_null_space(self.factorization, self.row_functions)
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:
-        """Rows by their linear forms if they have some, else as a graph of all parameters.
+        """Observations by linear predictors if possible, otherwise as a graph of all parameters.
 
-        Raises an UnsupportedModelError if they have none and are stored: a graph reads rows in
+        Raises an UnsupportedModelError for a graph with stored rows, because graphs need rows in
         memory.
         """
         if not isinstance(self._forms, str):
@@ -82,9 +82,9 @@ class CompiledModel:
         return GraphRows(self.factorization, source, self.compile_kwargs)
 
     def require_derivatives(self) -> None:
-        """Refuse an operation without derivatives, by graphs alone, before any is compiled.
+        """Check by graphs alone, before compilation, that all operations have derivatives.
 
-        Raises an UnsupportedModelError that names it.
+        Raises an UnsupportedModelError that names the operation.
         """
         if isinstance(self.rows, GraphRows):
             _ = self.rows.derivatives
@@ -93,7 +93,7 @@ class CompiledModel:
 
     @property
     def why_graph(self) -> str:
-        """Why rows are a graph of all parameters; empty where they are functions of forms."""
+        """Reason for a graph of all parameters; empty if there are linear predictors."""
         return self._forms if isinstance(self._forms, str) else ""
 
     @cached_property
@@ -103,12 +103,12 @@ class CompiledModel:
         try:
             return FormRows(self.row_functions, self.factorization.size)
         except LoweringError as error:
-            # An operation whose derivatives only PyTensor's own graph has.
+            # For such an operation only PyTensor's graph has derivatives.
             return str(error)
 
     @cached_property
     def element_prior(self) -> ElementPrior:
-        """Elements that data choose and their prior; NotSeparableError where they depend."""
+        """Random effects with their prior; NotSeparableError if they are dependent."""
         if isinstance(self.row_functions, BoundsError):
             raise NotSeparableError(str(self.row_functions))
         found = elements_of(self.factorization, self.row_functions)
@@ -116,12 +116,12 @@ class CompiledModel:
 
     @property
     def elements(self) -> Elements:
-        """The elements that data choose; NotSeparableError where they are not independent."""
+        """Random effects; NotSeparableError if they are not conditionally independent."""
         return self.element_prior.elements
 
     @cached_property
     def element_densities(self) -> list[FunctionAt]:
-        """The prior of each element of each factor, compiled (``mh_element_density``)."""
+        """Compiled prior of each random effect of each factor (``mh_element_density``)."""
         return [self._of_elements(graph) for graph in self.element_prior.densities]
 
     def _of_elements(self, density: Variable) -> FunctionAt:
@@ -137,14 +137,14 @@ class CompiledModel:
 
     @cached_property
     def prior_slopes(self) -> Callable:
-        """Value and gradient of the prior part, compiled: (position, context) -> shape (1 + d,)."""
+        """Compiled value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
         if isinstance(self.prior, GraphPrior):
             return self.prior.slopes
         return compiled_slopes(self.factorization, self.compile_kwargs)
 
     @cached_property
     def prior(self) -> Prior:
-        """The prior part as one expression of scalars if it is small, else as a graph."""
+        """Prior part as a scalar expression if it is small, otherwise as a graph."""
         try:
             return ScalarPrior(self.factorization)
         except LoweringError:

@@ -1,8 +1,8 @@
 """The prior part as a compiled density with derivatives.
 
-A prior part of a few dozen parameters is a few dozen operations on numbers. As one function of
-floats it is compiled and called in a fraction of the time that a graph of vectors takes, and its
-derivatives are expressions as well.
+A prior part of a few dozen parameters is a few dozen operations on numbers. As a scalar function it
+is compiled and called in a fraction of the time of a vector graph, and its derivatives are
+expressions as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,15 +54,15 @@ from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
 
-#: Numbers in an array, and scalar operations in all, up to which a prior part is small.
+#: Maximum numbers per array, and maximum scalar operations, of a small prior part.
 MOST_ENTRIES, MOST_OPERATIONS = 200, 600
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
 )
-#: Step of the differences of gradients, which are compiled where a graph of all products is slow.
+#: Step for differences of gradients, used where the graph of all Hessian products is slow.
 STEP = 1e-5
-#: Run operation by operation, with the rewrites that keep numbers finite.
+#: Mode with rewrites for numerical stability, evaluated operation by operation.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 
@@ -86,7 +86,7 @@ def compiled_slopes(
 
 
 class GraphPrior:
-    """The prior part of a split model, as a graph."""
+    """Prior part of a factorization, as a graph."""
 
     def __init__(
         self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
@@ -112,10 +112,10 @@ class GraphPrior:
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        """Value, gradient and Hessian; the Hessian is empty unless requested."""
         if self._is_sparse or position.size > MOST_ENTRIES:
             return self._by_differences(position, others, hessian=hessian)
-        # PyTensor's loops in Python take no empty arrays.
+        # PyTensor's loops in Python do not accept empty arrays.
         directions = np.eye(position.size)[: position.size if hessian else 1]
         found = self._as_written(position, others, directions)
         if not all(np.isfinite(x).all() for x in found):
@@ -123,18 +123,18 @@ class GraphPrior:
         value, gradient, products = found
         if not hessian:
             return float(value), gradient, np.empty((0, 0))
-        # Without curvature of its own, as of Laplace priors alone, there is one product for all.
+        # A constant zero Hessian, as of Laplace priors alone, needs a single product.
         return float(value), gradient, np.broadcast_to(products, directions.shape)
 
     @cached_property
     def _is_sparse(self) -> bool:
-        """Whether it has sparse matrices, whose operations PyTensor has for one direction only."""
+        """Whether sparse matrices occur: PyTensor has their operations for one direction only."""
         return any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior]))
 
     def _by_differences(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the same from a compiled gradient, with its differences as the Hessian."""
+        """Value and gradient from compiled code, and their differences as the Hessian."""
         context = Column("other variables", others[None], 0).address
         value, *gradient = self.slopes(position, context)
         if not hessian:
@@ -148,12 +148,12 @@ class GraphPrior:
 
     @cached_property
     def slopes(self) -> Callable:
-        """Value and gradient, compiled."""
+        """Compiled value and gradient."""
         return compiled_slopes(self._split, self._compile_kwargs)
 
     @cached_property
     def _as_written(self) -> Callable:
-        # Nothing is compiled or rewritten for graphs that are evaluated a few dozen times.
+        # Graphs with a few dozen evaluations are neither compiled nor rewritten.
         return self._in_python(_AS_WRITTEN)
 
     @cached_property
@@ -183,7 +183,7 @@ class GraphPrior:
                 with np.errstate(all="ignore"):
                     return list(function(*inputs))
             except ParameterValueError:
-                # A scale that has underflowed to zero: samplers read it as a density of zero.
+                # A scale may underflow to zero: samplers treat this as zero density.
                 nothing = np.full(inputs[0].shape, np.nan)
                 return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
 
@@ -191,10 +191,10 @@ class GraphPrior:
 
 
 class ScalarPrior:
-    """The prior part of a split model, as a function of its coordinates.
+    """Prior part of a factorization, as a scalar function of its coordinates.
 
-    Raises a LoweringError if it is not small, goes through an operation that cannot be taken apart
-    or differentiated twice, or depends on variables outside of the position.
+    Raises a LoweringError if it is large, has an operation that cannot be lowered or differentiated
+    twice, or depends on variables outside of the position.
     """
 
     def __init__(self, factorization: Factorization) -> None:
@@ -221,7 +221,7 @@ class ScalarPrior:
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        """Value, gradient and Hessian; the Hessian is empty unless requested."""
         if not hessian:
             found = self._first_order(position)
             return float(found[0]), found[1:], np.empty((0, 0))
@@ -233,7 +233,7 @@ class ScalarPrior:
 
 
 def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
-    """Return the prior part in arguments, one for each coordinate."""
+    """Prior part as an expression of arguments, one per coordinate."""
     graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
     AS_SAMPLED.rewrite(graph)
     (prior,) = graph.outputs
@@ -257,7 +257,7 @@ def _is_small(variable: Variable) -> bool:
 
 
 def _as_argument(exprs: ExprGraph, affine: Affine) -> Expr:
-    """Sum of arguments in the place of a linear form."""
+    """Sum of arguments that replaces a linear predictor."""
     parts = (
         multiply(exprs, exprs.constant(t.factor), *t.monomial, _coordinate(exprs, t.place))
         for t in affine.terms
@@ -272,7 +272,7 @@ def _coordinate(exprs: ExprGraph, place: Place) -> Expr:
 
 
 class _Numbers:
-    """Expressions of arguments, evaluated operation by operation."""
+    """Evaluation of expressions operation by operation."""
 
     def __init__(self, outputs: Sequence[Expr]) -> None:
         self._outputs = outputs
@@ -292,7 +292,7 @@ class _Numbers:
 
 
 def _has_numbers(op: ScalarOp) -> bool:
-    # Functions of this package are left to compiled graphs, where Python cannot compute them.
+    # Functions of this package without a Python implementation need compiled graphs.
     known = type(op).impl not in (ScalarOp.impl, Function.impl)
     return known or getattr(op, "nfunc_spec", None) is not None
 

@@ -1,8 +1,8 @@
-"""Expressions of a row, compiled to functions of floats.
+"""Expressions of an observation, compiled to functions of floats.
 
-An expression becomes one ``Composite`` of PyTensor, which PyTensor's own dispatch turns into numba
-functions. Nothing is rewritten on the way, so that the same expression is the same machine code in
-every process, and PyTensor keeps it on disk.
+An expression becomes one ``Composite`` of PyTensor, and PyTensor's dispatch converts it to numba
+functions. No rewrites are applied, so that equal expressions give equal machine code in every
+process, cached on disk by PyTensor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,18 +38,18 @@ from pymc_minibatch_mh.expressions.patterns import in_order, preorder
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.threads import HeldBack
 
-#: Types of functions that the library calls: see ``mh.h``.
+#: Types of functions for the library: see ``mh.h``.
 NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 ROW_FUNCTION = types.void(NUMBERS, NUMBERS, types.int64)
 LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
 
-#: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
-#: be compiled anew in every process, are taken like data.
+#: Maximum size in bytes of a table inside compiled code. Larger tables, which every process would
+#: compile anew, are read like data.
 LARGEST_TABLE = 2**16
 
 
 class TableEntry(ScalarOp):
-    """An entry of a constant vector; negative indices count from the end."""
+    """Entry of a constant vector; negative indices count from the end."""
 
     nin = 1
 
@@ -81,7 +81,7 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
 
 
 def leaves_of(outputs: Sequence[Expr]) -> list[Expr]:
-    """Return the data of a row that expressions take, each once."""
+    """Data leaves of expressions, each once."""
     return [expr for expr in preorder(outputs, _is_leaf) if _is_leaf(expr)]
 
 
@@ -92,11 +92,11 @@ def _is_leaf(expr: Expr) -> bool:
 
 
 def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
-    """Return expressions as one scalar operation on float64.
+    """Expressions as a single scalar operation on float64.
 
     It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`. Numba
-    computes both branches of a switch: where it leaves fewer operations, a function of the chosen
-    operands stands for a choice between two values of the function, which are the same numbers.
+    computes both branches of a switch. If this saves operations, a switch between f(a) and f(b)
+    becomes f of a switch between a and b, with equal results.
     """
     ways = [_composite(outputs, n_arguments, leaves, way) for way in (scalar.switch, _Choices())]
     return min(ways, key=_n_computed)
@@ -106,12 +106,12 @@ def _n_computed(composite: Composite) -> int:
     return sum(not isinstance(node.op, scalar.Switch) for node in composite.fgraph.apply_nodes)
 
 
-#: Depth up to which branches are compared, because graphs may exceed Python's stack.
+#: Maximum depth for comparing branches, because deep graphs may exceed Python's stack.
 _DEEPEST = 100
 
 
 class _Choices:
-    """Switches whose branches share the operations that both end with."""
+    """Simplification of switches whose branches end with the same operations."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Variable, ...], Variable] = {}
@@ -157,7 +157,7 @@ def _composite(
             made = switch if isinstance(expr.op, scalar.Switch) else expr.op
             known[expr] = made(*(known[x] for x in expr.inputs))
     floats = [_as(known[expr], np.dtype(np.float64)) for expr in outputs]
-    # An input cannot be an output as it is.
+    # PyTensor requires that an output differs from every input.
     return Composite(arguments + entries, [scalar.identity(x) for x in floats])
 
 
@@ -169,7 +169,7 @@ def _as(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
-# Wrapped around functions of floats. Other names are in their own globals.
+# Sources of wrappers around functions of floats; other names come from their globals.
 
 
 def _rowwise(inputs, outputs, n):  # type: ignore[no-untyped-def]
@@ -187,7 +187,7 @@ def _of_position(position, context):  # type: ignore[no-untyped-def]
 
 
 class _Namespace(dict[str, Any]):
-    """The globals of a function whose callee is only made where it has to be compiled."""
+    """Globals of a function, with its callee compiled at the first access."""
 
     def __init__(self, width: int, make: Callable[[], Any]) -> None:
         super().__init__(
@@ -209,8 +209,8 @@ _operations: dict[tuple, tuple[Any, str | None]] = {}
 def compiled_rowwise(composite: Composite) -> FunctionAt:
     """Compile a scalar operation to a function of many rows (``mh_row_function``).
 
-    Equal operations share one function in a process, and through PyTensor's cache between
-    processes.
+    Equal operations share a function within a process, and between processes through PyTensor's
+    cache.
     """
     return _compiled_as(_rowwise, ROW_FUNCTION, "mh_row_function", composite)
 
@@ -226,7 +226,7 @@ def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) 
     if key is None:
         return _compile(wrapper, signature, kind, graph, "")
     name = f"{key}{wrapper.__name__}"
-    # Held here: values that nobody else holds are forgotten between two looks.
+    # A local reference is needed, because the cache has only weak references.
     function = _compiled.get(name)
     if function is None:
         function = _compiled[name] = _compile(wrapper, signature, kind, graph, name)
@@ -234,11 +234,11 @@ def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) 
 
 
 def called_by_library(function: Callable, signature: Any, kind: str, **options: Any) -> FunctionAt:
-    """Compile a function of pointers for the library, which calls it by its address.
+    """Compile a function of pointers that the library calls by address.
 
     `kind` is its type in ``mh.h``.
     """
-    # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+    # An interrupt during compilation could leave LLVM's lock acquired forever.
     with HeldBack():
         return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
 
@@ -248,11 +248,11 @@ _ONE_AT_A_TIME = RLock()
 
 @contextmanager
 def as_written() -> Iterator[None]:
-    """Have numba compile operations of PyTensor without reordering sums, as nothing else decides.
+    """Context in which numba compiles PyTensor's operations without reordering sums.
 
-    Whoever asks for an operation first decides how it is compiled, for its name on disk. PyTensor's
-    configuration belongs to the process: of threads that change it and put back what they found,
-    the last would put back a change. Workers of a cluster may be threads of one process.
+    The first request for an operation decides its compilation and its name on disk. PyTensor's
+    configuration belongs to the process: concurrent threads could restore each other's temporary
+    changes. Workers of a cluster may be threads of a single process.
     """
     with _ONE_AT_A_TIME, pytensor.config.change_flags(numba__fastmath=False):
         yield
@@ -286,9 +286,9 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
 
 @as_written()
 def _operation(node: Node) -> tuple[Any, str | None]:
-    """Return the numba function of an operation and its name on disk, the same for all its uses."""
+    """Numba function of an operation and its name on disk, the same for all its uses."""
     if isinstance(node.op, TableEntry):
-        # A table belongs to a model, and goes with it.
+        # A table belongs to a model, and is not cached beyond it.
         return numba_funcify_ensure_cache(node.op, node=node)
     types = tuple(x.type.dtype for x in (*node.inputs, *node.outputs))
     known = node.op, types
@@ -298,9 +298,9 @@ def _operation(node: Node) -> tuple[Any, str | None]:
 
 
 def _key(graph: FunctionGraph) -> str | None:
-    """Return the name of a graph on disk, None if an operation has none."""
+    """Name of a graph on disk; None if an operation has none."""
     places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
-    # A function on disk imports the module that it was made in: the name knows it.
+    # A function on disk imports the module of its creation, so the name includes this module.
     lines = [__name__]
     for number, node in enumerate(graph.toposort(), start=1):
         _, operation = _operation(node)

@@ -1,6 +1,6 @@
-"""Scalar functions: a file holds an operation, its kernel, its derivative and its enclosure.
+"""Scalar functions: a file has an operation, its kernel, its derivative and its enclosure.
 
-Importing this imports all files, which make their functions known.
+Importing this package registers the functions of all files.
 """
 
 from importlib import import_module

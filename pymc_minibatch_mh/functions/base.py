@@ -1,8 +1,8 @@
-"""Scalar operations: those that PyTensor lacks, and all of them on data and in graphs.
+"""Scalar operations that PyTensor lacks, and evaluation of scalar operations on data and in graphs.
 
-A file of this room makes its operation by its kernel, a compiled function of numbers. Calling SciPy
-back for each row would be thousands of times slower than the rest of an update, and would hold the
-interpreter lock.
+Each file of this package defines its operation by a kernel, a compiled function of numbers. Calls
+of SciPy for single observations would be thousands of times slower than the rest of an update, and
+would keep the interpreter lock.
 """
 
 import inspect
@@ -34,30 +34,30 @@ except OSError as error:
         "PYTENSOR_FLAGS='base_compiledir=FOLDER' to a writable folder."
     ) from error
 
-#: Operation of PyTensor -> its derivative by its operand and its value, as scalars of PyTensor,
-#: where PyTensor has none, or some that cancel or are inf - inf.
+#: Derivatives of PyTensor's operations by operand and value, as scalars of PyTensor, where PyTensor
+#: lacks them or its formula cancels or gives inf - inf.
 SLOPES: dict[type[ScalarOp], Callable[..., Variable]] = {}
-#: Operation -> its difference without cancellation, by before, after and after - before.
+#: Cancellation-free differences of operations, as functions of before, after and after - before.
 CHANGES: dict[type[ScalarOp], ScalarOp] = {}
 
 
 class Function(ScalarOp):
-    """An operation of floats: a function of one operand; the others are data."""
+    """Operation on floats, as a function of its first operand; the others are data."""
 
     kernel: Any
-    #: The derivative in the first operand, by all and the value, as a scalar of PyTensor.
+    #: Derivative in the first operand, from all operands and the value, as a scalar of PyTensor.
     slope: Callable[..., Variable] | None
-    #: Whether the function is a derivative, of the order that is the first operand, in the second.
+    #: Whether the function is a derivative in the second operand, with its order as the first.
     has_order: bool
 
     def impl(self, *values: Any) -> Any:
-        """Return the value, as PyTensor asks for it."""
+        """Value in Python, for PyTensor."""
         return self.kernel(*values)
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence
     ) -> list[Variable]:
-        """Return the derivatives, as PyTensor asks for them."""
+        """Derivatives for PyTensor's automatic differentiation."""
         if self.has_order:
             slope = self(inputs[0] + number(1), *inputs[1:])
         elif self.slope is not None:
@@ -77,12 +77,11 @@ def operation(
     numpy: tuple | None = None,
     is_plain: bool = False,
 ) -> tuple[type[ScalarOp], ScalarOp]:
-    """Make the class of an operation, ``LogErfc`` by a kernel ``log_erfc_at``, and the operation.
+    """Operation for a kernel, and its class: ``LogErfc`` for a kernel ``log_erfc_at``.
 
-    Pickles find both by these names in the kernel's module. `numpy` is the name of the function in
-    NumPy, and how many arrays it takes and returns. A kernel that `is_plain` serves Python as it
-    is written, and need not be compiled for a prior of few numbers. See :class:`Function` for the
-    others.
+    Pickles refer to both by these names in the kernel's module. `numpy` is the name of NumPy's
+    function, with its numbers of inputs and outputs. A kernel that `is_plain` also runs as plain
+    Python, so that small priors need no compilation. See :class:`Function` for the others.
     """
     name = kernel.__name__.removesuffix("_at")
     taken = inspect.signature(kernel.py_func).parameters.values()
@@ -96,7 +95,7 @@ def operation(
         "has_order": has_order,
     }
     if is_plain:
-        # Of Python's own numbers, a division by zero would be an error.
+        # With Python's own numbers, division by zero would be an error.
         members["impl"] = lambda self, *values: kernel.py_func(*map(np.float64, values))
     made = type("".join(map(str.capitalize, name.split("_"))), (Function,), members)
     compiled_by(made, kernel)
@@ -104,7 +103,7 @@ def operation(
 
 
 def compiled_by(op: type[ScalarOp], kernel: Any) -> None:
-    """Have compiled graphs compute an operation by a kernel."""
+    """Register a kernel as the implementation of an operation in compiled graphs."""
 
     @register_funcify_and_cache_key(op)
     def dispatched(op: ScalarOp, node: Any = None, **_: Any) -> tuple[Any, str]:
@@ -113,7 +112,7 @@ def compiled_by(op: type[ScalarOp], kernel: Any) -> None:
 
 @cache
 def _key(kernel: Any) -> str:
-    """Return the name of a kernel on disk, where PyTensor keeps its callers."""
+    """Key of a kernel in PyTensor's cache on disk."""
     key = sha256(f"{kernel.__module__} {kernel.__name__}".encode())
     for path in sorted(set(_files(kernel))):
         key.update(Path(path).read_bytes())
@@ -121,7 +120,7 @@ def _key(kernel: Any) -> str:
 
 
 def _files(kernel: Any) -> Iterator[str]:
-    """Yield the files of a kernel and of those that it has compiled in."""
+    """Yield the source files of a kernel and of its inlined functions."""
     yield str(sys.modules[kernel.__module__].__file__)
     known = kernel.py_func.__globals__
     for name in kernel.py_func.__code__.co_names:
@@ -130,14 +129,14 @@ def _files(kernel: Any) -> Iterator[str]:
 
 
 def number(value: float) -> Variable:
-    """Return a constant in double precision; PyTensor would have 2.0 in single."""
+    """Constant in double precision; PyTensor would make 2.0 a single."""
     return scalar.constant(np.asarray(value)[()])
 
 
 def slopes_of(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, Sequence[Variable]]:
-    """Return the value of an operation and its derivatives by its operands.
+    """Value of an operation and its derivatives by its operands.
 
-    MethodNotDefined or NotImplementedError where it has none.
+    MethodNotDefined or NotImplementedError if they do not exist.
     """
     outputs = op.make_node(*operands).outputs
     if type(op) in SLOPES:
@@ -147,15 +146,15 @@ def slopes_of(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, Seq
 
 @cache
 def output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
-    """Return the type that PyTensor computes a scalar operation in."""
+    """PyTensor's output type of a scalar operation."""
     operands = [scalar.get_scalar_type(dtype.name)() for dtype in dtypes]
     return np.dtype(op.make_node(*operands).outputs[0].type.dtype)
 
 
 def numpy_of(op: ScalarOp) -> Callable[..., np.ndarray]:
-    """Return a scalar operation on data as a function of arrays, in PyTensor's types.
+    """Function of arrays for a scalar operation on data, with PyTensor's types.
 
-    NumPy alone would have ``exp`` of int8 in float16.
+    NumPy alone would compute ``exp`` of int8 in float16.
     """
     plain = _plain(op)
 
@@ -187,30 +186,30 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
     scalar.Mul: lambda *values: reduce(np.multiply, values),
     scalar.Clip: np.clip,
 }
-#: Rounding error of terms that cancel, relative to the terms.
+#: Rounding error of cancelling terms, relative to the terms.
 _CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
 
 
 def are_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether numbers are equal but for rounding errors, as :func:`sum_of` has it."""
+    """Whether numbers are equal up to rounding errors, with the tolerance of :func:`sum_of`."""
     with np.errstate(all="ignore"):
         return np.abs(one - other) <= _CANCELLED * (np.abs(one) + np.abs(other))
 
 
 def sum_of(numbers: Sequence[float]) -> float:
-    """Return a sum, or zero if only rounding errors are left, for example 0.1 + 0.2 - 0.3."""
+    """Sum, or zero if only rounding errors remain, for example 0.1 + 0.2 - 0.3."""
     total = sum(numbers)
     return 0.0 if abs(total) <= _CANCELLED * sum(map(abs, numbers)) else total
 
 
 def operation_name(op: object) -> str:
-    """Return the name of an operation, for messages: without parameters, addresses or wrappers."""
+    """Name of an operation for messages, without parameters, addresses or wrappers."""
     if isinstance(op, str):
         return op
     if isinstance(op, Blockwise | Elemwise):
         return operation_name(op.core_op if isinstance(op, Blockwise) else op.scalar_op)
     if isinstance(op, scalar.Cast):
         return f"a cast to {op.o_type.dtype}"
-    # Scalar operations have names of their own, such as 'exp', or those of their classes.
+    # Scalar operations have names, such as 'exp', or the names of their classes.
     name = re.match(r"\w+", str(op)) if isinstance(op, ScalarOp) else None
     return name[0] if name else type(op).__name__

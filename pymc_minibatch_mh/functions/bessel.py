@@ -1,4 +1,4 @@
-"""Modified Bessel functions of the first kind, as they are and scaled by exp(-|x|)."""
+"""Modified Bessel functions of the first kind, unscaled and scaled by exp(-|x|)."""
 
 import math
 
@@ -9,19 +9,19 @@ from pytensor.scalar import math as scalar_math
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.functions.base import SLOPES, number, operation
 
-# From here on the asymptotic series of so many terms is good to the last digits; below, the
-# trapezoidal rule of so many points in half a turn is.
+# Threshold and number of terms of the asymptotic series, and number of points of the trapezoidal
+# rule on (0, π) below the threshold; both are accurate to the last digits.
 _FAR, _TERMS, _POINTS = 30.0, 24, 32
-# exp(x) overflows.
+# Overflow of exp(x).
 _LARGE = 720.0
 
 
 @compiled()
 def i0e_slope_of_positive(order, x):
-    """Return a derivative of exp(-x) I_0(x) for x >= 0, of any order.
+    """Derivative of exp(-x) I_0(x) for x >= 0, of any order.
 
-    It is the mean of (cos t - 1)^order exp(x (cos t - 1)) over half a turn, in which nothing
-    cancels: Abramowitz and Stegun (1964), 9.6.16 and, for large x, 9.7.1.
+    It is the mean of (cos t - 1)^order exp(x (cos t - 1)) over half a turn, without cancellation:
+    Abramowitz and Stegun (1964), 9.6.16 and, for large x, 9.7.1.
     """
     total = 0.0
     if x < _FAR:
@@ -42,14 +42,14 @@ def i0e_slope_of_positive(order, x):
 
 @compiled()
 def i0e_slope_at(order, x):
-    """Return a derivative of exp(-|x|) I_0(x); at zero, that from the right."""
+    """Derivative of exp(-|x|) I_0(x); from the right at zero."""
     slope = i0e_slope_of_positive(order, abs(x))
     return -slope if x < 0.0 and order % 2 == 1 else slope
 
 
 @compiled()
 def i1e_slope_at(order, x):
-    """Return a derivative of exp(-|x|) I_1(x); at zero, that from the right."""
+    """Derivative of exp(-|x|) I_1(x); from the right at zero."""
     size = abs(x)
     slope = i0e_slope_of_positive(order, size) + i0e_slope_of_positive(order + 1, size)
     return -slope if x < 0.0 and order % 2 == 0 else slope
@@ -57,7 +57,7 @@ def i1e_slope_at(order, x):
 
 @compiled()
 def i0_slope_at(order, x):
-    """Return a derivative of I_0(x), the mean of cos(t)^order exp(x cos t)."""
+    """Derivative of I_0(x), the mean of cos(t)^order exp(x cos t)."""
     size = abs(x)
     if size > _LARGE:
         slope = np.inf

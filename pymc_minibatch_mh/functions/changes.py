@@ -1,8 +1,8 @@
 """Differences of products and quotients in a move, and the rounding errors of differences.
 
-Each difference takes the two points and their difference, which is known better than the points
-are, and changes its sign exactly where the points change places. Where the points are far apart
-nothing cancels, and the values are subtracted.
+Each difference is a function of the two points and of their difference, which is more accurate than
+the points. Swapping the points exactly reverses its sign. Distant points do not cancel, and their
+values are subtracted.
 """
 
 from numba import literal_unroll
@@ -13,9 +13,9 @@ from pymc_minibatch_mh.functions.base import operation
 
 @compiled()
 def product_change_at(before, after, step, other_before, other_after, other_step):
-    """Return after * other_after - before * other_before.
+    """Difference after * other_after - before * other_before.
 
-    Halves of sums on both sides, so that the way back has the same change.
+    The symmetric formula gives the reverse move exactly the opposite difference.
     """
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
@@ -24,7 +24,7 @@ def product_change_at(before, after, step, other_before, other_after, other_step
 def product_doubt_at(
     middle, step, error, doubt, other_middle, other_step, other_error, other_doubt
 ):
-    """Return the rounding error of a change of a product, by those of its factors.
+    """Rounding error of the change of a product, from the errors of its factors.
 
     All errors are in units of the machine precision; `middle` is twice a factor's mean value.
     """
@@ -35,32 +35,32 @@ def product_doubt_at(
 
 @compiled()
 def product_error_at(value, error, other_value, other_error):
-    """Return the rounding error of a product, by those of its factors."""
+    """Rounding error of a product, from the errors of its factors."""
     here, there = abs(value), abs(other_value)
     return here * there + here * other_error + there * error
 
 
 @compiled()
 def ratio_at(part, whole):
-    """Return |part / whole|, 0 where that has no value."""
+    """|part / whole|, or 0 where the quotient is undefined."""
     return abs(part / whole) if whole != 0.0 else 0.0
 
 
 @compiled()
 def relative_error_at(value, sensitivity):
-    """Return the rounding error of a value with a relative error, in units of the precision.
+    """Rounding error of a value from its relative sensitivity, in units of the machine precision.
 
-    A value of 0 has none, as that of a softplus at -inf, whatever the error of its argument.
+    A value of 0, as of softplus(-inf), is exact despite an error of its argument.
     """
     return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
 
 
 @compiled()
 def change_doubt_at(change, step, doubt, sensitivity, slope):
-    """Return the rounding error of a function's change, by that of its argument's step.
+    """Rounding error of the change of a function, from the error of the step of its argument.
 
-    `sensitivity` is the relative error of the function's slope, and `slope` its value at one end:
-    of a step that rounding has left nothing of, no ratio tells it.
+    `sensitivity` is the relative error of the function's slope, and `slope` its value at one end,
+    because no ratio estimates it if the step vanishes by rounding.
     """
     rate = abs(change / step) if step != 0.0 else abs(slope)
     return rate * doubt + relative_error_at(change, sensitivity)
@@ -68,9 +68,9 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
 
 @compiled()
 def sizes_at(*values):
-    """Return a sum of absolute values."""
+    """Sum of absolute values."""
     result = 0.0
-    # A constant of the model's may be an integer or of single precision.
+    # A constant of the model may be an integer or of single precision.
     for value in literal_unroll(values):
         result += abs(value)
     return result

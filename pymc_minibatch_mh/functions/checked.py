@@ -1,7 +1,7 @@
-"""Values whose parameter check is proved at every position: the identity."""
+"""Parameter checks that are proved at every position: the identity."""
 
 from pytensor.scalar import basic as scalar
 
 
 class Checked(scalar.Identity):
-    """A parameter check, which is told from a condition that the model has by this operation."""
+    """Identity that marks a parameter check, to distinguish it from conditions of the model."""

@@ -1,4 +1,4 @@
-"""The error function, its complement, and that scaled by exp(x²)."""
+"""The error function, its complement, and the complement scaled by exp(x²)."""
 
 import math
 
@@ -11,7 +11,7 @@ from pymc_minibatch_mh.functions.base import SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
 
-#: The slope of erf at zero.
+#: Slope of erf at zero.
 DENSITY = 2.0 / math.sqrt(math.pi)
 _HALF, _SECOND = math.sqrt(0.5), DENSITY * math.sqrt(2.0) * math.exp(-0.5)
 _TURN, _THIRD = math.sqrt(1.5), 4.0 * DENSITY * math.exp(-1.5)
@@ -23,22 +23,22 @@ _SLOPES_OF_ERF = (
         peaks=((-_TURN, _THIRD), (_TURN, _THIRD)),
         slack=lambda x: 4.0 * CANCELLATION * np.exp(-x * x),
     ),
-    # (12x - 8x³) times the density turns at 4x⁴ - 12x² + 3 = 0.
+    # (12x - 8x³) times the density has its extrema at 4x⁴ - 12x² + 3 = 0.
     Shape.odd(
         peak=(0.5246476232752904, 4.404702716006555),
         valley=(1.6506801238857844, -1.196497885653117),
         slack=lambda x: 20.0 * CANCELLATION * np.exp(-x * x),
     ),
 )
-# From here on, closed forms cancel and the continued fraction of this depth has converged.
+# Threshold above which closed forms cancel, and depth of the continued fraction used there.
 TAIL, _DEPTH = 1.5, 70
-# Where exp(-x²) underflows, and where decaying terms are below the least slack.
+# Underflow of exp(-x²), and decaying terms below the minimum slack.
 LEFT, RIGHT = -40.0, 1e150
 
 
 @compiled()
 def erf_slope_at(order, x):
-    """Return a derivative of erf(x), of order 1 to 3."""
+    """Derivative of erf(x), of order 1 to 3."""
     slope = DENSITY * math.exp(-x * x)
     if order == 1 or slope == 0.0:
         return slope
@@ -47,7 +47,7 @@ def erf_slope_at(order, x):
 
 @compiled()
 def tail_ratios_at(x, depth):
-    """Return r_1, r_2 and r_3 of :func:`tail_ratios`, by so many terms."""
+    """Ratios r_1, r_2 and r_3 of :func:`tail_ratios`, by a continued fraction of some depth."""
     first = second = third = 0.0
     for n in range(depth, 0, -1):
         first, second, third = 0.5 / (x + (n + 1.0) * first), first, second
@@ -56,7 +56,7 @@ def tail_ratios_at(x, depth):
 
 @compiled()
 def erfcx_slope_at(order, x):
-    """Return a derivative of exp(x²) erfc(x), of order 1 to 3."""
+    """Derivative of exp(x²) erfc(x), of order 1 to 3."""
     if x > TAIL:
         r1, r2, r3 = tail_ratios_at(x, _DEPTH)
         # The value is 2 / √π times r_0.
@@ -73,7 +73,7 @@ ErfcxSlope, erfcx_slope = operation(erfcx_slope_at, has_order=True)
 SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(number(1), x)
 SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(number(1), x)
 SLOPES[scalar_math.Erfcx] = lambda x, value: erfcx_slope(number(1), x)
-# The inverse: exp(x) over the normal density at the value.
+# Inverse function: exp(x) over the normal density at the value.
 SLOPES[scalar_math.NdtriExp] = lambda x, value: (
     number(math.sqrt(0.5 * math.pi)) * scalar_math.erfcx(number(-math.sqrt(0.5)) * value)
 )
@@ -96,7 +96,7 @@ def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
 
 @shaped(scalar_math.Erfcx, ALTERNATING)
 def _erfcx_values(x: Array, order: int) -> list[Array]:
-    """Return exp(x²) erfc(x), whose derivatives tend to 0 monotonically, signs alternating."""
+    """Values of exp(x²) erfc(x), with monotone derivatives that alternate in sign and tend to 0."""
     value = special.erfcx(x)
     if order == 0:
         return [value]
@@ -112,7 +112,7 @@ def _erfcx_values(x: Array, order: int) -> list[Array]:
 
 
 def tail_ratios(x: Array, tail: Mask, count: int) -> Array:
-    """Return the first ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, where x is large.
+    """First ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, for large x.
 
     They solve r_n = 1 / (2x + 2(n + 1) r_(n+1)), a continued fraction: Abramowitz and Stegun
     (1964), 7.2.5. All terms are positive, so that nothing cancels.

@@ -1,4 +1,4 @@
-"""Exponentials and logarithms; all of their derivatives are monotone."""
+"""Exponentials and logarithms, with monotone derivatives of all orders."""
 
 import math
 
@@ -11,7 +11,7 @@ from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
 
-# Distance beyond which values are subtracted, of exponents and, relative to the sum, of logarithms.
+# Minimum distance for subtracting values: of exponents and, relative to the sum, of logarithms.
 _FAR, _FAR_APART = 1.0, 0.5
 _LOG_2 = float(np.log(2.0))
 _LOGARITHM = (Shape(), *ALTERNATING)
@@ -19,7 +19,7 @@ _LOGARITHM = (Shape(), *ALTERNATING)
 
 @compiled()
 def exp_change_at(before, after, step):
-    """Return exp(after) - exp(before)."""
+    """Difference exp(after) - exp(before)."""
     if abs(step) > _FAR:
         return math.exp(after) - math.exp(before)
     return 2.0 * math.exp(0.5 * (before + after)) * math.sinh(0.5 * step)
@@ -27,7 +27,7 @@ def exp_change_at(before, after, step):
 
 @compiled()
 def log_change_at(before, after, step):
-    """Return log(after) - log(before)."""
+    """Difference log(after) - log(before)."""
     total = before + after
     if not abs(step) < _FAR_APART * total:
         return math.log(after) - math.log(before)
@@ -36,7 +36,7 @@ def log_change_at(before, after, step):
 
 @compiled()
 def log1p_change_at(before, after, step):
-    """Return log(1 + after) - log(1 + before)."""
+    """Difference log(1 + after) - log(1 + before)."""
     total = 2.0 + (before + after)
     if not abs(step) < _FAR_APART * total:
         return math.log1p(after) - math.log1p(before)
@@ -45,8 +45,8 @@ def log1p_change_at(before, after, step):
 
 @compiled()
 def log1mexp_slope_at(order, x):
-    """Return a derivative of log(1 - exp(x)), of order 1 to 3."""
-    # Adding zero turns the -0.0 of x = 0 into the 0.0 whose reciprocal is the limit from the left.
+    """Derivative of log(1 - exp(x)), of order 1 to 3."""
+    # Adding zero converts -0.0, at x = 0, to 0.0, whose reciprocal is the limit from the left.
     rest = 1.0 / (math.expm1(-x) + 0.0)
     if order == 1:
         return -rest
@@ -83,11 +83,11 @@ def _log1p(x: Array, order: int) -> list[Array]:
 
 @shaped(scalar_math.Log1mexp, (Shape(ceiling=0.0),) * 5, most=0.0)
 def _log1mexp_values(x: Array, order: int) -> list[Array]:
-    """Return log(1 - exp(x)) for x < 0, of which all derivatives are negative and decrease."""
+    """Values of log(1 - exp(x)) for x < 0; all derivatives are negative and decreasing."""
     value = np.where(x > -_LOG_2, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
     if order == 0:
         return [value]
-    # Adding zero turns the -0.0 of x = 0 into the 0.0 whose reciprocal is the limit from the left.
+    # Adding zero converts -0.0, at x = 0, to 0.0, whose reciprocal is the limit from the left.
     rest = 1.0 / (np.expm1(-x) + 0.0)
     growth = rest + 1.0
     slopes = [-rest, -rest * growth, -rest * growth * (rest + growth)]
@@ -98,7 +98,7 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
 
 
 def _slopes_of_log(x: Array, order: int) -> list[Array]:
-    """Return the derivatives of log(x)."""
+    """Derivatives of log(x)."""
     if order == 0:
         return []
     r = 1.0 / x

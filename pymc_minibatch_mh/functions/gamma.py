@@ -11,16 +11,16 @@ from pymc_minibatch_mh.functions.base import SLOPES, compiled_by, number, operat
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
 from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, shaped
 
-# From here on the asymptotic series below is good to the last digits.
+# Threshold above which the asymptotic series is accurate to the last digits.
 _FAR = 12.0
-# Bernoulli numbers B_2, B_4, ... of the asymptotic series, and from where on these are used.
+# Bernoulli numbers B_2, B_4, ... of the asymptotic series, and its threshold.
 BERNOULLI = np.array([1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510])
 ASYMPTOTIC = 20.0
 
 
 @compiled()
 def trigamma_of_positive(x):
-    """Return the second derivative of log Γ for x > 0."""
+    """Second derivative of log Γ for x > 0."""
     total = 0.0
     while x < _FAR:
         total += 1.0 / (x * x)
@@ -32,10 +32,10 @@ def trigamma_of_positive(x):
 
 @compiled()
 def trigamma(x):
-    """Return the second derivative of log Γ, to about 1e-14 relative.
+    """Second derivative of log Γ, with a relative error of about 1e-14.
 
-    The recurrence ψ'(x) = ψ'(x + 1) + 1/x² leads to large x, the reflection formula away from
-    negative x, and Stirling's series ends it: Abramowitz and Stegun (1964), 6.4.6, 6.4.7, 6.4.12.
+    The recurrence ψ'(x) = ψ'(x + 1) + 1/x² increases x, the reflection formula replaces negative x,
+    and Stirling's series is used for large x: Abramowitz and Stegun (1964), 6.4.6, 6.4.7, 6.4.12.
     """
     if not x > 0.0:
         sine = math.sin(math.pi * x)
@@ -45,7 +45,7 @@ def trigamma(x):
 
 @compiled()
 def polygamma(order, x):
-    """Return a derivative of ψ of order 1 and above; NaN for x <= 0, but of order 1.
+    """Derivative of ψ of order 1 and above; NaN for x <= 0 except at order 1.
 
     Recurrence and asymptotic series: Abramowitz and Stegun (1964), 6.4.6 and 6.4.11.
     """
@@ -62,7 +62,7 @@ def polygamma(order, x):
         x += 1.0
     total += factor / order / x**order + 0.5 * factor / x ** (order + 1)
     for k in range(BERNOULLI.size):
-        # (2k + order - 1)! / (2k)!, with k counted from one
+        # (2k + order - 1)! / (2k)!, with k starting at one.
         rising = 1.0
         for j in range(3, order + 2):
             rising *= 2.0 * k + j
@@ -72,7 +72,7 @@ def polygamma(order, x):
 
 @compiled()
 def psi_of_positive(x):
-    """Return the derivative of log Γ for x > 0, likewise: Abramowitz and Stegun (1964), 6.3.18."""
+    """Derivative of log Γ for x > 0, by the same method: Abramowitz and Stegun (1964), 6.3.18."""
     total = 0.0
     while x < ASYMPTOTIC:
         total -= 1.0 / x
@@ -85,7 +85,7 @@ def psi_of_positive(x):
 
 @compiled()
 def gamma_slope_at(order, x):
-    """Return a derivative of Γ(x) for x > 0, of order 1 to 3."""
+    """Derivative of Γ(x) for x > 0, of order 1 to 3."""
     value, first = math.gamma(x), psi_of_positive(x)
     if order == 1:
         return value * first
@@ -104,7 +104,7 @@ _FACTORS = [
     number / math.factorial(2 * j)
     for j, number in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1)
 ]
-# log Γ is zero at 1 and 2 and ψ where log Γ has its minimum: SciPy's are then small differences.
+# Near the zeros of log Γ (1 and 2) and of ψ, SciPy's values are small differences.
 _NEAR_ZERO = 4.0 * CANCELLATION
 _POLYGAMMA = (
     Shape(valleys=((1.4616321449683623, -0.12148629053584961),), slack=_NEAR_ZERO),
@@ -115,7 +115,7 @@ _POLYGAMMA = (
 
 @shaped(scalar_math.GammaLn, _POLYGAMMA, least=0.0)
 def _gammaln_values(x: Array, order: int) -> list[Array]:
-    # SciPy's is inf at subnormal numbers already.
+    # SciPy's function already returns inf at subnormal numbers.
     value = np.where(x < _LEAST, -np.log(x), special.gammaln(x))
     return [value, special.psi(x), *above_psi(x, 1, order - 1)][: order + 1]
 
@@ -131,10 +131,10 @@ def _trigamma_values(x: Array, order: int) -> list[Array]:
 
 
 def above_psi(x: Array, first: int, last: int) -> list[Array]:
-    """Return the derivatives of ψ between two orders, of which the first is at least 1.
+    """Derivatives of ψ between two orders, the first at least 1.
 
-    They are ±n! Σ_k (x + k)^-(n + 1), whose tail Euler's and Maclaurin's formula sums: Abramowitz
-    and Stegun (1964), 6.4.6 and 6.4.11. Some 25 times as fast as SciPy's zeta function, as precise.
+    They are ±n! Σ_k (x + k)^-(n + 1), with the tail from the Euler-Maclaurin formula: Abramowitz
+    and Stegun (1964), 6.4.6 and 6.4.11. It is 25 times as fast as SciPy's zeta function.
     """
     if last < first:
         return []
@@ -148,7 +148,7 @@ def above_psi(x: Array, first: int, last: int) -> list[Array]:
     r = 1.0 / (x + _SHIFT)
     values = []
     for n, total in enumerate(totals, start=first):
-        # The factors B_2j / (2j)! of the formula, times (n + 1) ... (n + 2j - 1).
+        # Factors B_2j / (2j)! of the formula, times (n + 1) ... (n + 2j - 1).
         factors = [b * math.prod(range(n + 1, n + 2 * j)) for j, b in enumerate(_FACTORS, 1)]
         series = np.polynomial.polynomial.polyval(r * r, [1.0 / n, *factors]) + 0.5 * r
         values.append((-1.0) ** (n + 1) * math.factorial(n) * (total + r**n * series))

@@ -1,4 +1,4 @@
-"""log Γ(x + y) - log Γ(x + z), whose two halves cancel for large x."""
+"""The difference log Γ(x + y) - log Γ(x + z), without the cancellation for large x."""
 
 import math
 
@@ -14,7 +14,7 @@ from pymc_minibatch_mh.functions.rules import derivatives, outside
 
 @compiled()
 def gamma_ratio_at(x, y, z):
-    """Return log Γ(x + y) - log Γ(x + z), to the precision of the difference where x is large."""
+    """Difference log Γ(x + y) - log Γ(x + z), to full relative precision for large x."""
     p, q, gap = x + y, x + z, y - z
     if not min(p, q) > ASYMPTOTIC or abs(gap) > 0.5 * min(p, q):
         return math.lgamma(p) - math.lgamma(q)
@@ -28,10 +28,10 @@ def gamma_ratio_at(x, y, z):
 
 @compiled()
 def gamma_ratio_slope_at(order, x, y, z):
-    """Return the derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN outside x + y > 0.
+    """Derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN outside x + y > 0.
 
-    Recurrence and asymptotic series of both halves together, so that they do not cancel. With
-    D_k = p^-k - q^-k, the series is one in D_k, and D_(k+1) = D_k / p + D_1 / q^k.
+    Recurrence and asymptotic series treat both terms together to avoid cancellation. With D_k =
+    p^-k - q^-k, the series is a series in D_k, and D_(k+1) = D_k / p + D_1 / q^k.
     """
     p, q, gap = x + y, x + z, y - z
     if not min(p, q) > 0.0:
@@ -70,7 +70,7 @@ GammaRatio, gamma_ratio = operation(
 
 @derivatives.register(GammaRatio)
 def _gamma_ratio(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
-    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, all of which are monotone.
+    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, which are all monotone.
 
     ψ(x + y) - ψ(x + z) is completely monotone for y >= z, as an average of ψ' over shifts.
     """
@@ -88,8 +88,8 @@ def _log_gamma_values(x: Array, y: Array, z: Array, order: int) -> list[tuple[Ar
     for shift in (y, z):
         at = np.asarray(x + shift)
         pairs.append([special.gammaln(at), special.psi(at), *above_psi(at, 1, order - 1)])
-    # Two values cancel: their rounding errors stay. Fourth derivatives are taken times x⁴, and sums
-    # of terms of one sign, so that their errors are relative.
+    # Two values cancel, so that their rounding errors dominate. Fourth derivatives are multiplied
+    # by x⁴ and are sums of terms of the same sign, so that their errors are relative.
     return [
         (one - other, RELATIVE * (np.abs(one) + np.abs(other)) + (1e-14 if n < 4 else TINY))
         for n, (one, other) in enumerate(

@@ -1,13 +1,12 @@
-"""R(x; y, z) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x, smooth down to x = 0.
+"""The function R(x; y, z) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x, smooth at x = 0.
 
-It is zero at x = 0. For y - z a natural number it is Σ log(1 + j x) over j from z to y - 1. By
-Stirling's series (Abramowitz and Stegun, 1964, 6.1.40) it is E(y) - E(z), in which nothing is
-infinite:
+It is zero at x = 0. For a natural number y - z it is Σ log(1 + j x) over j from z to y - 1. By
+Stirling's series (Abramowitz and Stegun, 1964, 6.1.40) it is E(y) - E(z), with finite terms:
 
     E(s) = s [g(s x) - 1] + (s - 1/2) log(1 + s x) + Σ_k B_2k / (2k (2k - 1)) r^(2k - 1),
 
-with g(u) = log(1 + u)/u and r = x / (1 + s x). Two cases have bounds: y - z a whole number, as in
-counts, where R is a sum of logarithms, and a half and zero, as in Student's t.
+with g(u) = log(1 + u)/u and r = x / (1 + s x). Bounds exist in two cases: for a whole number y - z,
+as in counts, where R is a sum of logarithms, and for y = 1/2 and z = 0, as in Student's t.
 """
 
 import math
@@ -26,23 +25,23 @@ from pymc_minibatch_mh.functions.log1p_ratio import (
 )
 from pymc_minibatch_mh.functions.rules import derivatives, outside
 
-# Factors of r, r³, r⁵, ... and from where on the series is used.
+# Factors of r, r³, r⁵, ..., and threshold of the series.
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
-# A sum of so few terms is taken term by term.
+# Maximum number of terms for a direct sum.
 _FEW = 24.0
 
 
 @compiled()
 def _shift(x, y, z):
-    """Return by how much y and z are enlarged, so that the series is precise."""
+    """Common shift of y and z that makes the series precise."""
     return max(0.0, math.ceil(ASYMPTOTIC - 1.0 / x - min(y, z))) if x > 0.0 else 0.0
 
 
 @compiled()
 def _lack(x):
-    """Return log(1 + x)/x - 1, to the precision of itself."""
+    """Difference log(1 + x)/x - 1, to full relative precision."""
     if x > NEAR:
         return log1p_ratio_at(x) - 1.0
     total = 0.0
@@ -53,7 +52,7 @@ def _lack(x):
 
 @compiled()
 def _end(s, x):
-    """Return E(s)."""
+    """Function E(s)."""
     r = x / (1.0 + s * x)
     square, tail = r * r, 0.0
     for k in range(_STIRLING.size - 1, -1, -1):
@@ -63,14 +62,14 @@ def _end(s, x):
 
 @compiled(inlined=True)
 def _is_short(y, z):
-    """Return whether R is a sum of few logarithms."""
+    """Whether R is a sum of few logarithms."""
     steps = abs(y - z)
     return steps <= _FEW and steps == math.floor(steps) and min(y, z) >= 0.0
 
 
 @compiled()
 def gamma_rise_at(x, y, z):
-    """Return R(x; y, z) for x >= 0, NaN below."""
+    """Function R(x; y, z) for x >= 0, NaN for x < 0."""
     if not x >= 0.0:
         return np.nan
     if _is_short(y, z):
@@ -86,14 +85,14 @@ def gamma_rise_at(x, y, z):
 
 @compiled(inlined=True)
 def _log_slope(order, s, e):
-    """Return the derivative of log(1 + s x), by e = 1/(1 + s x)."""
+    """Derivative of log(1 + s x), from e = 1/(1 + s x)."""
     share = s * e
     return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
 
 
 @compiled()
 def _end_slope(order, s, x):
-    """Return the derivative of E(s) in x, of order 1 to 3."""
+    """Derivative of E(s) in x, of order 1 to 3."""
     e = 1.0 / (1.0 + s * x)
     r = x * e
     total = s ** (order + 1) * log1p_ratio_slope_at(order, s * x) + (s - 0.5) * _log_slope(
@@ -102,7 +101,8 @@ def _end_slope(order, s, x):
     power = 1.0
     for k in range(_STIRLING.size):
         m = 2.0 * k + 1.0
-        # Of r^m, with `power` r^(m - 1). The derivatives of r are e², -2 s e³ and 6 s² e⁴.
+        # Derivatives of r^m, with `power` r^(m - 1). The derivatives of r are e², -2 s e³ and 6 s²
+        # e⁴.
         below = power / r if k > 0 and r > 0.0 else 0.0
         if order == 1:
             part = m * power * e**2
@@ -119,7 +119,7 @@ def _end_slope(order, s, x):
 
 @compiled()
 def gamma_rise_slope_at(order, x, y, z):
-    """Return the derivative of :func:`gamma_rise_at` in x, of order 1 to 3."""
+    """Derivative of :func:`gamma_rise_at` in x, of order 1 to 3."""
     if not x >= 0.0:
         return np.nan
     if _is_short(y, z):
@@ -140,17 +140,17 @@ GammaRiseSlope, gamma_rise_slope = operation(gamma_rise_slope_at, has_order=True
 GammaRise, gamma_rise = operation(
     gamma_rise_at, lambda x, y, z, value: gamma_rise_slope(number(1), x, y, z)
 )
-#: Entries of the largest table of sums; beyond, there is no bound.
+#: Maximum entries of a table of sums; larger ones would have no bound.
 LARGEST_TABLE = 20_000_000
-# From the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds over s > 0, in which φ is the logistic
-# function of t/2 if y is a half and z zero: ranges of the second to fourth derivative.
+# Ranges of the second to fourth derivative from the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds
+# over s > 0, where φ is the logistic function of t/2 for y = 1/2 and z = 0.
 _OF_HALF = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0479, 0.0072)}
 _ROUNDED = 1e-13
 
 
 @derivatives.register(GammaRise)
 def _gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
-    """Enclose R and its derivatives in x over `u`; they have no bound for negative x."""
+    """Enclose R and its derivatives in x over `u`; negative x have no bound."""
     low = np.asarray(np.minimum(y, z), dtype=np.float64)
     steps = np.abs(np.asarray(y, dtype=np.float64) - z)
     whole = (steps == np.floor(steps)) & (low >= 0.0)
@@ -161,13 +161,13 @@ def _gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array) -> list
         of_half = _of_half(inside, order)
         found = [Interval.where(half, x, other) for x, other in zip(of_half, found, strict=True)]
     sign = np.where(np.asarray(y) >= z, 1.0, -1.0)
-    # R changes its sign with y and z exchanged.
+    # Swapping y and z reverses the sign of R.
     found = [Interval.where(sign > 0.0, x, -x) for x in found]
     return outside((u.lo < 0.0) | ~(whole | half), found)
 
 
 def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
-    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on, monotone and of one sign."""
+    """Enclose Σ log(1 + j x) over `steps` numbers j from `low`, monotone and of a single sign."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
         return [Interval.everything(shape) for _ in range(order + 1)]
@@ -184,14 +184,14 @@ def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interva
         sums = np.zeros((x.size, first.size, most + 1))
         np.cumsum(terms, axis=2, out=sums[:, :, 1:])
         one, other = (sums[np.broadcast_arrays(end, *where)[0], *where] for end in ends)
-        # A sum of terms of one sign has their relative error.
+        # A sum of terms of the same sign keeps their relative error.
         rounded = Interval.rounded(np.minimum(one, other), np.maximum(one, other), TINY)
         enclosures.append(rounded)
     return enclosures
 
 
 def _of_logarithm(j: Array, x: Array, n: int) -> Array:
-    """Return a derivative of log(1 + j x) in x."""
+    """Derivative of log(1 + j x) in x."""
     if n == 0:
         return np.log1p(j * x)
     share = j / (1.0 + j * x)
@@ -199,7 +199,7 @@ def _of_logarithm(j: Array, x: Array, n: int) -> Array:
 
 
 def _of_half(u: Interval, order: int) -> list[Interval]:
-    """Enclose R for y = 1/2 and z = 0: it falls, and its slope rises."""
+    """Enclose R for y = 1/2 and z = 0: it decreases, and its slope increases."""
     enclosures = [
         Interval.rounded(low, high, _ROUNDED)
         for low, high in ((_at(u.hi, 0), _at(u.lo, 0)), (_at(u.lo, 1), _at(u.hi, 1)))
@@ -215,7 +215,7 @@ def _of_half(u: Interval, order: int) -> list[Interval]:
 
 
 def _at(x: Array, n: int) -> Array:
-    """Return R or a derivative at points, NaN at infinite ones, which have no bound."""
+    """Value or derivative of R at points; NaN at infinite points, which have no bound."""
     kernel, *order = (gamma_rise_slope_at, n) if n else (gamma_rise_at,)
     found, finite = np.full(x.shape, np.nan), np.isfinite(x)
     found[finite] = np.vectorize(kernel, otypes=[float])(*order, x[finite], 0.5, 0.0)

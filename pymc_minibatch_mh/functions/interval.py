@@ -1,8 +1,7 @@
-"""Arithmetic with intervals of real numbers, rounded outward.
+"""Interval arithmetic for real numbers, rounded outward.
 
-An infinite end says that there is no bound; no end is ever NaN.
-
-NumPy takes two dozen passes over its arrays for a product, and the library one.
+An infinite end means that there is no bound; ends are never NaN. Products are computed by the
+C library, because NumPy takes two dozen passes over the arrays.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from pymc_minibatch_mh.native.library import function
 
 type Array = NDArray[np.float64]
 type Mask = NDArray[np.bool_]
-# Thousands of times the rounding errors of one operation and of NumPy's and SciPy's functions,
-# and still far too little to matter in a bound.
+# Relative slack: thousands of times the rounding error of an operation or of a function of NumPy
+# and SciPy, but negligible in a bound.
 RELATIVE = 1e-12
-# More than underflow can lose.
+# Absolute slack: more than the error of underflow.
 TINY = 1e-300
-#: Rounding error where terms of size one cancel.
+#: Rounding error for the cancellation of terms of size one.
 CANCELLATION = 1e-15
 _LARGEST = np.finfo(np.float64).max
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Closed intervals, elementwise, that broadcast like arrays: ends ``lo <= hi`` of one shape."""
+    """Arrays of closed intervals with NumPy's broadcasting: ends ``lo <= hi`` of equal shape."""
 
-    # Lets `array * interval` arrive here instead of being spread over the elements of the array.
+    # With this priority, `array * interval` calls the interval instead of looping over the array.
     __array_ufunc__ = None
 
     lo: Array
@@ -42,7 +41,7 @@ class Interval:
 
     @staticmethod
     def point(x: ArrayLike) -> Interval:
-        """Return the intervals that hold one number each; NaN becomes everything."""
+        """Degenerate intervals of single numbers; NaN becomes the unbounded interval."""
         x = np.asarray(x, dtype=np.float64)
         unknown = np.isnan(x)
         if unknown.any():
@@ -51,9 +50,10 @@ class Interval:
 
     @staticmethod
     def rounded(lo: ArrayLike, hi: ArrayLike, slack: ArrayLike = TINY) -> Interval:
-        """Return computed ends moved outward by 1e-12 of their size and by an absolute slack.
+        """Computed ends moved outward by 1e-12 of their size and by an absolute slack.
 
-        A NaN end leaves everything; a lower end of +inf, an overflow, becomes the largest number.
+        A NaN end gives the unbounded interval; a lower end of +inf, an overflow, becomes the
+        largest number.
         """
         lo, hi = np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)
         with np.errstate(all="ignore"):
@@ -68,38 +68,38 @@ class Interval:
 
     @staticmethod
     def everything(shape: tuple[int, ...] = ()) -> Interval:
-        """Return intervals without bounds."""
+        """Unbounded intervals."""
         return Interval(np.broadcast_to(-np.inf, shape), np.broadcast_to(np.inf, shape))
 
     @staticmethod
     def where(condition: ArrayLike, chosen: Interval, other: Interval) -> Interval:
-        """Return `chosen` where the condition holds and `other` elsewhere."""
+        """Intervals of `chosen` where the condition is true, and of `other` elsewhere."""
         return Interval(
             np.where(condition, chosen.lo, other.lo), np.where(condition, chosen.hi, other.hi)
         )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the ends."""
+        """Shape of the ends."""
         return self.lo.shape
 
     @property
     def magnitude(self) -> Array:
-        """The largest absolute value."""
+        """Maximum absolute value."""
         return np.maximum(-self.lo, self.hi)
 
     @property
     def width(self) -> Array:
-        """The distance between the ends."""
+        """Distance between the ends."""
         with np.errstate(all="ignore"):
             return np.fmax(self.hi - self.lo, 0.0)
 
     def hull(self, other: Interval) -> Interval:
-        """Return the smallest intervals that hold both."""
+        """Smallest intervals that contain both."""
         return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
     def take(self, places: NDArray[np.int64]) -> Interval:
-        """Return some of the intervals; one that stands for all stays as it is."""
+        """Selected intervals; an interval that broadcasts stays as it is."""
         if not self.shape:
             return self
         if self._is_point:
@@ -107,17 +107,17 @@ class Interval:
         return Interval(self.lo.take(places), self.hi.take(places))
 
     def with_positive_zeros(self) -> Interval:
-        """Return the intervals without negative zeros, whose reciprocals would be -inf."""
+        """Intervals without negative zeros, whose reciprocals would be -inf."""
         lo = self.lo + 0.0
         return Interval(lo, lo if self._is_point else self.hi + 0.0)
 
     def clipped(self, floor: float, ceiling: float = np.inf) -> Interval:
-        """Return the parts of the intervals between two bounds."""
+        """Intersections of the intervals with two bounds."""
         lo = np.maximum(self.lo, floor) if floor > -np.inf else self.lo
         return Interval(lo, np.minimum(self.hi, ceiling) if ceiling < np.inf else self.hi)
 
     def filled(self, value: float) -> Interval:
-        """Return intervals that hold one number alone, shaped as these."""
+        """Degenerate intervals of a single number, in the same shape."""
         return Interval.point(np.broadcast_to(value, self.shape))
 
     def __neg__(self) -> Interval:
@@ -166,7 +166,7 @@ def _step(end: Array, slack: ArrayLike) -> Array:
 
 
 def _combined(name: str, one: Interval, other: Interval) -> Interval:
-    """Return the results of a function of the library on pairs of intervals, or of one and all."""
+    """Results of a C function on pairs of intervals, with broadcasting of single ones."""
     a, b, c, d = one.lo, one.hi, other.lo, other.hi
     shape = a.shape or c.shape
     if a.shape != c.shape and a.shape and c.shape:
@@ -185,7 +185,7 @@ def _flat(ends: Array) -> Array:
 
 
 def _made(lo: Array, hi: Array) -> Interval:
-    """Return an interval of ends that are float64 as they must be."""
+    """Interval with ends that are known to be valid float64 arrays."""
     made = object.__new__(Interval)
     object.__setattr__(made, "lo", lo)
     object.__setattr__(made, "hi", hi)

@@ -1,4 +1,4 @@
-"""The absolute value and the sign; their values are exact."""
+"""The absolute value and the sign, with exact values."""
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -10,7 +10,7 @@ from pymc_minibatch_mh.functions.rules import derivatives, outside
 @derivatives.register(scalar.Abs)
 def _abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
     nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
-    # At the kink all slopes in between count, which bounds the change of |u|.
+    # At the kink the slope has all values in between, which bound the change of |u|.
     return [Interval(nearest, u.magnitude), *derivatives(scalar.sign, u, order - 1)][: order + 1]
 
 

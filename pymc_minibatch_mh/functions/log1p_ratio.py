@@ -1,4 +1,4 @@
-"""log(1 + x) / x, 1 at zero: the rest of n log(1 + x/n) once n has cancelled."""
+"""The function log(1 + x) / x, one at zero."""
 
 import math
 
@@ -9,10 +9,9 @@ from pymc_minibatch_mh.functions.base import number, operation
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.rules import ALTERNATING, shaped
 
-# Up to here the power series of log(1 + x)/x takes few terms, and closed forms cancel.
+# Threshold below which closed forms cancel, and number of terms of the power series used there.
 NEAR, POWERS = 0.3, 36
-# Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
-# beyond, closed forms no longer cancel.
+# Range for Gauss-Legendre quadrature, with errors below rounding; closed forms are accurate beyond.
 _SMALL, _LEAST = 4.0, -0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS
@@ -31,12 +30,12 @@ def _log1p_ratio_near(order, x):
 
 @compiled()
 def log1p_ratio_slope_at(order, x):
-    """Return a derivative of log(1 + x)/x, of order 0 to 3."""
+    """Derivative of log(1 + x)/x, of order 0 to 3."""
     if abs(x) < NEAR:
         return _log1p_ratio_near(order, x)
     inverse = 1.0 / (1.0 + x)
     value = math.log1p(x) / x
-    # x r' + r = 1/(1 + x), and the derivatives of that.
+    # x r' + r = 1/(1 + x), and the derivatives of this equation.
     right, times = inverse, 1.0
     for _ in range(order):
         value = (right - times * value) / x
@@ -47,7 +46,7 @@ def log1p_ratio_slope_at(order, x):
 
 @compiled()
 def log1p_ratio_at(x):
-    """Return log(1 + x)/x, one at zero."""
+    """Function log(1 + x)/x, with value one at zero."""
     return log1p_ratio_slope_at(0, x)
 
 
@@ -61,7 +60,8 @@ Log1pRatio, log1p_ratio = operation(
 def _integrals_of_inverse_powers(x, nodes, weights, order, out):
     """Write derivatives of log(1 + x)/x up to `order`, shape (order + 1, n).
 
-    It is the integral of 1/(1 + x t) over t in (0, 1), taken by a quadrature's nodes and weights.
+    The function is the integral of 1/(1 + x t) over t in (0, 1), by a quadrature's nodes and
+    weights.
     """
     out[:] = 0.0
     for i in range(x.size):
@@ -75,7 +75,7 @@ def _integrals_of_inverse_powers(x, nodes, weights, order, out):
 
 @shaped(Log1pRatio, ALTERNATING, least=_LEAST)
 def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
-    """Return log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
+    """Values of log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
     near = np.where(x <= _SMALL, x, 0.0)
     far = np.where(x > _SMALL, x, 1.0)
     values: list[Array] = []
@@ -84,7 +84,7 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
     _integrals_of_inverse_powers(near.reshape(-1), _NODES, _WEIGHTS, order, close)
     for k in range(order + 1):
         if k > 0:
-            # x φ = log(1 + x), differentiated k times.
+            # Equation x φ = log(1 + x), differentiated k times.
             below = ((-1.0) ** (k - 1) * math.factorial(k - 1) / (1.0 + far) ** k - k * below) / far
         distant = np.where(np.isposinf(x), 0.0, below)
         values.append(np.where(x <= _SMALL, close[k].reshape(x.shape), distant))

@@ -1,4 +1,4 @@
-"""log(exp(x) + exp(y)) of data, of which any may be -inf."""
+"""The function log(exp(x) + exp(y)) of data, which may be -inf."""
 
 import math
 
@@ -10,7 +10,7 @@ from pymc_minibatch_mh.functions.base import operation
 
 @compiled()
 def log_add_exp_at(x, y):
-    """Return log(exp(x) + exp(y)), any of which may be -inf."""
+    """Function log(exp(x) + exp(y)), for arguments that may be -inf."""
     large, small = max(x, y), min(x, y)
     if not small > -np.inf:
         return large

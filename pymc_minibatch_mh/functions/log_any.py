@@ -1,4 +1,4 @@
-"""log(1 - exp(-exp(x))): that a Poisson count with log-mean x is not zero."""
+"""The function log(1 - exp(-exp(x))): log-probability that a Poisson count is positive."""
 
 import math
 
@@ -10,33 +10,33 @@ from pymc_minibatch_mh.functions.base import number, operation
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
 
-# exp(x) is lost beside one below the first, and beside x above the second.
+# Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
-# The size exp(x) above which the derivatives underflow.
+# Maximum exp(x); the derivatives underflow above.
 _MOST_SIZE = 700.0
 
 
 @compiled()
 def log_any_at(x):
-    """Return log(1 - exp(-exp(x)))."""
+    """Function log(1 - exp(-exp(x)))."""
     if x < _LOST:
         return x
     size = math.exp(min(x, _ALONE))
     return math.log(-math.expm1(-size)) if size < 1.0 else math.log1p(-math.exp(-size))
 
 
-# Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
+# Thresholds of the power series, which avoids cancellation, and of underflowing derivatives.
 _SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
 _EVEN = np.arange(2, 27, 2)
 _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
-# SciPy's numbers are off by up to 2e-12: too much for a fourth derivative, which has them times n³.
-# These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
+# SciPy's Bernoulli numbers are off by up to 2e-12: too much for a fourth derivative, whose terms
+# have factors n³. These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
 _PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 
 
 @compiled()
 def log_any_slope_at(order, x):
-    """Return a derivative of :func:`log_any_at`, of order 1 to 3: the first is w/(exp(w) - 1)."""
+    """Derivative of :func:`log_any_at`, of order 1 to 3: the first is w/(exp(w) - 1)."""
     size = math.exp(min(x, _ALONE))
     if order == 1:
         return 1.0 if x < _LOST else size / math.expm1(size) if size < _MOST_SIZE else 0.0
@@ -55,8 +55,8 @@ def log_any_slope_at(order, x):
 
 LogAnySlope, log_any_slope = operation(log_any_slope_at, has_order=True)
 LogAny, log_any = operation(log_any_at, lambda x, value: log_any_slope(number(1), x))
-# Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak,
-# h'''' a valley on either side of a peak.
+# Function h = log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has a valley, h''' a valley and
+# a peak, h'''' a valley on either side of a peak.
 _LOG_ANY = (
     NEVER_POSITIVE,
     Shape(floor=0.0, ceiling=1.0),
@@ -79,7 +79,7 @@ _LOG_ANY = (
 
 @shaped(LogAny, _LOG_ANY)
 def _log_any_values(x: Array, order: int) -> list[Array]:
-    """Return the derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
+    """Derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
     w = np.minimum(np.exp(x), _MOST)
     near = np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(-np.expm1(-w)))
     values = [np.where(w > 0.5, np.log1p(-np.exp(-w)), near)]
@@ -91,7 +91,7 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
     if order > 3:
         closed.append(third_slope(slope, rest, large, 1.0))
     for k in range(order):
-        # h' = Σ B_n w^n / n!, of which w d/dw is the next derivative.
+        # h' = Σ B_n w^n / n!, and w d/dw gives the next derivative.
         numbers = _BERNOULLI if k < 3 else _PRECISE
         even = (_EVEN.astype(float) ** k * numbers * small[..., None] ** _EVEN).sum(axis=-1)
         series = (1.0 if k == 0 else 0.0) - 0.5 * small + even
@@ -100,5 +100,5 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
 
 
 def third_slope(s: Array, r: Array, p: Array, d: Array | float) -> Array:
-    """Return s''', where s' = s r, r' = -p - s r and p' = p d."""
+    """Third derivative s''', for s' = s r, r' = -p - s r and p' = p d."""
     return s * (r * (r * r - 3.0 * p - 4.0 * s * r + s * s) + p * (s - d))

@@ -1,4 +1,4 @@
-"""log(erfc(x)), whose derivatives neither cancel nor overflow."""
+"""The function log(erfc(x)), whose derivatives neither cancel nor overflow."""
 
 import math
 
@@ -12,13 +12,13 @@ from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
 
 _ROOT_PI = math.sqrt(math.pi)
-# From here on the continued fraction of the complementary error function takes few terms.
+# Threshold of the continued fraction of erfc, and its number of terms.
 _FROM_TAIL, _TERMS = 5.0, 40
 
 
 @compiled()
 def _tail(x):
-    """Return x √π exp(x²) erfc(x) inverted, for x > 5: Abramowitz and Stegun (1964), 7.1.14."""
+    """Reciprocal of x √π exp(x²) erfc(x), for x > 5: Abramowitz and Stegun (1964), 7.1.14."""
     fraction = 1.0
     for k in range(_TERMS, 0, -1):
         fraction = 1.0 + 0.5 * k / (x * x * fraction)
@@ -27,7 +27,7 @@ def _tail(x):
 
 @compiled()
 def log_erfc_at(x):
-    """Return log(erfc(x))."""
+    """Function log(erfc(x))."""
     if x < _FROM_TAIL:
         return math.log1p(-math.erf(x)) if x < 0.5 else math.log(math.erfc(x))
     return -x * x - math.log(x * _ROOT_PI) - math.log(_tail(x))
@@ -35,7 +35,7 @@ def log_erfc_at(x):
 
 @compiled()
 def erfc_slope_at(order, x):
-    """Return a derivative of log(erfc(x)), of order 1 to 3."""
+    """Derivative of log(erfc(x)), of order 1 to 3."""
     if x < _FROM_TAIL:
         m = 2.0 / _ROOT_PI * math.exp(-x * x) / math.erfc(x)
         if order == 1 or m == 0.0:
@@ -52,8 +52,8 @@ def erfc_slope_at(order, x):
 
 ErfcSlope, erfc_slope = operation(erfc_slope_at, has_order=True)
 LogErfc, log_erfc = operation(log_erfc_at, lambda x, value: erfc_slope(number(1), x))
-# h = log erfc and h', h'' decrease. h''' <= 0 has one minimum and tends to 0 on both sides, so that
-# h'''' has a valley and then a peak.
+# h = log erfc and h', h'' decrease. h''' <= 0 has a single minimum and tends to 0 on both sides, so
+# that h'''' has a valley and then a peak.
 _LOG_ERFC = (
     Shape(),
     NEVER_POSITIVE,
@@ -78,8 +78,8 @@ def _log_erfc_values(x: Array, order: int) -> list[Array]:
     ratios = tail_ratios(x, tail, max(order, 3))
     r1, r2, r3 = ratios[:3]
     excess = np.where(tail, 2.0 * r1, m - 2.0 * x)
-    # m' = m excess; in the tail, m'' is m times a small difference of the ratios, and underflows
-    # last if m meets a ratio first.
+    # m' = m excess; in the tail, m'' is m times a small difference of the ratios. Multiplying m by
+    # a ratio first delays underflow.
     small = 16.0 * (m * r1) * (r1 * r2 * (3.0 * r3 - 2.0 * r2))
     bend = np.where(tail, small, m * (excess * excess + m * excess - 2.0))
     slopes = [-hazard, -m * excess, -bend]
@@ -90,7 +90,7 @@ def _log_erfc_values(x: Array, order: int) -> list[Array]:
 
 
 def _fourth_in_tail(ratios: Array) -> Array:
-    """Return -h'''' / m of h = log erfc, where h''' = -16 m r1² r2 c with c = 3 r3 - 2 r2.
+    """Ratio -h'''' / m for h = log erfc, where h''' = -16 m r1² r2 c with c = 3 r3 - 2 r2.
 
     It follows from m' = 2 m r1 and r_n' = 2 r_n (n r_n - (n + 1) r_(n+1)).
     """

@@ -1,4 +1,4 @@
-"""log(log(1 + exp(x))), nearly straight where x is small."""
+"""The function log(log(1 + exp(x))), nearly linear for negative x."""
 
 import math
 
@@ -12,25 +12,25 @@ from pymc_minibatch_mh.functions.log_any import third_slope
 from pymc_minibatch_mh.functions.logistic import softplus_at
 from pymc_minibatch_mh.functions.rules import Shape, shaped
 
-# exp(x) is lost beside one below the first, and beside x above the second.
+# Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
 
 
 @compiled()
 def log_softplus_at(x):
-    """Return log(log(1 + exp(x)))."""
+    """Function log(log(1 + exp(x)))."""
     if x < _LOST:
         return x
     return math.log(x if x > _ALONE else math.log1p(math.exp(x)))
 
 
-# Below, a power series takes the place of terms that cancel.
+# Thresholds in exp(x) and x for the power series, which avoids cancellation.
 _RARE, _NEGLIGIBLE = 0.1, -20.0
 _POWERS = np.arange(25)
 
 
 def _slopes_of_log_softplus() -> Array:
-    """Return the power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
+    """Power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
     divisor = np.array([1.0, *((-1.0) ** (n - 1) / (n * (n + 1)) for n in _POWERS[1:])])
     series = np.zeros(_POWERS.size)
     series[0] = 1.0
@@ -44,7 +44,7 @@ _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 
 @compiled()
 def log_softplus_slope_at(order, x):
-    """Return a derivative of log(log(1 + exp(x))), of order 1 to 3."""
+    """Derivative of log(log(1 + exp(x))), of order 1 to 3."""
     w = math.exp(min(x, 0.0))
     if w < _RARE:
         total = 0.0
@@ -63,7 +63,7 @@ LogSoftplusSlope, log_softplus_slope = operation(log_softplus_slope_at, has_orde
 LogSoftplus, log_softplus = operation(
     log_softplus_at, lambda x, value: log_softplus_slope(number(1), x)
 )
-# Of log(log(1 + exp(x))), a value and a derivative for each order.
+# Shapes of log(log(1 + exp(x))) and of its derivatives, in order.
 _LOG_SOFTPLUS = (
     Shape(),
     Shape(floor=0.0, ceiling=1.0),
@@ -98,7 +98,7 @@ def _log_softplus_values(x: Array, order: int) -> list[Array]:
     if order > 3:
         closed.append(third_slope(slope, rest, share * other, other - share))
     for k in range(order):
-        # w d/dw is the next derivative.
+        # w d/dw gives the next derivative.
         powers = _POWERS.astype(float) ** k * _LOG_SOFTPLUS_SLOPES
         series = (powers * small[..., None] ** _POWERS).sum(axis=-1)
         values.append(np.where(w < _RARE, series, closed[k]))

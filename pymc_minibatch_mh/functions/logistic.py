@@ -11,19 +11,19 @@ from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
 from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
 
-# Distance beyond which values are subtracted.
+# Minimum distance for subtracting values.
 _FAR = 1.0
 
 
 @compiled()
 def softplus_at(x):
-    """Return log(1 + exp(x))."""
+    """Function log(1 + exp(x))."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 @compiled()
 def softplus_change_at(before, after, step):
-    """Return log(1 + exp(after)) - log(1 + exp(before))."""
+    """Difference log(1 + exp(after)) - log(1 + exp(before))."""
     if abs(step) > _FAR:
         return softplus_at(after) - softplus_at(before)
     half = math.sinh(0.5 * step)
@@ -33,7 +33,7 @@ def softplus_change_at(before, after, step):
 
 @compiled()
 def tanh_slope_at(order, x):
-    """Return a derivative of tanh(x), of order 1 to 3, precise in both tails."""
+    """Derivative of tanh(x), of order 1 to 3, precise in both tails."""
     decay = math.exp(-2.0 * abs(x))
     slope = 4.0 * decay / ((1.0 + decay) * (1.0 + decay))
     if order == 1:
@@ -46,8 +46,8 @@ SoftplusChange, CHANGES[scalar_math.Softplus] = operation(softplus_change_at)
 SLOPES[scalar_math.Softplus] = lambda x, value: scalar_math.sigmoid(x)
 SLOPES[scalar_math.Sigmoid] = lambda x, value: value * scalar_math.sigmoid(-x)
 SLOPES[scalar.Tanh] = lambda x, value: tanh_slope(number(1), x)
-# With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12, and the fourth where
-# the fifth is zero, which is p (1 - 30p + 120p²).
+# With p = σ(1 - σ), the third derivative has its extrema at σ'''' = 0, where p = 1/12, and the
+# fourth at the zeros of the fifth, p (1 - 30p + 120p²).
 _STEEPEST = math.log(2.0 + math.sqrt(3.0))
 _TURN_OF_SLOPE = math.log(5.0 + math.sqrt(24.0))
 _SIGMOID = (
@@ -77,7 +77,7 @@ def _softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interva
 
 @derivatives.register(scalar.Tanh)
 def _tanh(op: scalar.Tanh, u: Interval, order: int) -> list[Interval]:
-    """Enclose tanh x = 2 σ(2x) - 1; multiplying by powers of two is exact."""
+    """Enclose tanh x = 2 σ(2x) - 1; multiplication by powers of two is exact."""
     value = by_shape(lambda x, _: [np.tanh(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
     if order == 0:
         return value
@@ -96,7 +96,7 @@ def _softplus_values(x: Array, order: int) -> list[Array]:
 
 @shaped(scalar_math.Sigmoid, _SIGMOID)
 def _sigmoid_values(x: Array, order: int) -> list[Array]:
-    """Return derivatives in a form that is precise in both tails."""
+    """Derivatives of the logistic function in a form that is precise in both tails."""
     decay = np.exp(-np.abs(x))
     heavy = 1.0 / (1.0 + decay)
     light = decay * heavy

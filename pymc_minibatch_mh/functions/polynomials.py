@@ -1,9 +1,10 @@
-"""Ranges of polynomials of shares, by their coefficients in Bernstein's basis.
+"""Ranges of polynomials of shares, from their coefficients in the Bernstein basis.
 
-Shares that add up to at most one, and the rest to one, are weights of the corners of a simplex. On
-a product of simplices a polynomial is a convex combination of its coefficients in Bernstein's
-basis, so that it lies between them; where it is linear in each simplex, they are its values at the
-corners. R. T. Farouki (2012), Computer Aided Geometric Design 29, doi:10.1016/j.cagd.2012.03.001.
+Shares whose sum is at most one, and the remainder to one, are barycentric coordinates of a simplex.
+On a product of simplices a polynomial is a convex combination of its coefficients in the Bernstein
+basis, so that they enclose its values; for a polynomial that is linear in each simplex, they are
+its values at the corners. R. T. Farouki (2012), Computer Aided Geometric Design 29,
+doi:10.1016/j.cagd.2012.03.001.
 """
 
 from collections import Counter
@@ -16,17 +17,17 @@ import numpy as np
 
 from pymc_minibatch_mh.functions.base import sum_of
 
-#: Coefficients in Bernstein's basis beyond which terms are bounded one by one.
+#: Maximum number of Bernstein coefficients; more terms are bounded separately.
 MAX_COEFFICIENTS = 2**14
-#: Terms of a polynomial beyond which its range is not looked for.
+#: Maximum number of terms of a polynomial for its range.
 MAX_TERMS = 200
-#: Rounding error of a model's numbers that add up to one, relative to the numbers.
+#: Relative rounding error of a model's numbers that add up to one.
 ROUNDED = 1e-14
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two ends, of which open ones are not reached."""
+    """Numbers between two ends; open ends are excluded."""
 
     low: float = -inf
     high: float = inf
@@ -45,7 +46,7 @@ class Range:
 
     @staticmethod
     def hull(ranges: Sequence["Range"]) -> "Range":
-        """Return the range of the numbers of all ranges."""
+        """Smallest range that contains all ranges."""
         low, low_is_open = min((r.low, r.low_is_open) for r in ranges)
         high, closed = max((r.high, not r.high_is_open) for r in ranges)
         return Range(low, high, low_is_open, not closed)
@@ -53,10 +54,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A quantity between 0 and 1, or from 0 on if it has no bound.
+    """A quantity between 0 and 1, or any nonnegative one if it has no bound.
 
-    `zero` and `one` say whether it may be that. Those of one `group` add up to at most one. It
-    varies along the axes with `labels`, along the `shared` ones of which it adds up to one.
+    `zero` and `one` tell whether it may be 0 or 1. The sum of a `group` is at most one. It varies
+    along the axes with `labels`; along the `shared` ones it adds up to one.
     """
 
     number: int
@@ -68,25 +69,25 @@ class Unknown:
     shared: frozenset[Hashable] = frozenset()
 
 
-#: Factors of products of unknowns, as often as they come up, and the numbers that multiply these.
+#: A product of unknowns, repeated by multiplicity; polynomials map it to its coefficient.
 Monomial = tuple[Unknown, ...]
 Polynomial = Mapping[Monomial, float]
 
 
 def constant(value: float) -> Polynomial:
-    """Return a number as a polynomial."""
+    """Number as a polynomial."""
     return {(): value} if value != 0.0 else {}
 
 
 def linear(of: Range, unknown: Unknown) -> Polynomial:
-    """Return a quantity of some range by an unknown between 0 and 1, or from 0 on."""
+    """Quantity of some range, as a linear polynomial of an unknown."""
     if of.low == -inf:
         return {**constant(of.high), (unknown,): -1.0}
     return {**constant(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
 
 
 def plus(*parts: Polynomial) -> Polynomial:
-    """Return a sum, without terms of which only rounding errors are left."""
+    """Sum of polynomials, without terms that are only rounding errors."""
     terms: dict[Monomial, list[float]] = {}
     for part in parts:
         for monomial, factor in part.items():
@@ -96,7 +97,7 @@ def plus(*parts: Polynomial) -> Polynomial:
 
 
 def times(left: Polynomial, right: Polynomial) -> Polynomial:
-    """Return a product."""
+    """Product of polynomials."""
     products: list[Polynomial] = [
         {tuple(sorted((*a, *b), key=lambda unknown: unknown.number)): x * y}
         for a, x in left.items()
@@ -106,13 +107,13 @@ def times(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def sum_of_parts(parts: Sequence[Polynomial | None]) -> Polynomial | None:
-    """Return a sum, None if a part is unknown."""
+    """Sum of polynomials, or None if a part is unknown."""
     known = [part for part in parts if part is not None]
     return plus(*known) if len(known) == len(parts) else None
 
 
 def product_of_parts(parts: Iterable[Polynomial | None]) -> Polynomial | None:
-    """Return a product, None if a part is unknown or terms are too many."""
+    """Product of polynomials, or None if a part is unknown or terms are too many."""
     product = constant(1.0)
     for part in parts:
         if part is None or len(product) * len(part) > MAX_TERMS:
@@ -122,14 +123,14 @@ def product_of_parts(parts: Iterable[Polynomial | None]) -> Polynomial | None:
 
 
 def range_of(polynomial: Polynomial) -> Range:
-    """Return a range that holds all values of a polynomial."""
+    """Range that contains all values of a polynomial."""
     low, low_is_open = _least(polynomial)
     high, high_is_open = _least({monomial: -factor for monomial, factor in polynomial.items()})
     return Range(low, -high, low_is_open, high_is_open)
 
 
 def _least(polynomial: Polynomial) -> tuple[float, bool]:
-    """Return a lower bound, and whether it is known not to be reached."""
+    """Lower bound, and whether it is certainly not attained."""
     by_size: dict[Monomial, dict[Monomial, float]] = {(): {}}
     for monomial, factor in polynomial.items():
         large = tuple(x for x in monomial if not x.has_bound)
@@ -158,12 +159,12 @@ def _least_of_shares(polynomial: Polynomial) -> tuple[float, bool]:
 
 
 def rounding_of(polynomial: Polynomial) -> float:
-    """Return the rounding error of coefficients in Bernstein's basis."""
+    """Rounding error of Bernstein coefficients."""
     return ROUNDED * sum(map(abs, polynomial.values()))
 
 
 def in_basis(polynomial: Polynomial, limit: int) -> tuple[np.ndarray, list["Simplex"]] | None:
-    """Return coefficients in Bernstein's basis, with an axis per simplex; None of too many."""
+    """Bernstein coefficients with an axis per simplex, or None for too many."""
     groups: dict[Hashable, dict[Unknown, None]] = {}
     for unknown in (x for monomial in polynomial for x in monomial):
         groups.setdefault(unknown.group, {})[unknown] = None
@@ -179,29 +180,29 @@ def in_basis(polynomial: Polynomial, limit: int) -> tuple[np.ndarray, list["Simp
 
 
 class Simplex:
-    """A group of shares and their rest, with the degree of a polynomial in them."""
+    """Group of shares and their remainder, with the degree of a polynomial in them."""
 
     def __init__(self, shares: tuple[Unknown, ...], polynomial: Polynomial) -> None:
         self.shares = shares
         self.degree = max(sum(x in shares for x in monomial) for monomial in polynomial)
-        #: Exponents of the shares and of their rest in each function of the basis.
+        #: Exponents of the shares and of the remainder in each basis function.
         self.indices = [*_exponents(self.degree, len(shares) + 1)]
         rest = len(shares) > 1 or shares[0].one
         zero = np.array([*(x.zero for x in shares), rest])
-        #: Which functions of the basis are positive wherever the shares are.
+        #: Whether each basis function is positive wherever the shares are.
         self.positive = ~((np.array(self.indices) > 0) & zero).any(axis=1)
 
     def basis_of(self, monomial: Monomial) -> np.ndarray:
-        """Return the coefficients of the part of a monomial that is in these shares."""
+        """Bernstein coefficients of the part of a monomial in these shares."""
         own = Counter(x for x in monomial if x in self.shares)
         powers = [own[x] for x in self.shares]
         scale = factorial(self.degree - sum(powers)) / factorial(self.degree)
-        # The rest comes last, of which there is no power to take.
+        # The remainder is the last coordinate, and no monomial has a power of it.
         return np.array([scale * prod(map(perm, index, powers)) for index in self.indices])
 
 
 def _exponents(degree: int, n: int) -> Iterator[tuple[int, ...]]:
-    """Yield all tuples of n exponents that add up to a degree."""
+    """Yield all tuples of n exponents with a given sum."""
     if n == 1:
         yield (degree,)
         return

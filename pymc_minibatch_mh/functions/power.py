@@ -1,4 +1,4 @@
-"""Powers: squares, roots, reciprocals, and others with a constant exponent."""
+"""Squares, roots, reciprocals and other powers with a constant exponent."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,11 @@ from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, derivatives, o
 
 @compiled()
 def reciprocal_slope_at(order, x):
-    """Return a derivative of 1/x, of order 1 to 3."""
+    """Derivative of 1/x, of order 1 to 3."""
     square = x * x
     if order == 1:
         return -1.0 / square
-    # One by one: a higher power of x overflows where the quotient does not underflow yet.
+    # Divisions are repeated: a higher power of x overflows before the quotient underflows.
     return 2.0 / square / x if order == 2 else -6.0 / square / square
 
 
@@ -59,7 +59,7 @@ def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval
 
 @derivatives.register(scalar.Pow)
 def _power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list[Interval]:
-    """Enclose u to constant powers, shaped to broadcast with u; fractional ones need u >= 0."""
+    """Enclose u to constant powers that broadcast with u; fractional ones need u >= 0."""
     exponent = np.asarray(exponent, dtype=np.float64)
     u = u.with_positive_zeros()
     real = (exponent != np.floor(exponent)) & (u.lo < 0.0)
@@ -73,13 +73,13 @@ def _power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list
 
 
 def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: ArrayLike) -> Interval:
-    """Enclose `factor` x^e, from x^e at the ends of `u`, for an integer e where x < 0."""
+    """Enclose `factor` x^e for an integer e, from x^e at the ends of `u`."""
     e, factor = np.asarray(e), np.asarray(factor)
     lo, hi = _range_of_power(u, at_lo, at_hi, e)
-    # An end that overflowed may, times a small factor, still be a number.
+    # An end that overflowed may be finite after multiplication by a small factor.
     low, high = factor * np.minimum(lo, _LARGEST), factor * np.maximum(hi, -_LARGEST)
     product = Interval.rounded(np.minimum(low, high), np.maximum(low, high))
-    # The sign does not follow from the values at the ends, which may have underflowed.
+    # Values at the ends may have underflowed, so they do not determine the sign.
     even = e % 2.0 == 0.0
     pole = (u.lo == 0.0) & (u.hi == 0.0) & (e < 0.0)
     positive, negative = ((u.lo >= 0.0) & ~pole) | even, (u.hi <= 0.0) & ~pole & ~even
@@ -92,7 +92,7 @@ def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: Arr
 
 
 def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[Array, Array]:
-    """Return the range of x^e from its values at the ends; over 0 it may turn, or have a pole."""
+    """Range of x^e from its values at the ends; around 0 it may have an extremum or a pole."""
     lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
     touches = (u.lo <= 0.0) & (u.hi >= 0.0)
     if not touches.any():
@@ -100,7 +100,7 @@ def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[
     even, left, right = e % 2.0 == 0.0, u.lo < 0.0, u.hi > 0.0
     turns, pole = touches & even & (e > 0.0), touches & (e < 0.0)
     falls, rises = pole & (left | ~right) & ~even, pole & (right | even)
-    # At the pole itself, the values at the ends may carry the sign of the other side.
+    # At the pole itself, the values at the ends may have the sign of the other side.
     lo = np.where(falls, -np.inf, np.where(turns, 0.0, lo))
     hi = np.where(rises, np.inf, np.where(falls, at_lo, hi))
     return lo, hi

@@ -1,4 +1,4 @@
-"""Enclosures of functions and their derivatives: by rules, and by the shapes of functions."""
+"""Enclosures of functions and their derivatives, from rules and from the shapes of functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 
 from pymc_minibatch_mh.functions.interval import TINY, Array, Interval, Mask
 
-#: Values of a function and of its derivatives up to an order, at points.
+#: Function that returns values and derivatives up to an order, at points.
 Values = Callable[[Array, int], list[Array]]
 
 
 class NoRuleError(Exception):
-    """There is no rule for a scalar op, which the attribute `op` holds."""
+    """A scalar operation without a rule; the attribute `op` refers to it."""
 
     def __init__(self, op: object):
         super().__init__(f"no enclosure of the derivatives of {op} is known")
@@ -22,21 +22,21 @@ class NoRuleError(Exception):
 
 @singledispatch
 def derivatives(op: object, u: Interval, order: int, *data: Array) -> list[Interval]:
-    """Enclose g(u), g'(u), ... of a scalar op g, up to an order from 0 to 4, shaped as `u`.
+    """Enclose g(u), g'(u), ... of a scalar operation g, up to an order from 0 to 4, shaped as `u`.
 
-    Enclosures are exact ranges but for outward rounding, and have no bound where `u` leaves the
-    domain in which g is smooth. Operands but the first are data. NoRuleError without a rule.
+    Enclosures are exact ranges up to outward rounding, without bounds where `u` leaves the domain
+    in which g is smooth. All operands except the first are data. NoRuleError without a rule.
     """
     raise NoRuleError(op)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Where a function of one argument turns, and how far it reaches.
+    """Extrema and exact bounds of a function of one argument.
 
-    All local minima and maxima are pairs (where, value); in between, the function is monotone.
+    All local minima and maxima are pairs (argument, value); the function is monotone in between.
     Outward rounding does not cross `floor` and `ceiling`, exact bounds of all values. `slack` is
-    the absolute error of a computed value, where it is not small relative to the value.
+    the absolute error of a computed value if it is not relatively small.
     """
 
     valleys: tuple[tuple[float, float], ...] = ()
@@ -49,12 +49,12 @@ class Shape:
     def odd(
         peak: tuple[float, float], valley: tuple[float, float], slack: Callable[[Array], Array]
     ) -> "Shape":
-        """Return the shape of an odd function with one peak and one valley above zero."""
+        """Shape of an odd function with one peak and one valley for positive arguments."""
         (top, high), (bottom, low) = peak, valley
         return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
     def range(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
-        """Return the range over `u`, from the values at its ends."""
+        """Range over `u`, from the values at its ends."""
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
         for where, value in self.valleys:
             lo = np.where((u.lo <= where) & (where <= u.hi), np.minimum(lo, value), lo)
@@ -68,12 +68,12 @@ class Shape:
 
 NEVER_NEGATIVE = Shape(floor=0.0)
 NEVER_POSITIVE = Shape(ceiling=0.0)
-#: A completely monotone function and its derivatives.
+#: Shapes of a completely monotone function and its derivatives.
 ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
 
 
 def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -> list[Interval]:
-    """Enclose derivatives of known shapes, given a function that returns their values at points.
+    """Enclose derivatives of known shapes, from a function that returns their values at points.
 
     Values at an infinite end, or at an end of the domain, must be the limits there.
     """
@@ -89,9 +89,9 @@ def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -
 def shaped(
     op: type, shapes: Sequence[Shape], least: float = -np.inf, most: float = np.inf
 ) -> Callable[[Values], Values]:
-    """Register values of an op and its derivatives at points, which are of known shapes.
+    """Register values of an operation and its derivatives at points, with known shapes.
 
-    There is no bound where an argument leaves the domain from `least` to `most`.
+    There is no bound for arguments outside of the domain from `least` to `most`.
     """
 
     def register(values: Values) -> Values:
@@ -107,7 +107,7 @@ def shaped(
 
 
 def outside(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
-    """Leave enclosures without bounds where the argument is outside of the domain."""
+    """Remove the bounds of enclosures for arguments outside of the domain."""
     if not condition.any():
         return enclosures
     everything = Interval.everything()

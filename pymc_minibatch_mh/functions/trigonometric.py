@@ -1,4 +1,4 @@
-"""Sines and cosines, hyperbolic ones, and inverses."""
+"""Trigonometric and hyperbolic functions and their inverses."""
 
 import math
 
@@ -14,21 +14,21 @@ from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shap
 
 @compiled()
 def arctan_slope_at(order, x):
-    """Return a derivative of arctan(x), of order 1 to 3."""
+    """Derivative of arctan(x), of order 1 to 3."""
     w = 1.0 / (1.0 + x * x)
     return w if order == 1 else -2.0 * (x * w) * w if order == 2 else (6.0 - 8.0 * w) * w * w
 
 
 @compiled()
 def arcsinh_slope_at(order, x):
-    """Return a derivative of arcsinh(x), of order 1 to 3."""
+    """Derivative of arcsinh(x), of order 1 to 3."""
     s = 1.0 / math.hypot(1.0, x)
     return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 - 3.0 * s * s) * s * s * s
 
 
 @compiled()
 def arccosh_slope_at(order, x):
-    """Return a derivative of arccosh(x), of order 1 to 3."""
+    """Derivative of arccosh(x), of order 1 to 3."""
     s = 1.0 / math.sqrt(x - 1.0) / math.sqrt(x + 1.0)
     return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 + 3.0 * s * s) * s * s * s
 
@@ -39,7 +39,7 @@ ArccoshSlope, arccosh_slope = operation(arccosh_slope_at, has_order=True)
 SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(number(1), x)
 SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(number(1), x)
 SLOPES[scalar.ArcCosh] = lambda x, value: arccosh_slope(number(1), x)
-# Beyond, decaying terms are below the least slack, and their factors would overflow.
+# Threshold for decaying terms below the minimum slack, whose factors would overflow.
 _FAR = 1e150
 _THIRD = math.sqrt(1.0 / 3.0)
 _ARCTAN = (
@@ -51,7 +51,7 @@ _ARCTAN = (
         peaks=((-1.0, 0.5), (1.0, 0.5)),
         slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
     ),
-    # 24 x (1 - x²) / (1 + x²)⁴ turns at 5x⁴ - 10x² + 1 = 0.
+    # 24 x (1 - x²) / (1 + x²)⁴ has its extrema at 5x⁴ - 10x² + 1 = 0.
     Shape.odd(
         peak=(0.32491969623290634, 4.668559284155213),
         valley=(1.3763819204711736, -0.4209637280433613),
@@ -72,7 +72,7 @@ def _arctan(x: Array, order: int) -> list[Array]:
 @derivatives.register(scalar.Sin)
 @derivatives.register(scalar.Cos)
 def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    """Return sines, moved by a quarter of a turn for each derivative, and for a cosine."""
+    """Sines and cosines as sines, shifted by a quarter of a turn for each derivative."""
     quarters = int(isinstance(op, scalar.Cos))
     waves: dict[bool, Interval] = {}
     enclosures = []
@@ -85,7 +85,7 @@ def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
 
 
 def _wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
-    """Return the range of a function of period 2π with a peak at `peak` π."""
+    """Range of a function of period 2π with its maximum at `peak` π."""
     with np.errstate(all="ignore"):
         at_lo, at_hi = function(u.lo), function(u.hi)
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
@@ -95,17 +95,17 @@ def _wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
 
 
 def _passes(u: Interval, where: float) -> Mask:
-    """Whether an interval may hold π (where + 2k) for an integer k."""
+    """Whether an interval may contain π (where + 2k) for an integer k."""
     first = 0.5 * (u.lo / math.pi - where)
     last = 0.5 * (u.hi / math.pi - where)
-    # Where the number of turns is not known to less than one, this is true.
+    # The result is true where rounding exceeds one turn.
     first = first - CANCELLATION * np.abs(first)
     last = last + CANCELLATION * np.abs(last)
     return ~(np.ceil(first) > np.floor(last))
 
 
 _HALF = math.sqrt(0.5)
-# arcsinh'' turns at x² = 1/2, where (1 + x²)^(-3/2) = (2/3)^(3/2), arcsinh''' at x² = 3/2.
+# arcsinh'' has its extrema at x² = 1/2, where 1 + x² = 3/2, and arcsinh''' at x² = 3/2.
 _PEAK = _HALF * (2.0 / 3.0) ** 1.5
 _ARCSINH = (
     Shape(),
@@ -116,7 +116,7 @@ _ARCSINH = (
         peaks=((-math.sqrt(1.5), 2.0 * 0.4**2.5), (math.sqrt(1.5), 2.0 * 0.4**2.5)),
         slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
     ),
-    # (9x - 6x³) (1 + x²)^(-7/2) turns at 8x⁴ - 24x² + 3 = 0.
+    # (9x - 6x³) (1 + x²)^(-7/2) has its extrema at 8x⁴ - 24x² + 3 = 0.
     Shape.odd(
         peak=(0.36151570676401423, 1.9322876581800938),
         valley=(1.6939027108316804, -0.12213058179616695),
@@ -138,7 +138,7 @@ def _arcsinh(x: Array, order: int) -> list[Array]:
 @derivatives.register(scalar.Sinh)
 @derivatives.register(scalar.Cosh)
 def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    """Return sinh and cosh in turns, each of which is the derivative of the other."""
+    """Hyperbolic sine and cosine in turns, each the derivative of the other."""
     functions = ((np.sinh, Shape()), (np.cosh, _COSH))
     first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
 

@@ -114,7 +114,7 @@ def key_of_run(step: MinibatchStep) -> dict[str, str]:
     own = {
         "updates_per_draw": str(step.updates_per_draw),
         "tune": str(step.adapts),
-        # Copies of observations, made if memory is free, affect neither draws nor statistics.
+        # Draws and statistics both depend on a copy of the data, made if memory is free.
         "its statistics": ", ".join(step.program.statistics),
     }
     return step.key | own
