@@ -1,1 +1,1 @@
-"""Moves, each one reversible with respect to a known density."""
+"""Proposals, each reversible with respect to a known density."""

@@ -1,4 +1,4 @@
-"""The contract of proposals."""
+"""Base class of proposals."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -12,45 +12,45 @@ Tallies = np.ndarray
 
 
 class Proposal(ABC):
-    """A move that is reversible with respect to a known density, and how it adapts.
+    """A proposal that is reversible with respect to a known density, with its adaptation.
 
-    A proposal is frozen and serves all chains. The state of a chain is a record: a named tuple of
-    floats, ints and arrays. Linked (:meth:`linked`), it has the fields of a record of C, which its
-    class names as `LAYOUT`, and its move, an ``mh_propose``, as `propose`.
+    A proposal is frozen and shared by all chains. The state of a chain is a record: a named tuple
+    of floats, ints and arrays. The linked record (:meth:`linked`) has the fields of the C record
+    that its class names as `LAYOUT`, and its function, an ``mh_propose``, as `propose`.
     """
 
-    #: Whether single coordinates may move by the prior part in between, without the user's asking.
+    #: Whether updates may add slice proposals of single coordinates by default.
     moves_without_rows: bool = True
 
     @property
     def rests_on(self) -> str:
-        """Claim of a user that exactness rests on beyond the method; empty for none."""
+        """User's claim on which exactness rests besides the method; empty for none."""
         return ""
 
     @property
     def in_own_terms(self) -> bool:
-        """Whether its settings are in terms of the model's own variables, as the chain then is."""
+        """Whether its settings refer to the model's variables, which the chain then samples."""
         return False
 
     @property
     def draws_rows(self) -> bool:
-        """Whether an update draws rows to propose."""
+        """Whether an update draws observations to propose."""
         return False
 
     @property
     def n_components(self) -> int:
-        """Number of components that the compiled move draws from, by default one."""
+        """Number of components of the compiled proposal; default one."""
         return 1
 
     @abstractmethod
     def record(self, size: int) -> Any:
-        """Return the record of a chain that has not adapted yet, in `size` dimensions."""
+        """Initial record of a chain in `size` dimensions."""
 
     @abstractmethod
     def adapted(
         self, record: Any, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> Any:
-        """Return the record after a window of warm-up.
+        """Record after a window of warm-up.
 
         Parameters
         ----------
@@ -65,31 +65,31 @@ class Proposal(ABC):
         """
 
     def linked(self, record: Any, plan: Any) -> Any:
-        """Return the record of compiled updates: this one, unless they need more."""
+        """Record for compiled updates, by default the same record."""
         return record
 
     def require_proposed(self, record: Any, status: int) -> None:
-        """Raise the exception of a user's move, if a run has ended with a status of one.
+        """Raise the exception of a custom proposal, if a run has ended with such a status.
 
-        `record` is that of compiled updates.
+        `record` is the record of compiled updates.
         """
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:
-        """Return the coordinates that are proposed first, and the others given them; else none."""
+        """Coordinates that are proposed first, all others given them; by default none."""
         return ()
 
     def rows_read(self, n_rows: int) -> int:
-        """Return how many rows an update reads to propose, of `n_rows` in all; by default none."""
+        """Number of observations, out of `n_rows`, that a proposal evaluates; default 0."""
         return 0
 
     @abstractmethod
     def scaling(self, record: Any) -> float:
-        """Return the scale of the local move, for the sampler stats."""
+        """Scale of the local proposal, for the sampler stats."""
 
 
 def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndarray:
-    """Return a copy of a setting; SettingError if it is no positive definite matrix of a `size`."""
+    """Copy of a positive definite matrix of a `size`; SettingError for any other value."""
     try:
         matrix = np.array(given, dtype=np.float64)
         np.linalg.cholesky(matrix)

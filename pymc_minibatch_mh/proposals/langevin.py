@@ -1,9 +1,9 @@
-"""Moves that drift along a gradient, estimated from a batch of rows.
+"""Langevin proposals with a gradient estimated from a batch of observations.
 
 With a batch, :class:`Langevin` is the proposal of stochastic gradient Langevin dynamics: Welling,
 Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", ICML. Its density is
-known given the batch, which is drawn before a position is looked at and serves both directions:
-each batch has a reversible kernel of its own, independent of the rows of the test.
+known given the batch, which is drawn before the position is used and shared by both directions. So
+each batch has its own reversible kernel, independent of the observations of the test.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned
 
-#: Acceptance at which moves along an exact gradient are most efficient in many dimensions:
+#: Acceptance rate of the most efficient Langevin proposals with exact gradients in many dimensions:
 #: Roberts, Rosenthal (1998), doi:10.1111/1467-9868.00123.
 BEST_ACCEPTANCE = 0.574
 LAPLACE, IDENTITY = range(2)
@@ -22,7 +22,7 @@ PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class LangevinStep(NamedTuple):
-    """Step h of a Langevin move, LAPLACE or IDENTITY, and its batch: ``mh_langevin``."""
+    """Step size h, LAPLACE or IDENTITY, and batch of a Langevin proposal: ``mh_langevin``."""
 
     LAYOUT, propose = "mh_langevin", "mh_propose_langevin"  # type: ignore[misc]
 
@@ -91,28 +91,28 @@ class Langevin(Proposal):
 
     @property
     def draws_rows(self) -> bool:
-        """Whether there is a batch."""
+        """Whether the gradient uses a batch."""
         return self.batch_size > 0
 
     def rows_read(self, n_rows: int) -> int:
-        """Return the rows of the batch, for both ends; half of the rows stand for all."""
+        """Batch size for both ends of the proposal; half of the observations replace all."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
 
     def record(self, size: int) -> LangevinStep:
-        """Return the step that a chain starts with."""
+        """Initial step size of a chain."""
         step = 1.65 / size ** (1.0 / 6.0) if self.step_size is None else self.step_size
         return LangevinStep(float(step), PRECONDITIONERS[self.preconditioner], self.batch_size)
 
     def adapted(
         self, record: LangevinStep, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> LangevinStep:
-        """Move the acceptance to that of the most efficient step."""
+        """Adapt the step size to the most efficient acceptance rate."""
         if not self.adapt:
             return record
         return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
     def linked(self, record: LangevinStep, plan: Any) -> LangevinStep:
-        """Return the record; SettingError if there is no gradient of the rows."""
+        """Record for compiled updates; SettingError without a gradient of the likelihood."""
         if not self.batch_size and plan.reference.order < 2:
             raise SettingError(
                 f"batch_size=0 leaves Langevin() without a gradient of the likelihood at "
@@ -122,5 +122,5 @@ class Langevin(Proposal):
         return record
 
     def scaling(self, record: LangevinStep) -> float:
-        """Return the step h."""
+        """Step size h."""
         return record.step

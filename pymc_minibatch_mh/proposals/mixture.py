@@ -1,18 +1,18 @@
-"""Laplace moves, random walks, and mixtures of both.
+"""Laplace proposals, random walks, and mixtures of both.
 
-A component is drawn independently of the position and accepted with its own density, which is
-exact for any weights. Moves are of the normal approximation of the posterior, or of two others.
+A component is drawn independently of the position and accepted with its own density, so any weights
+are exact. Laplace proposals use the normal approximation of the posterior, or one of two variants.
 
-*Coordinates that end at zero.* The reciprocal of a shape parameter is drawn first, from the part of
-its normal approximation above zero, and the others given it. The share of that part depends on the
-position, and is corrected for. The mean, which follows from the gradient at the centre, may lie
-below zero.
+*Lower-bounded coordinates.* The reciprocal of a shape parameter is drawn first, from its normal
+approximation truncated at zero, and the others given it. The truncated probability depends on the
+position and enters the acceptance ratio. The mean follows from the gradient at the centre, and may
+lie below zero.
 
-*Effects given their scales.* Moves of a hierarchy are made in numbers that are standard normal
-where effects are normal given their scales (:mod:`pymc_minibatch_mh.native.scale_conditional`),
-and corrected for the volume of that map. A walk of them moves a scale with the effects that rows do
-not hold: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science 22:59-73,
-2007, doi:10.1214/088342307000000014).
+*Effects given their scales.* Proposals of a hierarchy use coordinates that are standard normal if
+effects are normal given their scales (:mod:`pymc_minibatch_mh.native.scale_conditional`); the
+acceptance ratio includes the Jacobian determinant. A random walk in these coordinates moves a scale
+together with the effects that the likelihood leaves free: a partial non-centring (Papaspiliopoulos,
+Roberts & Sköld, Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014).
 """
 
 from dataclasses import dataclass
@@ -28,41 +28,42 @@ from pymc_minibatch_mh.proposals.walk import tuned
 
 
 class MixtureNumbers(NamedTuple):
-    """Numbers of a mixture in a chain: ``mh_mixture``."""
+    """Adapted numbers of a mixture in a chain: ``mh_mixture``."""
 
     LAYOUT, propose = "mh_mixture", "mh_propose_mixture"  # type: ignore[misc]
 
     #: Scale s of the random walk.
     scale: float
-    #: Weight of the walk, then of each Laplace component, shape (1 + K,).
+    #: Weights of the random walk and of each Laplace component, shape (1 + K,).
     weights: np.ndarray
-    #: Autoregressive coefficients of these, shape (K,).
+    #: Autoregressive coefficients of the Laplace components, shape (K,).
     rho: np.ndarray
 
     @property
     def n_components(self) -> int:
-        """The walk and the Laplace components."""
+        """Number of components: the random walk and the Laplace components."""
         return self.weights.size
 
 
 class BorderedNumbers(NamedTuple):
-    """Numbers of a mixture, and an order in which coordinates that end at zero are first."""
+    """Numbers of a mixture, with an order of coordinates in which lower-bounded ones come first."""
 
     LAYOUT, propose = "mh_bordered", "mh_propose_bordered"  # type: ignore[misc]
 
     mixture: MixtureNumbers
-    #: Coordinates as they are drawn: those of other steps, `n_ends` that end at zero, the rest.
+    #: Coordinates in drawing order: those of other steps, `n_ends` lower-bounded ones, and the
+    #: rest.
     order: np.ndarray
     n_ends: int
     #: Cholesky factor of the covariance in that order, and its inverse, shape (d, d).
     factor: np.ndarray
     whitener: np.ndarray
-    #: Mean of the normal approximation, in the coordinates that these whiten.
+    #: Mean of the normal approximation, in whitened coordinates.
     tilt: np.ndarray
 
 
 class ByScalesNumbers(NamedTuple):
-    """Numbers of a mixture, and the distribution that its moves are drawn by."""
+    """Numbers of a mixture, with the distribution of effects given their scales."""
 
     LAYOUT, propose = "mh_by_scales", "mh_propose_by_scales"  # type: ignore[misc]
 
@@ -71,7 +72,7 @@ class ByScalesNumbers(NamedTuple):
 
 
 def bordered(record: MixtureNumbers, plan: Any) -> MixtureNumbers | BorderedNumbers:
-    """Return numbers of a mixture, with those of coordinates that end at zero if there are any."""
+    """Numbers of a mixture, extended if there are lower-bounded coordinates."""
     target, reference = plan.target, plan.reference
     ends = target.factorization.boundary
     if not ends:
@@ -90,25 +91,25 @@ def bordered(record: MixtureNumbers, plan: Any) -> MixtureNumbers | BorderedNumb
 
 
 def given_scales(record: MixtureNumbers, plan: Any) -> MixtureNumbers | ByScalesNumbers:
-    """Return numbers of a mixture, with the tables of a hierarchy if there is one."""
+    """Numbers of a mixture, with the tables of a hierarchy if there is one."""
     tables = plan.scale_conditional
     return record if tables is None else ByScalesNumbers(record, tables)
 
 
-#: Autoregressive coefficients: antithetic, independent, and three that move locally.
+#: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
-#: Least weight of every component, so that one that failed on the way to the posterior is tried
-#: again; and least joint weight of coefficients of at least LOCAL_RHO.
+#: Smallest weight of each component, so that warm-up retries components that failed early; and
+#: smallest joint weight of coefficients of at least LOCAL_RHO.
 FLOOR = 0.03
 LOCAL_FLOOR = 0.1
-#: Least and largest floor of the walk's weight.
+#: Smallest and largest floor of the random walk's weight.
 WALK_FLOORS = (0.01, 0.2)
-#: Share of bold moves that a posterior without heavy tails may lose to its skewness.
+#: Share of bold proposals that a posterior without heavy tails may lose to skewness.
 SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
-#: Tries of a component before its efficiency is trusted.
+#: Fewest tries of a component for an estimate of its efficiency.
 ENOUGH_TRIES = 20
-#: Cost of a draw besides reading rows, in rows: 20 µs of PyMC's loop, at 0.13 µs a row.
+#: Cost of a draw besides observations, in observations: 20 µs of PyMC's loop, at 0.13 µs each.
 OVERHEAD_ROWS = 150.0
 
 
@@ -158,11 +159,11 @@ class Mixture(Proposal):
 
     @property
     def n_components(self) -> int:
-        """The walk and the Laplace moves."""
+        """Number of components: the random walk and the Laplace components."""
         return 1 + len(self.rho)
 
     def record(self, size: int) -> MixtureNumbers:
-        """Return the starting scale and equal weights of the Laplace moves."""
+        """Initial scale, with equal weights of the Laplace components."""
         scale = 2.38 / np.sqrt(size) if self.scale is None else self.scale
         each = (1.0 - self.walk_weight) / max(len(self.rho), 1)
         weights = np.array([self.walk_weight, *[each] * len(self.rho)])
@@ -171,24 +172,24 @@ class Mixture(Proposal):
     def adapted(
         self, record: MixtureNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> MixtureNumbers:
-        """Move the walk's acceptance to its target and weight to the best component."""
+        """Adapt the walk's scale to its target acceptance, and weights to the best component."""
         record = record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
         if self.rho and self.walk_weight > 0.0 and (total["tried"] >= ENOUGH_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
-        """Return the record, with more numbers where coordinates end at zero, or have scales."""
+        """Record for compiled updates, extended for lower-bounded coordinates or scales."""
         found = given_scales(record, plan) if self.scale_conditional else record
         return bordered(record, plan) if found is record else found
 
     def scales(self, plan: Any) -> tuple[int, ...]:
-        """Return the scales of a hierarchy where moves draw its effects given them."""
+        """Scales of a hierarchy, if its effects are proposed given them."""
         tables = plan.scale_conditional if self.scale_conditional else None
         return () if tables is None else tuple(tables.scales.tolist())
 
     def scaling(self, record: MixtureNumbers) -> float:
-        """Return the scale of the walk."""
+        """Scale of the random walk."""
         return record.scale
 
     def _weights(self, total: np.ndarray, size: int) -> np.ndarray:
@@ -201,10 +202,10 @@ class Mixture(Proposal):
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
-    """Return the least weight of the walk, from how far the posterior is from Gaussian.
+    """Smallest weight of the random walk, by the posterior's deviation from a Gaussian.
 
-    A Gaussian posterior accepts all Laplace moves alike: the bold ones are accepted less than local
-    ones where tails are heavier, which the walk is for.
+    A Gaussian posterior accepts all Laplace proposals alike. With heavier tails, bold proposals are
+    accepted less often than local ones, and the random walk is needed.
     """
     accepted = total["accept"][1:] / np.maximum(total["tried"][1:], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
@@ -213,12 +214,12 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
 
 
 def efficiency(total: np.ndarray, size: int) -> np.ndarray:
-    """Return a figure of merit per component, proportional to effective draws per second.
+    """Figure of merit per component, proportional to ESS/s.
 
-    With g = E[accepted squared jump] / (2 Var), a chain of this component alone would have a
-    lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The
-    figure is the geometric mean of that of whitened coordinates, of variance 1, and of their
-    squares, of variance 2, over the time of an update: antithetic moves cannot win on means alone.
+    With g = E[accepted squared jump] / (2 Var), a chain of one component alone would have a lag-one
+    autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The figure is
+    the geometric mean of the efficiencies of whitened coordinates (variance 1) and of their squares
+    (variance 2), divided by the time of an update: antithetic proposals cannot win by means alone.
     """
     tried = np.maximum(total["tried"], 1.0)
     merits = []

@@ -1,7 +1,8 @@
-"""Custom moves, run inside the compiled update, and the check of their log-ratio.
+"""Custom proposals in compiled updates, and a statistical check of their log-ratio.
 
-The check moves independent draws from a known Gaussian by a few Metropolis–Hastings updates on all
-rows. With a right log-ratio they still are such draws, with known standard errors of their moments.
+The check applies a few full-data Metropolis–Hastings updates to independent draws from a known
+Gaussian. With a correct log-ratio the results are again such draws, and their moments have known
+standard errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,25 +32,25 @@ from pymc_minibatch_mh.proposals.user_functions import (
     take_kept,
 )
 
-#: Chance that the check fails a right move.
+#: Probability that the check fails a correct proposal.
 LEVEL = 1e-7
-#: Independent walks of the check, and of the pilot that finds how long they have to be.
+#: Independent walks of the check, and of the pilot that determines their length.
 WALKS, PILOT_WALKS = 20_000, 500
-#: Updates between two looks of the pilot, and the most of all; mean squared distance from the
-#: start, in standard deviations, at which walks have forgotten enough of it. Independent: 2.
+#: Updates between two looks of the pilot, and the maximum; and the mean squared distance from the
+#: start, in standard deviations, that counts as forgotten. Independent draws have 2.
 UPDATES, MOST_UPDATES, FORGOTTEN = 5, 1_000, 1.0
-#: Rows that the Gaussian's density is the product of, and the most that a batch has of them.
+#: Factors of the Gaussian's density, and the largest batch of them.
 ROWS, MOST_DRAWN = 80, 20
-#: Neighbouring coordinates' correlation; by how much the metric is off, in standard deviations.
+#: Correlation of neighbouring coordinates; and the error of the metric, in standard deviations.
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
 class GaussianRows(NamedTuple):
-    """Rows whose product is a Gaussian: ``mh_rows``, by graphs."""
+    """Artificial observations with a Gaussian product of densities: ``mh_rows``, by graphs."""
 
     size: int
     term_starts: np.ndarray
-    #: Address of the m_i, shape (ROWS, d), and of the precision of each, and d.
+    #: Addresses of the means, shape (ROWS, d), and the precision of each observation, and d.
     context: np.ndarray
     n_terms: int = 1
     terms: None = None
@@ -58,7 +59,7 @@ class GaussianRows(NamedTuple):
 
 
 class MoveCheck:
-    """The check of one move on a Gaussian; `require_proposed` raises the move's exception."""
+    """Check of a custom proposal on a Gaussian; `require_proposed` raises its exception."""
 
     def __init__(
         self,
@@ -77,13 +78,13 @@ class MoveCheck:
         self._factor, self._mean = np.linalg.cholesky(covariance), scale * (1.0 + places % 2)
         self._whitener = np.linalg.inv(self._factor)
         noise = rng.standard_normal((ROWS, size))
-        # The source of rows is kept: the context has its addresses.
+        # This reference keeps the observations alive, because the context only has their addresses.
         self._rows = self._mean + (noise - noise.mean(axis=0)) @ self._factor.T
         self._precision = np.linalg.inv(covariance) / ROWS
         self._chain = self._linked()
 
     def _linked(self) -> LaidOut:
-        """Return a chain with the move, and an approximation of the Gaussian as it has others."""
+        """Chain with the custom proposal and an inexact Gaussian approximation."""
         size, addresses = self._sd.size, (self._rows.ctypes.data, self._precision.ctypes.data)
         rows = GaussianRows(size, np.array([0, ROWS]), np.array([*addresses, size]))
         metric = self._mean + SHIFT * self._sd, WIDER * self._factor, self._whitener / WIDER
@@ -93,7 +94,7 @@ class MoveCheck:
         return linked(posterior, self._record, None, self._rng, move)
 
     def largest(self) -> float:
-        """Return the largest distance of a moment in standard errors; SettingError if it is off."""
+        """Largest error of a moment in standard errors; SettingError for a wrong log-ratio."""
         updates = self._updates()
         off, used = self._distances(updates, 1.0)
         what = max(off, key=lambda name: abs(off[name]))
@@ -154,7 +155,7 @@ class MoveCheck:
         )
 
     def _distances(self, updates: int, sign: float) -> tuple[dict[str, float], int]:
-        """Return the distance of each moment in standard errors, and how many ratios were not 0."""
+        """Distance of each moment in standard errors, and the number of log-ratios other than 0."""
         positions = self._drawn(WALKS)
         used = self._walked(positions, updates, sign)
         deviations, root = positions - self._mean, np.sqrt(WALKS)
@@ -170,43 +171,40 @@ class MoveCheck:
         return {name: float(value) for name, value in off.items()}, used
 
 
-#: Function of a user by its identity and its digest -> the same compiled, while a move has it.
+#: Cache of compiled functions by function identity and digest, while a proposal uses them.
 _COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
 
 class OwnMoveState(NamedTuple):
-    """The state of a move in a chain."""
+    """State of a custom proposal in a chain."""
 
     state: np.ndarray
 
 
 class LinkedOwnMove(NamedTuple):
-    """The same for compiled updates: ``mh_own_move``."""
+    """State for compiled updates: ``mh_own_move``."""
 
     LAYOUT, propose = "mh_own_move", "mh_propose_own"  # type: ignore[misc]
 
-    #: Addresses of the shim and of the function, and the exception that this has raised.
+    #: Addresses of the shim and of the function, and the raised exception.
     call: int
     function: int
     kept: np.ndarray
     batch_size: int
     state: np.ndarray
-    #: Handed over, shape (d,).
+    #: Buffers for the function's arguments, shape (d,).
     position: np.ndarray
 
 
 def linked_move(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedOwnMove:
-    """Return the record of a function that numba has compiled for ``MOVE_SIGNATURE``.
-
-    The caller keeps the function alive.
-    """
+    """Record of a function compiled for ``MOVE_SIGNATURE``; the caller keeps it alive."""
     move = address_of(function, MOVE_SIGNATURE, raises=True)
     room = np.zeros(1, np.int64), batch_size, state, np.zeros(size)
     return LinkedOwnMove(address_of(call_move, CALL_SIGNATURE), move, *room)
 
 
 def require_proposed(name: str, record: LinkedOwnMove, status: int) -> None:
-    """Raise a MinibatchError if the function of a record has raised, or changed its position."""
+    """MinibatchError if the function of a record has raised, or has changed its position."""
     if status == Status.MOVE_RAISED:
         error = take_kept(record.kept)
         raise MinibatchError(
@@ -261,13 +259,13 @@ class OwnMove(Proposal):
     batch_size: int = 0
     adapt: Callable[[np.ndarray, float], None] | None = None
     _compiled: Any = field(init=False, repr=False)
-    # Taken now: numba has frozen the values that the function uses.
+    # The digest is taken now: numba has frozen the globals of the function.
     _digest: str = field(init=False, repr=False)
-    #: Its support is not known, such as a manifold, or points with a mass of their own.
+    #: The support of the proposal is unknown: it may be a manifold, or have point masses.
     moves_without_rows = False
 
     def __post_init__(self) -> None:
-        """Compile the move."""
+        """Compile the proposal."""
         rows("batch_size", self.batch_size)
         adapt: Any = self.adapt
         if adapt is not None and not callable(adapt):
@@ -277,7 +275,7 @@ class OwnMove(Proposal):
             )
         object.__setattr__(self, "state", as_floats("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
-        # The digest tells a function whose globals have changed since from itself.
+        # The digest distinguishes a function from itself after its globals changed.
         known = id(plain), code_digest(plain)
         try:
             function = _COMPILED.get(known)
@@ -295,18 +293,18 @@ class OwnMove(Proposal):
         object.__setattr__(self, "_compiled", function)
 
     def __repr__(self) -> str:
-        """Return the identity of this move, in every process."""
+        """Identity of this proposal, equal in every process."""
         adapt = "" if self.adapt is None else f", adapted by {code_digest(self.adapt)}"
         move = f"{self.move.__name__} {self._digest}"
         return f"OwnMove({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:
-        """Leave out compiled functions."""
+        """Pickle without compiled functions."""
         return OwnMove, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
     def rests_on(self) -> str:
-        """The log-ratio."""
+        """Correctness of the log-ratio."""
         return f"the log-ratio of {self._name} is correct, which is unverified"
 
     @property
@@ -361,16 +359,16 @@ class OwnMove(Proposal):
 
     @property
     def draws_rows(self) -> bool:
-        """Whether there is a batch."""
+        """Whether the proposal receives a batch."""
         return self.batch_size > 0
 
     @property
     def in_own_terms(self) -> bool:
-        """True: the function is handed the model's own variables."""
+        """True: the function receives the model's variables."""
         return True
 
     def record(self, size: int) -> OwnMoveState:
-        """Return the state that a chain starts with."""
+        """Initial state of a chain."""
         return OwnMoveState(np.array(self.state, dtype=np.float64))
 
     def adapted(
@@ -384,7 +382,7 @@ class OwnMove(Proposal):
         return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
 
     def linked(self, record: OwnMoveState, plan: Any) -> LinkedOwnMove:
-        """Return the state with addresses; refuse rows that depend on other steps' variables."""
+        """State with addresses; SettingError if observations depend on other steps' variables."""
         factorization = plan.target.factorization
         if factorization.first > 0:
             raise SettingError(
@@ -394,9 +392,9 @@ class OwnMove(Proposal):
         return linked_move(self._compiled, record.state, self.batch_size, factorization.size)
 
     def require_proposed(self, record: Any, status: int) -> None:
-        """Raise a MinibatchError if the function has raised, or changed its position."""
+        """MinibatchError if the function has raised, or has changed its position."""
         require_proposed(self._name, record, status)
 
     def scaling(self, record: OwnMoveState) -> float:
-        """Return the first number of the state, NaN without one."""
+        """First number of the state, NaN without one."""
         return float(record.state[0]) if record.state.size else float("nan")

@@ -1,7 +1,6 @@
-"""Users' moves as C calls them: compiled by numba, handed a record, and their exceptions kept.
+"""Interface between C and custom proposals that numba compiles, with their exceptions.
 
-C hands over one record, ``mh_handed``. A shim makes arrays and a generator of it, calls the move,
-and returns whether it has raised: the exception waits for Python.
+C passes one record, ``mh_handed``, to a shim that calls the proposal and stores its exception.
 """
 
 import ctypes
@@ -25,7 +24,7 @@ _WORD = ir.IntType(64)
 
 
 class Metric(NamedTuple):
-    """Shape of a posterior, frozen in a chain: θ̂, L and L⁻¹, L Lᵀ about the covariance."""
+    """Posterior geometry, frozen in a chain: θ̂, L and L⁻¹, with L Lᵀ about the covariance."""
 
     centre: np.ndarray
     factor: np.ndarray
@@ -33,10 +32,10 @@ class Metric(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows that were drawn before a move looks at any position, for both of its directions.
+    """A minibatch fixed before proposing, shared by the forward and the reverse proposal.
 
-    Sums over the rows with the numbers `drawn` are multiplied by `scale`, β N/b, or 0 without rows.
-    The rest are addresses: the same for C, scratch, and ``mh_rows_gradient``.
+    Sums over the rows numbered `drawn` are multiplied by `scale`, β N/b, or 0 without rows. The
+    other fields are addresses: the C record, scratch memory, and ``mh_rows_gradient``.
     """
 
     drawn: np.ndarray
@@ -49,17 +48,18 @@ class Batch(NamedTuple):
 
 _METRIC = types.NamedTuple([VECTOR, MATRIX, MATRIX], Metric)
 _BATCH = types.NamedTuple([INDICES, types.float64, *[types.int64] * 4], Batch)
-#: (position, new, generator, state, metric, rows) -> log q(θ|θ') - log q(θ'|θ). Writes `new`.
+#: Signature (position, new, generator, state, metric, rows) -> log q(θ|θ') - log q(θ'|θ); writes
+#: `new`.
 MOVE_SIGNATURE = types.float64(VECTOR, VECTOR, GENERATOR, VECTOR, _METRIC, _BATCH)
 MOVE = types.FunctionType(MOVE_SIGNATURE)
-#: Of :func:`call_move`: addresses of an ``mh_handed`` and of log_q.
+#: Signature of :func:`call_move`: addresses of an ``mh_handed`` and of log_q.
 CALL_SIGNATURE = types.int64(types.int64, types.int64)
 _HANDED = dtype_of("mh_handed")
 
 
 @intrinsic
 def _at(typing_context, address):
-    """Return an address as a pointer."""
+    """Pointer of an address."""
 
     def generate(context, builder, _signature, values):
         return builder.inttoptr(values[0], cgutils.voidptr_t)
@@ -69,7 +69,7 @@ def _at(typing_context, address):
 
 @intrinsic
 def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
-    """Return the generator whose bit generator has these addresses."""
+    """Generator whose bit generator has these addresses."""
 
     def generate(context, builder, _signature, values):
         bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
@@ -79,7 +79,7 @@ def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
         bits.fnptr_next_double, bits.fnptr_next_uint64, bits.fnptr_next_uint32 = values[1:]
         generator = cgutils.create_struct_proxy(GENERATOR)(context, builder)
         generator.bit_generator = bits._getvalue()
-        # Nothing is owned: the Python object outlives the call.
+        # The generator borrows these addresses: the Python object outlives the call.
         bits.parent = generator.parent = ir.Constant(context.get_value_type(types.pyobject), None)
         generator.meminfo = ir.Constant(cgutils.voidptr_t, None)
         return generator._getvalue()
@@ -89,7 +89,7 @@ def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
 
 @intrinsic
 def _status_of(typing_context, address, arguments):
-    """Return the status that a function of C has for some addresses and arrays."""
+    """Status of a C function, called with addresses and arrays."""
 
     def generate(context, builder, signature, values):
         given = list(cgutils.unpack_tuple(builder, values[1]))
@@ -106,7 +106,7 @@ def _status_of(typing_context, address, arguments):
 
 @intrinsic
 def _call_keeping(typing_context, address, function_type, arguments, kept):
-    """Call the function at an address; where it raises, keep the exception and return null.
+    """Call the function at an address; if it raises, keep the exception and return null.
 
     The address is from :func:`address_of` with `raises`. The first entry of `kept`, int64, is
     overwritten by the exception, for :func:`take_kept`.
@@ -137,7 +137,7 @@ def _call_keeping(typing_context, address, function_type, arguments, kept):
 
 
 def take_kept(kept: np.ndarray) -> BaseException:
-    """Return the exception that a move has raised, and keep it no longer."""
+    """Exception of a custom proposal, removed from the buffer."""
     held = ctypes.cast(int(kept[0]), ctypes.py_object)
     kept[0] = 0
     error: BaseException = held.value
@@ -146,11 +146,11 @@ def take_kept(kept: np.ndarray) -> BaseException:
 
 
 def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
-    """Return the address of a numba function, which the caller keeps alive.
+    """Address of a numba function, which the caller keeps alive.
 
-    With `raises` it is one for numba's calls, which pass exceptions on; otherwise one for C.
+    With `raises` the address is for numba's calls, which pass exceptions on; otherwise for C.
     """
-    # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+    # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken forever.
     with HeldBack():
         result = function.get_compile_result(signature)
         described = result.fndesc
@@ -161,7 +161,7 @@ def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
 
 @compiled()
 def call_move(address, out):
-    """Call a user's move: see ``mh_users_move``."""
+    """Call a custom proposal: see ``mh_users_move``."""
     handed = carray(_at(address), 1, _HANDED)[0]
     d, bits = handed.size, handed.bits
     rng = _generator_at(bits.state, bits.next_double, bits.next_uint64, bits.next_uint32)
@@ -208,11 +208,11 @@ def rows_gradient(rows, position, out):
 
 @compiled()
 def poisson(rng, mean):
-    """Draw a Poisson number of a finite mean, as ``rng.poisson(mean)`` of NumPy does.
+    """Poisson draw with a finite mean, as by ``rng.poisson(mean)`` of NumPy.
 
-    Numba's own is wrong from a mean of 10 on: its rejection sampler cuts a proposal off towards
-    zero where NumPy rounds it down, so that proposals in (-1, 0) are zeros instead of rejected.
-    Hörmann (1993), doi:10.1016/0167-6687(93)90997-4.
+    Numba's own sampler is wrong for means of 10 and above: it rounds proposals towards zero where
+    NumPy rounds down, so proposals in (-1, 0) become zeros instead of rejections. Hörmann (1993),
+    doi:10.1016/0167-6687(93)90997-4.
     """
     if mean == 0.0:
         return 0

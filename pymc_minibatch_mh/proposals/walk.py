@@ -1,4 +1,4 @@
-"""The random walk, of the posterior's shape or of a given one."""
+"""Random walk with the posterior's or a custom covariance."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies, positive_definit
 
 
 def tuned(scale: float, window: np.void, total: np.void, target: float) -> float:
-    """Return the scale of a move after a window of warm-up, moved to an acceptance of `target`."""
+    """Scale after a window of warm-up, moved towards the acceptance rate `target`."""
     if not window["tried"] > 0.0:
         return scale
     gap = window["accept"] / window["tried"] - target
-    # One try says little: a gain of one is for windows of ten.
+    # Damped gain for single tries: a gain of one is for windows of ten.
     few = min(1.0, window["tried"] / 10.0)
     gain = few * min(1.0, 10.0 / np.sqrt(max(total["tried"], 1.0)))
     return float(scale * np.exp(gain * gap))
@@ -27,7 +27,7 @@ SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class WalkNumbers(NamedTuple):
-    """Scale s of a random walk; LAPLACE, IDENTITY or GIVEN, and L of a given shape: ``mh_walk``."""
+    """Scale s of a random walk, LAPLACE, IDENTITY or GIVEN, and a custom L: ``mh_walk``."""
 
     LAYOUT, propose = "mh_walk", "mh_propose_walk"  # type: ignore[misc]
 
@@ -70,7 +70,7 @@ class RandomWalk(Proposal):
     adapt: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings, and keep a covariance of one's own as it is now."""
+        """Check the settings, and copy a custom covariance."""
         if self.scale is not None:
             positive("scale", self.scale, "Give one, or None.")
         flag("adapt", self.adapt)
@@ -83,18 +83,18 @@ class RandomWalk(Proposal):
             )
 
     def __repr__(self) -> str:
-        """Return the identity of this walk, in every process."""
+        """Identity of this random walk, equal in every process."""
         given = self.covariance
         shape = repr(given) if isinstance(given, str) else f"covariance {digest(given)}"
         return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"
 
     @property
     def in_own_terms(self) -> bool:
-        """Whether the covariance is a given one."""
+        """Whether the covariance is custom."""
         return not (isinstance(self.covariance, str) and self.covariance == "laplace")
 
     def record(self, size: int) -> WalkNumbers:
-        """Return the scale that a chain starts with, and the shape."""
+        """Initial scale of a chain, and the shape."""
         scale = float(2.38 / np.sqrt(size) if self.scale is None else self.scale)
         if isinstance(self.covariance, str):
             return WalkNumbers(scale, SHAPES[self.covariance], np.empty((0, 0)))
@@ -104,11 +104,11 @@ class RandomWalk(Proposal):
     def adapted(
         self, record: WalkNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> WalkNumbers:
-        """Move the acceptance to its target."""
+        """Adapt the scale to the target acceptance."""
         if not self.adapt:
             return record
         return record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
 
     def scaling(self, record: WalkNumbers) -> float:
-        """Return the scale."""
+        """Scale s."""
         return record.scale

@@ -1,1 +1,1 @@
-"""Published methods for comparisons, on the contracts of samplers, methods and bounds alone."""
+"""Published methods for comparisons, built on the contracts of samplers, methods and bounds."""

@@ -1,7 +1,7 @@
-"""Barker's test on batches that grow, as published by Seita et al. (2017).
+"""Barker's test on growing batches, as published by Seita et al. (2017).
 
-The batch grows by `batch_size` rows until its noise s is below sigma and the estimated error is
-below `max_error`. The stopping time depends on the batch, which biases decisions:
+The batch grows by `batch_size` observations until its noise s is below sigma and the estimated
+error is below `max_error`. The stopping time depends on the batch, which biases decisions:
 :mod:`steps.barker` chooses the size before it draws.
 """
 
@@ -25,7 +25,7 @@ def growing_test(
     max_error: float | None = None,
     error_bound: str = "edgeworth",
 ) -> BarkerTest:
-    """Record of a chain with growing batches."""
+    """Initial kernel settings of the test on growing batches."""
     test = barker_test(sigma, batch_size=batch_size, max_error=max_error)
     return test._replace(grow=1, novak=int(error_bound == "novak"))
 

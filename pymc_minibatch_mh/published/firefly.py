@@ -1,35 +1,37 @@
-"""Firefly Monte Carlo: Metropolis–Hastings whose state says which rows are read.
+"""Firefly Monte Carlo: Metropolis–Hastings with the evaluated observations as part of the state.
 
-Every row has a lower bound B_i(θ) of its likelihood L_i(θ) = exp[β ℓ_i(θ)], and is bright or dark.
-The chain lives on positions and sets of bright rows, with the density
+Each observation has a lower bound B_i(θ) of its likelihood L_i(θ) = exp[β ℓ_i(θ)], and is bright or
+dark. The chain samples positions and sets of bright observations, with the density
 
     π₀(θ) Π_dark B_i(θ) Π_bright [L_i(θ) - B_i(θ)]
 
-whose sum over all sets is π₀ Π L_i, the posterior: given θ, rows are bright independently, each
-with the odds o_i = (L_i - B_i)/B_i. A move of θ has to read bright rows only, if the product of all
-B_i is known without reading any. It is: with t_i the expansion of ℓ_i around the centre θ̂, T their
-sum, r_i a row's remainder, c_i its bound and m(θ) = M(θ̂, θ),
+whose sum over all sets is π₀ Π L_i, the posterior. Given θ, observations are bright independently,
+each with the odds o_i = (L_i - B_i)/B_i. A proposal of θ needs the bright observations only, if the
+product of all B_i is known without evaluations. Let t_i be the expansion of ℓ_i around the centre
+θ̂, T the sum of all t_i, r_i the remainder, c_i its bound and m(θ) = M(θ̂, θ). Then
 
     log B_i(θ) = β t_i(θ) - c_i m(θ) + const,    Σ log B_i = β T(θ) - C m(θ) + const,
     log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ) >= 0,
 
-so that every likelihood with derived bounds has one. Which table gives c_i and m follows from θ
-alone, or B_i would be no function of θ. Logistic and Student-t rows have quadratic lower bounds as
-well (:mod:`published.lower_bounds`), whose sum takes the place of β T, with a constant m.
+so every likelihood with derived bounds has such a lower bound. The table of c_i and m depends on θ
+alone: otherwise B_i would be no function of θ. Logistic and Student-t observations also have
+quadratic lower bounds (:mod:`published.lower_bounds`), whose sum replaces β T, with a constant m.
 
-An update first updates which rows are bright, then decides on the move of θ, with the log ratio
+An update first updates the set of bright observations, then accepts or rejects the proposal of θ
+with the log ratio
 
     λ_c - C [m(θ') - m(θ)] + Σ_bright [log o_i(θ') - log o_i(θ)],
 
-λ_c that of the cheap part and the proposals. It proposes each dark row to become bright with
-probability q, and accepts with probability min(1, o_i/q); it proposes each bright row to become
-dark, and accepts with probability min(1, q/o_i). That balances every pair of sets of bright rows.
-Dark rows that are not proposed are neither read nor looked at.
+where λ_c is the log ratio of prior, control variates and proposal. Each dark observation is
+proposed to become bright with probability q, and accepted with probability min(1, o_i/q); each
+bright one is proposed to become dark, and accepted with probability min(1, q/o_i). These updates
+satisfy detailed balance for every pair of bright sets. Dark observations without a proposal cost
+nothing.
 
-Where θ or θ' lies outside of all tables there is no bound. Such a pair, which is symmetric in θ
-and θ' and does not depend on the rows that are bright, is decided by all rows, with the sets summed
-out; if the move is accepted, the bright rows are drawn from their law given θ' when they are next
-needed, as at the start of a chain.
+If θ or θ' lies outside all tables there is no bound. Such a pair is symmetric in θ and θ' and does
+not depend on the bright set, so the full data decide it, with the sets summed out. After an
+accepted proposal, the bright set is drawn from its distribution given θ' when it is next needed, as
+at the start of a chain.
 """
 
 from collections.abc import Sequence
@@ -67,51 +69,48 @@ from pymc_minibatch_mh.steps.settings import (
     takes,
 )
 
-#: In place of the number of bright rows: they have yet to be drawn.
+#: Placeholder for the number of bright observations before they are drawn.
 UNKNOWN = -1
 
 
 class Brightness(NamedTuple):
-    """The set of bright rows."""
+    """Set of bright observations."""
 
-    #: Probability that a dark row is proposed to become bright.
+    #: Probability that a dark observation is proposed to become bright.
     q: float
-    #: All rows, shape (N,) of int32, the bright ones first; written to by updates.
+    #: All row numbers, shape (N,) of int32, the bright ones first; updated in place.
     rows: np.ndarray
-    #: How many are bright, or UNKNOWN, shape (1,) of int64.
+    #: Number of bright observations, or UNKNOWN, shape (1,) of int64.
     n_bright: np.ndarray
-    #: The position that they belong to, shape (d,).
+    #: Position at which the set was drawn, shape (d,).
     at: np.ndarray
 
 
 def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
-    """Return the record that a chain of `size` coordinates starts with: nothing is drawn yet."""
+    """Initial set for a chain of `size` coordinates, before any bright observation is drawn."""
     return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([UNKNOWN]), np.zeros(size))
 
 
-#: `bound` -> where quadratic lower bounds touch, None without them; 1.5 is the published ξ for
-#: logistic regression.
+#: Points of tangency by `bound`, None for derived bounds; 1.5 is the published ξ for logistic
+#: regression.
 TOUCHING: dict[str, Touching | None] = {"derived": None, "map": AT_CENTRE, "untuned": 1.5}
 
 
 class FireflyTest(NamedTuple):
-    """Settings and state of the test in a chain, which ``native/firefly.c`` runs."""
+    """Settings and state of the test in a chain, run by ``native/firefly.c``."""
 
     LAYOUT, decide = "mh_firefly_test", "mh_decide_by_bright_rows"  # type: ignore[misc]
 
     brightness: Brightness
-    #: 1: bright rows are drawn anew for every decision, to measure a single one.
+    #: 1: every decision draws a new bright set, for measurements of single decisions.
     forgets: int
-    #: 1: a row beyond its bound is taken to be on it, and marked. 0: it stops the chain.
+    #: 1: a difference beyond its bound is clipped and marked. 0: it stops the chain.
     tolerates: int
 
 
 @dataclass(frozen=True, eq=False)
 class FireflyMethod(Method):
-    """Firefly Monte Carlo; bounds are None to be derived.
-
-    `touching` is where quadratic lower bounds touch; None for those made of derived bounds.
-    """
+    """Firefly Monte Carlo; `touching` is the point of tangency of quadratic bounds, or None."""
 
     q: float
     touching: Touching | None
@@ -120,21 +119,21 @@ class FireflyMethod(Method):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Exact; quadratic lower bounds are inequalities that hold whatever the model."""
+        """Exact without conditions for quadratic lower bounds, else given valid bounds."""
         if self.touching is not None:
             return Guarantee(Promise.EXACT)
         return Guarantee(Promise.EXACT_GIVEN_BOUNDS)
 
     @property
     def requirements(self) -> Requirements:
-        """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
+        """Quadratic lower bounds, derived bounds, or those of the user."""
         if self.touching is not None:
             precondition = partial(require_lower_bounds, self.touching)
             return Requirements(precondition=precondition, in_memory=True)
         return Requirements(bounds=bound_source(self.bounds), in_memory=True)
 
     def record(self, plan: Plan) -> FireflyTest:
-        """Return the settings, with bright rows that have yet to be drawn."""
+        """Settings with bright observations that are not drawn yet."""
         size = plan.reference.centre.size
         brightness = unknown_brightness(self.q, plan.n_rows, size)
         return FireflyTest(brightness, 0, int(self.tolerates_violations))
@@ -142,17 +141,17 @@ class FireflyMethod(Method):
 
 @dataclass(frozen=True, eq=False)
 class FireflySampler(Metropolis):
-    """Metropolis–Hastings on positions and sets of bright rows."""
+    """Metropolis–Hastings on positions and sets of bright observations."""
 
     method: FireflyMethod
 
     @property
     def moves_without_rows(self) -> bool:
-        """No other updates: lower bounds of all rows depend on the whole position."""
+        """No slice updates: the lower bounds of all observations depend on the whole position."""
         return False
 
     def with_independent_tests(self, records: Records) -> Records:
-        """Records with bright rows that are drawn anew for every decision."""
+        """Records that draw a new bright set for every decision."""
         return records._replace(test=records.test._replace(forgets=1))
 
     def likelihood(self, plan: Plan) -> Likelihood:
@@ -202,7 +201,7 @@ class FireflySettings(SharedSettings):
     on_violation: str = setting(check_violation, default="raise")
 
     def __post_init__(self) -> None:
-        """Refuse settings that quadratic lower bounds or brightness make impossible."""
+        """Check settings against quadratic lower bounds and brightness."""
         super().__post_init__()
         if self.bound != "derived" and (self.bounds is not None or self.on_violation != "raise"):
             raise SettingError(
@@ -248,13 +247,13 @@ class FireflyMH(MinibatchStep):
 
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> FireflySampler:
-        """Sampler of positions and bright rows."""
+        """Sampler of positions and bright observations."""
         assert isinstance(method, FireflyMethod)
         return FireflySampler(method, proposal)
 
 
 def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
-    """Refuse to leave variables to other steps, which brightness would not follow."""
+    """SettingError if other steps would update variables on which brightness depends."""
     moved = own_variables(model, vars)
     left = [value.name for value in model.value_vars if value not in moved]
     if left:

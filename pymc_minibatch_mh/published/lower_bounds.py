@@ -1,21 +1,20 @@
-"""Quadratic lower bounds of all rows: their sum, and the gaps of rows above them.
+"""Quadratic lower bounds of all observations: their sum, and the gaps to the log-likelihoods.
 
-Two functions have an upper bound that is quadratic in their argument and touches them:
+Two functions have an upper bound that is quadratic in their argument and tangent to them:
 
     softplus(v) <= v/2 + log(2 cosh(ξ/2)) + (v² - ξ²) tanh(ξ/2)/(4ξ)       at v = ±ξ
     log1p(w)    <= log1p(w₀) + (w - w₀)/(1 + w₀)                          at w = w₀
 
-as log cosh is concave in the square of its argument, and log1p is concave. A sum of quadratics and
-of negative multiples of these is bounded from below by putting the bounds in their place. They
-hold wherever they touch: at the same ξ in all rows, or in each row at its own value in the centre,
-with the same slope there.
+because log cosh is concave in the square of its argument, and log1p is concave. In a sum of
+quadratics and of negative multiples of these functions, the upper bounds give a lower bound of the
+sum. It holds for every point of tangency: the same ξ for all observations, or the value of each
+observation at the centre, with the same slope there.
 
 References
 ----------
 Jaakkola, Jordan (2000), "Bayesian parameter estimation via variational methods", Statistics and
-Computing 10, 25-37, doi:10.1023/A:1008932416310.
-Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", UAI,
-doi:10.48550/arXiv.1403.5693.
+Computing 10, 25-37, doi:10.1023/A:1008932416310. Maclaurin, Adams (2014), "Firefly Monte Carlo:
+exact MCMC with subsets of data", UAI, doi:10.48550/arXiv.1403.5693.
 """
 
 from collections.abc import Sequence
@@ -42,23 +41,23 @@ from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Added to ξ² in the centre: the slope needs ξ > 0, and 1e-4 cannot be told from 0 by its gap.
+#: Added to ξ² at the centre: the slope needs ξ > 0, and the gap at ξ = 1e-4 equals the gap at 0.
 SMALLEST = 1e-8
 
 
 def gap_of(function: RowFunction, xi: float) -> RowFunction:
-    """Return a row's log-likelihood less its quadratic lower bound: 0 or more everywhere.
+    """Log-likelihood of an observation minus its quadratic lower bound, 0 or more everywhere.
 
-    The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
-    Student-t errors in units of the scale. BoundsError where a row has no such bound.
+    The bounds are tangent at ξ > 0, in units of the linear predictor for logistic regression and in
+    units of the scale for Student-t errors. BoundsError if an observation has no such bound.
     """
     return replace(function, root=_root(function, _AtXi(function.exprs, xi)))
 
 
 def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
-    """Return the same where every row's bound touches at its own arguments in the centre.
+    """Log-likelihood minus the quadratic lower bound that is tangent at the centre.
 
-    `centre` are these, shape (rows, m); they become data of the row.
+    `centre` has the linear predictors at the centre, shape (rows, m); they become data of the rows.
     """
     touching = _AtCentre(function.exprs, len(function.columns))
     columns = [Column(f"centre[{k}]", np.ascontiguousarray(u), 0) for k, u in enumerate(centre.T)]
@@ -67,40 +66,40 @@ def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
 
 
 class _NoLowerBoundError(Exception):
-    """A part of a row without a quadratic lower bound, in words."""
+    """A part of a log-likelihood without a quadratic lower bound, in words."""
 
 
 class _AtXi:
-    """Bounds that touch at ξ in all rows."""
+    """Bounds with the same point of tangency ξ for all observations."""
 
     def __init__(self, exprs: ExprGraph, xi: float) -> None:
         self._exprs, self._xi = exprs, xi
 
     def predictor(self, _: Expr) -> Expr:
-        """Return where |v| touches."""
+        """Point of tangency for |v|."""
         return self._exprs.constant(self._xi)
 
     def square(self, _: Expr, weight: float | None) -> Expr:
-        """Return where w, the square of the error over ν, touches; the weight is -(ν + 1)/2."""
+        """Point of tangency for w, the squared error over ν; the weight is -(ν + 1)/2."""
         if weight is None or not weight < -0.5:
             raise _NoLowerBoundError("log1p whose weight is no number below -1/2")
         return self._exprs.constant(self._xi * self._xi / (-2.0 * weight - 1.0))
 
 
 class _AtCentre:
-    """Bounds that touch where each row lies in the centre, whose arguments are data."""
+    """Bounds tangent at the centre, with each observation's linear predictors there as data."""
 
     def __init__(self, exprs: ExprGraph, first: int) -> None:
         self._exprs, self._first = exprs, first
 
     def predictor(self, v: Expr) -> Expr:
-        """Return where |v| touches."""
+        """Point of tangency for |v|."""
         square = self._exprs.node(scalar.sqr, [self._there(v)])
         raised = self._exprs.node(scalar.add, [square, self._exprs.constant(SMALLEST)])
         return self._exprs.node(scalar.sqrt, [raised])
 
     def square(self, w: Expr, _: float | None) -> Expr:
-        """Return where w touches."""
+        """Point of tangency for w."""
         return self._there(w)
 
     def _there(self, expr: Expr) -> Expr:
@@ -144,7 +143,7 @@ def _gap(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr
 
 
 def _is_negative(function: RowFunction, factor: Expr) -> bool:
-    """Return whether data are nowhere above 0."""
+    """Whether a data expression is 0 or below in all rows."""
     return bool((RowData(function, slice(0, function.n_rows)).value(factor) <= 0.0).all())
 
 
@@ -170,25 +169,25 @@ def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
 
 
 def _excess(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr:
-    """Return a quadratic bound of a function less the function."""
+    """Quadratic upper bound minus the function."""
     plain = Plain(exprs)
     less = plain.multiply(exprs.minus_one, core)
     return plain.add(*quadratic, level, less)
 
 
-#: In place of ξ: the bound of each row touches it where the row lies in the centre.
+#: Placeholder for ξ: each bound is tangent at the centre.
 AT_CENTRE: Literal["centre"] = "centre"
 type Touching = float | Literal["centre"]
-#: Enlargement of a gap, far more than its rounding errors: that lowers the bound.
+#: Enlargement of a gap, far above its rounding errors; it lowers the bound.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class LowerBounds:
-    """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
+    """Quadratic lower bounds as control variates, with gaps as remainders.
 
-    The bounds touch rows at ξ, `touching`, or in the centre; `reference` is their sum. The
-    `gaps`, float32, are β times those of each row in the centre, rounded up.
+    The bounds are tangent at ξ, `touching`, or at the centre; `reference` is their sum. The `gaps`,
+    float32, are β times the gaps of all observations at the centre, rounded up.
     """
 
     target: Target
@@ -198,23 +197,23 @@ class LowerBounds:
 
     @cached_property
     def rows(self) -> PlacedFormRows:
-        """The gaps as compiled rows."""
+        """Gaps as compiled row functions."""
         return _placed(self.target, self.touching, self.reference)
 
     @cached_property
     def space(self) -> RowSpace:
-        """The gaps as compiled loops read them, with their differences."""
+        """Gaps and their differences, for compiled loops."""
         return self.rows.space(0)
 
     @cached_property
     def tables(self) -> BoundTables:
-        """How far a row can fall from the centre, to its lower bound; nothing of other moves."""
+        """Largest decrease of each observation from the centre; no other proposals are bounded."""
         headers = np.array([[np.inf, CONSTANT, self.gaps.sum(dtype=np.float64)]])
         return no_tables()._replace(headers=headers, c=self.gaps[None])
 
 
 def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -> None:
-    """Refuse rows without quadratic lower bounds, by a BoundsError, before any mode is sought."""
+    """BoundsError for observations without quadratic lower bounds, before the mode search."""
     for function in functions:
         if touching == AT_CENTRE:
             _root(function, _AtCentre(function.exprs, len(function.columns)))
@@ -223,7 +222,7 @@ def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -
 
 
 def lower_bounds(target: Target, reference: Reference, touching: Touching) -> LowerBounds:
-    """Bound all rows from below around a centre; BoundsError if rows have no quadratic bound."""
+    """Quadratic lower bounds around a centre; BoundsError if an observation has none."""
     gaps = FullData(_placed(target, touching, reference), target.compiled.prior, target.source)
     whole, own = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
     beta, values = reference.inverse_temperature, gaps.values(reference.centre)
@@ -247,7 +246,7 @@ def _placed(target: Target, touching: Touching, reference: Reference) -> PlacedF
 
 
 def _forms(function: RowFunction, reference: Reference) -> np.ndarray:
-    """Return the arguments of all rows of a term in the centre, shape (rows, m)."""
+    """Linear predictors of all observations of a term at the centre, shape (rows, m)."""
     rows = np.arange(function.n_rows)
     there = placed(function, rows, reference.centre, reference.factor, directions=False)
     return there.values

@@ -1,20 +1,20 @@
-"""PoissonMH: a Poisson number of rows, drawn by how large their log-likelihoods are.
+"""PoissonMH: a Poisson number of observations, drawn by the size of their log-likelihoods.
 
-Unlike the tests of :mod:`pymc_minibatch_mh.steps.tuna`, which draw by how much rows can change
-in a move, this one needs the range of every log-likelihood over the whole space, and no move:
+The tests of :mod:`pymc_minibatch_mh.steps.tuna` draw by bounds on the change in a proposal. This
+test needs the range of every log-likelihood over the whole space, independent of the proposal:
 
     -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    L = Σ M_i.
 
-At a position θ every row has the intensity
+At a position θ each observation has the intensity
 
     φ_i(θ) = λ M_i/L + m_i + β [ℓ_i(θ) - ℓ_i(θ̂)],    0 <= φ_i(θ) <= φ̄_i = (1 + λ/L) M_i.
 
-Draw B ~ Poisson(R), R = Σ φ̄_i = λ + L, and B rows with repetition, row i with probability M_i/L;
-keep each with probability φ_i(θ)/φ̄_i, which makes the times s_i that row i is kept independent
-Poisson(φ_i(θ)); accept with min(1, exp(λ_c) Π_i [φ_i(θ')/φ_i(θ)]^s_i), λ_c the log ratio of prior
-and proposals. Log-likelihoods count relative to the centre θ̂: a constant per row cancels out of
-φ_i, as m_i is relative to the same one, and the rows' differences give just this. Control variates
-have no place here, since the log-likelihood itself is bounded.
+Draw B ~ Poisson(R), R = Σ φ̄_i = λ + L, and B observations with replacement, each with probability
+M_i/L. Keep each with probability φ_i(θ)/φ̄_i: the counts s_i of kept observations are then
+independent Poisson(φ_i(θ)). Accept with min(1, exp(λ_c) Π_i [φ_i(θ')/φ_i(θ)]^s_i), where λ_c is the
+log ratio of prior and proposal. Log-likelihoods are relative to the centre θ̂: a constant per
+observation cancels out of φ_i, because m_i is relative to the same value. The test has no control
+variates, because the log-likelihood itself is bounded.
 
 Guarantee
 ---------
@@ -22,8 +22,9 @@ Exact given valid ranges: with π ∝ π_c exp(Σ β ℓ_i), the joint density o
 
     π(θ) Π e^{-φ_i(θ)} φ_i(θ)^s_i/s_i!  ∝  π_c(θ) Π φ_i(θ)^s_i/s_i!,
 
-has no sum over all rows any more. An update draws s given θ, and then makes a Metropolis–Hastings
-step in θ given s. Where R is above the limit on drawn rows, all of them decide, at every move.
+has no sum over all observations any more. An update draws s given θ, and then makes a
+Metropolis–Hastings step in θ given s. If R exceeds the limit on drawn observations, the full data
+decide every proposal.
 """
 
 from collections.abc import Sequence
@@ -46,29 +47,29 @@ from pymc_minibatch_mh.steps.settings import (
     takes,
 )
 
-#: The table that holds the M_i; the one behind it has the m_i.
+#: Index of the table of the M_i; the next table has the m_i.
 WIDTHS = 0
-#: Share of all rows that an automatic λ reads at most.
+#: Largest share of all observations that an automatic λ evaluates.
 MOST_READ = 0.25
 
 
 class LevelsTest(NamedTuple):
-    """Settings of the test in a chain, which ``native/poisson_mh.c`` runs."""
+    """Settings of the test in a chain, run by ``native/poisson_mh.c``."""
 
     LAYOUT, decide = "mh_levels_test", "mh_decide_by_levels"  # type: ignore[misc]
 
-    #: λ, by which the intensities of all rows are raised together.
+    #: λ, the common increase of the intensities of all observations.
     lam: float
-    #: Expected rows R above which all rows decide.
+    #: Expected observations R above which the full data decide.
     max_rate: float
-    #: 1: a log-likelihood out of its range is clipped and marked. 0: it stops the chain.
+    #: 1: a log-likelihood outside its range is clipped and marked. 0: it stops the chain.
     tolerates: int
 
 
 def automatic_lam(total: float, n_rows: int) -> float:
-    """Return λ = L², lowered to where a quarter of the rows are read, but not below L.
+    """λ = L², reduced to evaluate at most a quarter of the observations, but at least L.
 
-    The log ratio of a move has a variance of L²/λ at most, which is 1 for λ = L².
+    The log ratio of a proposal has a variance of at most L²/λ, which is 1 for λ = L².
     """
     most = max(MOST_READ * n_rows - total, total)
     return min(total * total, most) or 1.0
@@ -76,7 +77,7 @@ def automatic_lam(total: float, n_rows: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LevelsMethod(Method):
-    """PoissonMH, as a step runs it; λ is None to be chosen by the ranges."""
+    """Method of :class:`PoissonMH`; ``lam=None`` follows from the ranges."""
 
     lam: float | None
     ranges: GivenRanges | None = field(repr=False)
@@ -93,12 +94,12 @@ class LevelsMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Ranges, derived from the model unless the user gave some."""
+        """Derived ranges, or those of the user."""
         source = DerivedRanges() if self.ranges is None else UserRanges(self.ranges)
         return Requirements(bounds=source, in_memory=True)
 
     def record(self, plan: Plan) -> LevelsTest:
-        """Return the settings; an automatic λ follows from the ranges."""
+        """Settings of a chain; an automatic λ follows from the ranges."""
         assert plan.tables is not None
         lam = self.lam
         if lam is None:
@@ -111,7 +112,7 @@ def _check_lam(name: str, value: Any) -> float:
 
 
 def _check_ranges(name: str, value: Any) -> Any:
-    """Ranges that are derived or given in full; arrays of the user are copied."""
+    """Derived or custom ranges; arrays of the user are copied."""
     if isinstance(value, Ranges):
         return deepcopy(value)
     if value is None or callable(value):
@@ -143,7 +144,7 @@ class LevelsSettings(SharedSettings):
     on_violation: str = setting(check_violation, default="raise")
 
     def order_for(self, discrete: Sequence[str]) -> int:
-        """No expansion: observations are drawn by their log-likelihoods."""
+        """Order 0: observations are drawn by their log-likelihoods, without an expansion."""
         if self.taylor_order in (1, 2):
             raise SettingError(
                 f"taylor_order={self.taylor_order} leaves remainders, but PoissonMH draws "

@@ -1,11 +1,12 @@
-"""Ranges of log-likelihoods over all of the parameters' space.
+"""Ranges of log-likelihoods over the whole parameter space.
 
 Relative to their values at a centre θ̂, log-likelihoods satisfy
 
     -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    so that 0 <= m_i <= M_i.
 
-They are enclosed over the box that the supports of the parameters span. The first table holds the
-M_i, which bound the change of a row in any move, and the second, which serves no move, the m_i.
+Interval arithmetic encloses them over the box of the parameters' supports. The first table holds
+the M_i, which bound the change of an observation in any proposal; the second holds the m_i, and
+covers no proposal.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,12 +47,12 @@ from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Radius of the table of the m_i: every proposal is longer.
+#: Radius of the table of the m_i, below the length of every proposal.
 OF_NO_MOVE = -1.0
 
 
 def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
-    """Return tables of ranges, ends of β [ℓ_i(θ) - ℓ_i(θ̂)] on either side of 0, shapes (N,)."""
+    """Tables of ranges from the ends of β [ℓ_i(θ) - ℓ_i(θ̂)] on both sides of 0, shapes (N,)."""
     below = rounded_up(np.maximum(-low, 0.0))
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
@@ -60,10 +61,10 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
 
 
 class RangesPass(RowPass):
-    """Encloses the log-likelihood of every row of a model's terms over the whole space."""
+    """Full-data evaluation of ranges: encloses each log-likelihood over the whole space."""
 
     def tables(self) -> Tables:
-        """Enclose all rows; BoundsError if one is not bounded on both sides, or has no rule."""
+        """Tables of ranges; BoundsError for an unbounded observation or an unknown operation."""
         report(BOUNDING)
         pieces = [_pieces(function, self._support) for function in self._functions]
         ends = np.empty((2, self._n_rows))
@@ -75,7 +76,7 @@ class RangesPass(RowPass):
         return table_of_ranges(*(widened * ends), verified=True)
 
     def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
-        """Return the ends of ℓ_i(θ) - ℓ_i(θ̂), on either side of 0, shape (2, n)."""
+        """Ends of ℓ_i(θ) - ℓ_i(θ̂), on both sides of 0, shape (2, n)."""
         whole = _enclosed(function, data, pieces, self._support)
         relative = whole - _value(data, self.geometry(function, data).boxes(0.0), function.root)
         ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
@@ -83,7 +84,7 @@ class RangesPass(RowPass):
 
 
 def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Array]) -> None:
-    """Refuse a model of which one of a few rows has no range, by a BoundsError, knowing no mode."""
+    """BoundsError if one of a few trial observations has no range, before the mode search."""
     for function in functions:
         data = trial_rows(function)
         found = _enclosed(function, data, _pieces(function, support), support)
@@ -95,14 +96,14 @@ def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Arra
 def _enclosed(
     function: RowFunction, data: RowData, pieces: Sequence[int], support: tuple[Array, Array]
 ) -> Interval:
-    """Return the enclosure over the whole space, of the log-likelihood of some rows."""
+    """Enclosure of the log-likelihoods of some observations over the whole space."""
     boxes = box_of_support(function, data, *support)
     cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
     return reduce(Interval.hull, (_value(data, piece, function.root) for piece in product(*cuts)))
 
 
 def _pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
-    """Return into how many pieces the interval of each argument is best cut."""
+    """Number of pieces into which the interval of each linear predictor is cut."""
     data = trial_rows(function)
 
     @cache
@@ -119,7 +120,7 @@ def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]
 
 
 def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
-    """Return the enclosure of a log-likelihood over a box, each branch over its own rows only."""
+    """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
     low, high = np.empty((2, data.rows.size))
     for rows, part, branch in branches_by_data(root, data):
         found = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
@@ -130,7 +131,7 @@ def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
 def _explain_without_range(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose values have no bound in a row."""
+    """Error with the first operation of an observation whose values are unbounded."""
     jets = Jets(data, boxes, 1)
     culprit = first_unbounded(function.root, lambda expr: are_bounded([jets.of(expr)[()]]))
     why = "the sampled parameters have no bound that limits it"
@@ -163,7 +164,7 @@ class Ranges:
     high: ArrayLike
 
     def tables(self, n_rows: int, inverse_temperature: float) -> Tables:
-        """Return them as tables; SettingError unless all ends are finite, with 0 between them."""
+        """Tables of the ranges; SettingError unless all ends are finite, with 0 between them."""
         setting = "ranges=Ranges(low, high)"
         low = numbers_per_row(setting, "low", self.low, n_rows, -np.inf)
         high = numbers_per_row(setting, "high", self.high, n_rows, -np.inf)
@@ -183,13 +184,13 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 
 
 class RangeSource(BoundSource):
-    """Ranges of log-likelihoods in the place of bounds of remainders."""
+    """Ranges of log-likelihoods, in place of bounds of remainders."""
 
     meaning = "the widths of the ranges of all log-likelihoods"
     order_reason = "log-likelihoods themselves have ranges, so nothing is expanded"
 
     def has_made(self, tables: AnyTables) -> bool:
-        """Whether tables are ranges."""
+        """Whether tables hold ranges."""
         return bool(tables.headers[0, KIND] == CONSTANT)
 
     def audit(
@@ -200,7 +201,7 @@ class RangeSource(BoundSource):
         rng: np.random.Generator,
         rows: np.ndarray | None = None,
     ) -> str:
-        """Description of the first row outside of its range at the ends of moves, or ""."""
+        """Description of the first observation outside its range in audited proposals, or ""."""
         assert isinstance(tables, Tables)
         for move in audited_moves(target, reference, tables, rng):
             *both_ends, centre = move.ends
@@ -211,15 +212,15 @@ class RangeSource(BoundSource):
         return ""
 
     def excess(self, ratio: float) -> tuple[str, str]:
-        """How far a row is outside of its range."""
+        """Distance of an observation from its range."""
         return f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
 
 
 class DerivedRanges(RangeSource):
-    """Ranges that are derived from the model."""
+    """Ranges derived from the model."""
 
     def require_possible(self, model: CompiledModel) -> None:
-        """Refuse operations without a rule, and a few rows without a range."""
+        """BoundsError for operations without a rule, or for a trial observation without a range."""
         functions = functions_of(model)
         for function in functions:
             require_rules(function)
@@ -232,14 +233,14 @@ class DerivedRanges(RangeSource):
 
 @dataclass(frozen=True, eq=False)
 class UserRanges(RangeSource):
-    """Ranges of a user, or a function that returns them for a centre."""
+    """Ranges of a user, or a function of the centre that returns them."""
 
     ranges: GivenRanges
 
     derived = False
 
     def tables(self, target: Target, reference: Reference) -> Tables:
-        """Ranges as the user gives them, unverified."""
+        """Ranges of the user, unverified."""
         given = of_user(target, reference, self.ranges, Ranges, "ranges", "Ranges(low, high)")
         return given.tables(target.source.n_rows, reference.inverse_temperature)
 
@@ -247,7 +248,7 @@ class UserRanges(RangeSource):
 def _furthest_out(
     target: Target, reference: Reference, tables: Tables, position: np.ndarray
 ) -> tuple[float, int]:
-    """Return the largest distance from the middle of a range, in halves of that, and its row."""
+    """Largest distance from the middle of a range, in half widths, and its row."""
     beta = reference.inverse_temperature
     largest, worst = 0.0, 0
     for first in range(0, target.source.n_rows, CHUNK):

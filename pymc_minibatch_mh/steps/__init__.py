@@ -1,1 +1,1 @@
-"""The step methods: each file reads from the paper to the step class."""
+"""Step methods of ``pm.sample``, one file per published test."""

@@ -1,12 +1,13 @@
-"""The austere test: a sequential t-test of the Metropolis decision on growing batches.
+"""Austere test: a sequential t-test of the Metropolis decision on growing batches.
 
 The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
-look tests that by the paper's statistic on the mean difference, as native/austere.c has it. It
-stops when the tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With
-another boundary than 0.5, early looks have a smaller tail, as in the paper's supplement.
+look tests that hypothesis with the paper's statistic of the mean difference (native/austere.c). A
+look decides when the tail beyond |t| is below epsilon; otherwise the batch grows by `batch_size`
+observations. With a boundary above 0.5, early looks need a smaller tail, as in the paper's
+supplement.
 
-A batch that misses rare rows stops early and wrongly. A batch of equal differences, up to
-rounding, is undecided, unless all rows were equal in every move that was measured on all rows.
+A batch without rare observations can stop early with a wrong decision. A batch of equal
+differences is undecided, unless all differences were equal in every measured proposal.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from pymc_minibatch_mh.steps.settings import SharedSettings, number, setting, ta
 
 
 class AustereTest(NamedTuple):
-    """Settings of the test in a chain, ``mh_austere_test``; :class:`BarkerTest` has the first."""
+    """Kernel settings, ``mh_austere_test``; :class:`BarkerTest` documents the shared fields."""
 
     LAYOUT, sample_size, decide_batch = (  # type: ignore[misc]
         "mh_austere_test",
@@ -33,12 +34,12 @@ class AustereTest(NamedTuple):
 
     batch_size: int
     skewness: float
-    #: 0 if differences were equal in every move that was measured.
+    #: 0 if all measured proposals had equal differences.
     third_moment: float
     kappa: float
-    #: Tail probability below which a look decides; 0 for all rows at once.
+    #: Tail probability below which a look decides; 0 evaluates all observations at once.
     epsilon: float
-    #: α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
+    #: Constants α and G_0 of the looks' limits G_0 (n/N)^(0.5 - α).
     boundary: float
     limit: float
 
@@ -46,7 +47,7 @@ class AustereTest(NamedTuple):
 def austere_test(
     epsilon: float = 0.05, *, batch_size: int = 100, boundary: float = 0.5
 ) -> AustereTest:
-    """Settings of the test that a chain starts with."""
+    """Initial kernel settings of the austere test."""
     limit = abs(float(ndtri(epsilon)))
     moments = UNMEASURED
     return AustereTest(batch_size, **moments, epsilon=epsilon, boundary=boundary, limit=limit)
@@ -54,11 +55,11 @@ def austere_test(
 
 @dataclass(frozen=True, eq=False)
 class AustereMethod(BatchMethod):
-    """The austere test, as a step runs it."""
+    """Method of :class:`AustereMH`."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """Exact where all rows decide."""
+        """Exact if the full data decide, else approximate."""
         if self.reads_all_rows:
             return Guarantee(Promise.EXACT)
         return Guarantee(
@@ -68,12 +69,12 @@ class AustereMethod(BatchMethod):
 
     @property
     def reads_all_rows(self) -> bool:  # type: ignore[override]
-        """At epsilon 0."""
+        """Whether the full data decide every proposal, with ``epsilon=0``."""
         return bool(self.settings.epsilon == 0.0)
 
     @property
     def returns_probability(self) -> bool:  # type: ignore[override]
-        """Where all rows decide. Else the uniform number has chosen the look that decided."""
+        """True with the full data; otherwise the deciding look depends on the uniform number."""
         return self.reads_all_rows
 
 

@@ -1,21 +1,20 @@
-"""Barker's test on a minibatch: approximate, with an estimate of the error of each decision.
+"""Barker's test on a minibatch: approximate, with an error estimate for each decision.
 
-Accept iff D* + X_nc + X_corr > 0, where D* is the log ratio estimated from b rows, X_nc is
-N(0, sigma^2 - s^2), s^2 is the estimated variance of D*, and X_corr follows the tabulated law
-C_sigma. The two auxiliary variables are integrated out, so one uniform decides:
+Accept iff D* + X_nc + X_corr > 0, where D* is the log ratio estimated from b observations, X_nc is
+N(0, sigma^2 - s^2), s^2 is the estimated variance of D*, and X_corr follows the tabulated
+distribution C_sigma. The two auxiliary variables are integrated out, so one uniform decides:
 
     p = sum_j m_j Phi((D* + c_j) / sqrt(sigma^2 - s^2)),    accept iff uniform < p.
 
-Were D* normal with variance s^2, the acceptance probability would be that of Barker (1965),
-doi:10.1071/PH650119, up to the certified error of C_sigma; the error estimate says how far a batch
-is from that. With all rows read the test is exact.
+For a normal D* with variance s^2, the acceptance probability is that of Barker (1965),
+doi:10.1071/PH650119, up to the proved error of C_sigma; the error estimate measures the deviation
+from this case. With the full data the test is exact.
 
-C_sigma takes the place of the logistic X that exact differences D need: N(0, sigma^2) + C_sigma ~
-standard logistic. No exact one exists for any sigma > 0. The one tabulated here is discrete and
-symmetric and minimises the largest distance between the two distribution functions, which is
-the largest error that it can add to an acceptance probability. The linear programme replaces the
-ridge regression of Seita et al. (2017), doi:10.48550/arXiv.1610.06848, whose error is larger and
-whose density has negative parts.
+C_sigma replaces the logistic X of exact differences D: N(0, sigma^2) + C_sigma ~ standard logistic.
+No exact C_sigma exists for any sigma > 0. The tabulated distribution is discrete and symmetric. It
+minimises the largest distance between the two distribution functions, which bounds the error of an
+acceptance probability. The linear programme replaces the ridge regression of Seita et al. (2017),
+doi:10.48550/arXiv.1610.06848, whose error is larger and whose density has negative parts.
 """
 
 import math
@@ -47,28 +46,28 @@ _TABLE = Path(__file__).with_name("correction.npz")
 
 @dataclass(frozen=True, eq=False)
 class CorrectionTable:
-    """A discrete law C_sigma with N(0, sigma^2) + C_sigma close to the standard logistic."""
+    """Discrete distribution C_sigma with N(0, sigma^2) + C_sigma close to the standard logistic."""
 
     sigma: float
     #: Support, ascending and symmetric about 0, shape (K,), and non-negative probabilities.
     atoms: Floats
     masses: Floats
-    #: Bound on sup |F(x) - 1/(1 + exp(-x))| over all real x, F the distribution function of the
-    #: sum.
+    #: Bound on sup |F(x) - 1/(1 + exp(-x))| over all real x, with F the distribution function of
+    #: the sum.
     error: float
 
     def __post_init__(self) -> None:
-        # A cached table is shared by every chain of the process.
+        # All chains of a process share a cached table.
         self.atoms.setflags(write=False)
         self.masses.setflags(write=False)
 
 
 def correction_table(sigma: float) -> CorrectionTable:
-    """Return the law C_sigma for a noise of standard deviation `sigma`, in (0.5, 1.7].
+    """Correction distribution C_sigma for noise of standard deviation `sigma`, in (0.5, 1.7].
 
     Tables for 0.9, 1.0, 1.1, 1.2 and 1.3 are shipped; others take about half a second once per
-    process. The certified error is 5.4e-8 at sigma=1, 1.7e-5 at 1.2 and 1.1e-4 at 1.3. SettingError
-    if `sigma` is not in that interval.
+    process. The proved error is 5.4e-8 at sigma=1, 1.7e-5 at 1.2 and 1.1e-4 at 1.3. SettingError if
+    `sigma` is outside the interval.
     """
     sigma = float(sigma)
     if not SMALLEST_SIGMA < sigma <= LARGEST_SIGMA:
@@ -83,7 +82,7 @@ def correction_table(sigma: float) -> CorrectionTable:
 
 @cache
 def minimax_correction(sigma: float) -> CorrectionTable:
-    """Solve the minimax problem for C_sigma and certify the solution.
+    """Solution of the minimax problem for C_sigma, with a proved error bound.
 
     MinibatchError if HiGHS does not solve the linear programme.
     """
@@ -99,11 +98,11 @@ def minimax_correction(sigma: float) -> CorrectionTable:
 
 def _solve_half(sigma: float) -> tuple[Floats, Floats]:
     """Minimise the largest error over the masses of the atoms at and above 0."""
-    # The shipped tables need no solver, which is slow to import.
+    # SciPy's optimizer imports slowly, and the shipped tables do not need it.
     from scipy.optimize import linprog  # noqa: PLC0415
 
     atoms = np.arange(0.0, SUPPORT + _SPACING / 2, _SPACING)
-    # Half the spacing: with a point per atom the error peaks between the points.
+    # Half the spacing of the atoms: on a coarser grid the error peaks between the points.
     points = np.arange(0.0, SUPPORT + 4.0, _SPACING / 2)
     cdf = ndtr((points[:, None] - atoms) / sigma) + ndtr((points[:, None] + atoms) / sigma)
     cdf[:, 0] /= 2.0
@@ -118,7 +117,7 @@ def _solve_half(sigma: float) -> tuple[Floats, Floats]:
         A_eq=np.append(copies, 0.0)[None],
         b_eq=[1.0],
         method="highs",
-        # HiGHS's own 1e-7 is coarser than the optimum below sigma = 1.05.
+        # The default tolerance of HiGHS, 1e-7, is coarser than the optimum below sigma = 1.05.
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if solution.x is None:
@@ -130,13 +129,13 @@ def _solve_half(sigma: float) -> tuple[Floats, Floats]:
 
 
 def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
-    """Bound sup |F - S| over all real x, F the law of atoms and masses and S the logistic.
+    """Proved bound on sup |F - S| over all x: F of atoms and masses, S the logistic function.
 
-    On each cell of a grid 20 times finer than the linear programme's, the difference is at
-    most its larger end value, plus spacing/4 times the larger slope at its ends, plus
-    spacing^4/384 times a bound on its fourth derivative: the remainder of cubic Hermite
-    interpolation. Beyond the grid both functions lie between their last value and 1. Symmetry
-    covers x < 0; 1e-14 covers the rounding of the sums.
+    On each cell of a grid 20 times finer than the linear programme's, the difference is at most its
+    larger end value, plus spacing/4 times the larger slope at its ends, plus spacing^4/384 times a
+    bound on its fourth derivative: the remainder of cubic Hermite interpolation. Beyond the grid
+    both functions lie between their last value and 1. Symmetry covers x < 0; 1e-14 covers the
+    rounding of the sums.
     """
     spacing = _SPACING / 40.0
     points = np.arange(0.0, np.max(atoms) + 16.0, spacing)
@@ -154,7 +153,7 @@ def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
 
 @cache
 def _shipped_tables() -> dict[float, CorrectionTable]:
-    """Read the tables that the package ships, by their sigma."""
+    """Shipped correction tables by sigma."""
     with np.load(_TABLE, allow_pickle=False) as stored:
         sigmas, errors, counts = stored["sigma"], stored["error"], stored["count"]
         atoms, masses = stored["atoms"], stored["masses"]
@@ -168,7 +167,7 @@ def _shipped_tables() -> dict[float, CorrectionTable]:
 
 
 class BarkerTest(NamedTuple):
-    """Settings of the test in a chain: ``mh_barker_test``."""
+    """Kernel settings of Barker's test, ``mh_barker_test``."""
 
     LAYOUT, sample_size, decide_batch = (  # type: ignore[misc]
         "mh_barker_test",
@@ -176,25 +175,25 @@ class BarkerTest(NamedTuple):
         "mh_barker_decide",
     )
 
-    #: Rows of the smallest batch, and of every further look.
+    #: Observations of the smallest batch, and of every further look.
     batch_size: int
-    #: |skewness| and E|X|³ of the standardised differences, measured on all rows; frozen after
+    #: |skewness| and E|X|³ of the standardised differences of all observations; frozen after
     #: warm-up.
     skewness: float
     third_moment: float
-    #: κ in the predicted variance V = κ M² of a move, adapted in warm-up.
+    #: κ in the predicted variance V = κ M² of a proposal, adapted in warm-up.
     kappa: float
-    #: Standard deviation that the noise of the log ratio is topped up to.
+    #: Standard deviation of the log ratio after noise is added.
     sigma: float
-    #: 1 for batches that grow and for the bound of Novak, as published, and for a corrected
-    #: skewness; else 0.
+    #: 1 for growing batches, for Novak's bound (both as published) and for a skewness correction;
+    #: else 0.
     grow: int
     novak: int
     skewed: int
-    #: Error that a batch is sized for, infinite for none; and the certified error of C_sigma.
+    #: Target error of the batch size, infinite for none; and the proved error of C_sigma.
     max_error: float
     table_error: float
-    #: Atoms of C_sigma in ascending order, their masses, and the mass of each and all later ones.
+    #: Atoms of C_sigma in ascending order, their masses, and the upper tail sums of the masses.
     atoms: np.ndarray
     masses: np.ndarray
     tails: np.ndarray
@@ -207,10 +206,7 @@ def barker_test(
     max_error: float | None = None,
     skew_correction: bool = False,
 ) -> BarkerTest:
-    """Settings of the test that a chain starts with, refused where they do not go together.
-
-    One batch is sized for a variance of 0.7 sigma² and at most the predicted error `max_error`.
-    """
+    """Initial kernel settings of Barker's test; SettingError for incompatible settings."""
     table = correction_table(sigma)
     limit = math.inf if max_error is None else positive("max_error", max_error)
     if limit <= table.error:
@@ -235,7 +231,7 @@ def barker_test(
 
 
 class BarkerMethod(BatchMethod):
-    """Barker's test, as a step runs it."""
+    """Method of :class:`BarkerMinibatchMH`."""
 
     guarantee = Guarantee(
         Promise.APPROXIMATE,
@@ -246,7 +242,7 @@ class BarkerMethod(BatchMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class BarkerSettings(SharedSettings):
-    """Settings of :class:`BarkerMinibatchMH`; :func:`barker_test` refuses some together.
+    """Settings of :class:`BarkerMinibatchMH`; :func:`barker_test` checks their combinations.
 
     Parameters
     ----------

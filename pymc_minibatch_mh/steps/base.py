@@ -1,4 +1,4 @@
-"""A method as a step of ``pm.sample``."""
+"""Base class of all step methods for ``pm.sample``."""
 
 import time
 from abc import abstractmethod
@@ -48,18 +48,22 @@ from pymc_minibatch_mh.steps.settings import (
     signature_of,
 )
 
+<<<<<<< HEAD
 #: Attributes that completion shows.
+=======
+#: Placeholder in a step's docstring for the settings that all steps share.
+>>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
 FOR_USERS = (
     "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",
     "settings", "step", "stop_tuning", "temperature", "tune", "updates_per_draw", "vars",
 )  # fmt: skip
-#: Parts of a key that say something as they are; the others are digests.
+#: Parts of a key that are readable text; the others are digests.
 IN_WORDS = ("method", "taylor_order", "temperature")
 
 
 @dataclass_state
 class MinibatchState(StepMethodState):
-    """All of a chain that changes while it runs, and the key of the step that it belongs to."""
+    """Everything of a chain that changes while it runs, with the key of its step."""
 
     chain_state: ChainState
     updates_per_draw: int = field(metadata={"frozen": True})
@@ -67,13 +71,13 @@ class MinibatchState(StepMethodState):
 
 
 def difference_of(given: dict[str, str], own: dict[str, str]) -> str:
-    """Return the first thing in which two keys of steps differ, in words; empty for none."""
+    """First difference between two keys of steps, in words; empty for equal keys."""
     what = first_difference(given, own)
     return f"{what} ({given.get(what)}, not {own.get(what)})" if what in IN_WORDS else what
 
 
 def require_fitting(state: Any, own: MinibatchState) -> None:
-    """Refuse a state that is not a step's own, by a SettingError that names the difference."""
+    """SettingError for a state of another step, with the name of the difference."""
     if not isinstance(state, MinibatchState):
         raise SettingError(
             f"sampling_state={type(state).__name__} is not a state of this step. Give one from "
@@ -100,7 +104,7 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
         )
 
 
-#: All statistics that a step can have, as PyMC declares them; an instance has its own.
+#: All statistics of steps, as PyMC declares them; an instance has a subset.
 DECLARED: dict[str, tuple[type, list | None]] = {
     **{name: (one.dtype, []) for name, one in STATS.items()},
     "warning": (SamplerWarning, None),
@@ -108,28 +112,28 @@ DECLARED: dict[str, tuple[type, list | None]] = {
 
 
 def declared(names: Iterable[str]) -> dict[str, tuple[type, list | None]]:
-    """Return the statistics of a step, and its warnings, as PyMC declares them."""
+    """PyMC declarations of a step's statistics and warnings."""
     return {name: DECLARED[name] for name in (*names, "warning")}
 
 
-#: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
-#: of the new start in posterior standard deviations.
+#: Probability that a Gaussian posterior lies as far out as a replaced start, and width of the new
+#: start in posterior standard deviations.
 FAR_TAIL, NEW_START = 1e-12, 2.0
 
 
-#: Stages of preparation; each but the last may take many passes over all observations.
+#: Stages of preparation; each except the last may need many full-data evaluations.
 READING, UPDATES = "Reading the model", "Preparing updates"
 
 
 class MinibatchStep(BlockedStep):
     """Base of the step methods that subsample the likelihood.
 
-    A subclass names its method and checks the method's settings; it holds no algorithm.
+    A subclass names its method and checks its settings; it holds no algorithm.
 
     Raises
     ------
     UnsupportedModelError
-        If the rows of a likelihood cannot be proven to be independent.
+        If the observations of a likelihood cannot be proven to be independent.
     ModeError
         If the posterior has no mode with a Gaussian scale.
     SettingError
@@ -142,21 +146,21 @@ class MinibatchStep(BlockedStep):
 
     __signature__: ClassVar[Signature]
 
-    #: The chain that runs.
+    #: Current chain.
     chain: Chain
     _watched: WatchedModel
     _default_start: np.ndarray
-    #: Seconds that preparing it took.
+    #: Seconds of preparation.
     seconds: float
-    #: Its settings that are not the defaults, in words; and those of its method, for its key.
+    #: Description of settings that differ from the defaults; and the method's settings for the key.
     settings: str
     _method_key: str
-    #: Digest of the positions, and states, where chains of ``sample`` ended that may go on.
+    #: Digest of the positions, and states, at which resumable chains of ``sample`` ended.
     ended: tuple[str, Sequence[tuple[ChainState, np.ndarray, np.random.Generator]]] = "", ()
     _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Find the model before PyMC asks for it."""
+        """Resolve the model from the context before PyMC reads it."""
         settings["model"] = model_of(settings.get("model"))
         return super().__new__(cls, *args, **settings)
 
@@ -169,16 +173,16 @@ class MinibatchStep(BlockedStep):
             cls.__doc__ = docstring_of(cls, record)
 
     def __dir__(self) -> list[str]:
-        """List the attributes for users: completion leaves out those that PyMC and rooms share."""
+        """Attributes for completion, without the internals of PyMC and the package."""
         hidden = [name for name in super().__dir__() if name.startswith("_")]
         return [*hidden, *FOR_USERS]
 
     def __repr__(self) -> str:
-        """Return such as "TunaMH(3 parameters, 10,000 observations of 'y', ...)"."""
+        """Short text such as "TunaMH(3 parameters, 10,000 observations of 'y', ...)"."""
         return f"{type(self).__name__}({', '.join(self._facts())})"
 
     def _repr_html_(self) -> str:
-        """Return the same, the settings and the time of preparation as a list for notebooks."""
+        """HTML list for notebooks with the short text, the settings and the time of preparation."""
         facts = [*self._facts(), f"prepared in {report.in_words(self.seconds)}"]
         if self.settings:
             facts.append(f"settings: {self.settings}")
@@ -203,7 +207,7 @@ class MinibatchStep(BlockedStep):
 
     @progress.showing(READING)
     def _prepare(self, settings: SharedSettings, method: Method) -> None:
-        """Read the model, prepare a plan by passes over all rows, and make a chain."""
+        """Read the model, prepare a plan with full-data evaluations, and create a chain."""
         began, name, needs = time.perf_counter(), type(self).__name__, method.requirements
         progress.in_parts(READING, *[BOUNDING] * needs.derives, UPDATES)
         model = model_of(settings.model)
@@ -223,7 +227,7 @@ class MinibatchStep(BlockedStep):
         report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
 
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
-        """Make what chains share, and one that can run; refuse to subsample in vain."""
+        """Program and first chain of a plan; SettingError if subsampling cannot pay."""
         self.settings, self._method_key = settings.describe(), settings.key
         self.tune = self._adapts = settings.tune
         method = replace(method, full_pass_above=settings.row_limit)
@@ -237,18 +241,24 @@ class MinibatchStep(BlockedStep):
 
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
+<<<<<<< HEAD
         """Sampler of a plan: componentwise where every element moves by itself."""
         if isinstance(plan, ArrowPlan):
+=======
+        """Sampler of a plan: componentwise if effects are accepted one at a time."""
+        if plan.elements is not None:
+>>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
             return componentwise(method, plan.elements)
         return Metropolis(method, proposal)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
 
-        The file holds arrays and text and is read without pickle. It is keyed on digests of all
-        rows, of the model's graphs and of this package's sources, and has digests of its arrays:
-        a step on anything else refuses it, and one that was altered. Bounds of a user remain a
-        user's; those with a metric are left out, by a warning.
+        The file holds arrays and text and is read without pickle. Its key has digests of all
+        observations, of the model's graphs and of this package's sources, and it stores digests of
+        its arrays. A step on another model or other data rejects the file, and so does any step if
+        the file was altered. Custom bounds stay marked as custom; bounds with a metric are left
+        out, with a warning.
 
         Parameters
         ----------
@@ -265,39 +275,39 @@ class MinibatchStep(BlockedStep):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The promise of the method for its draws."""
+        """Guarantee of the method for its draws."""
         return self.program.method.guarantee
 
     @property
     def adapts(self) -> bool:
-        """Whether chains adapt in warm-up. PyMC writes to `tune` while it samples."""
+        """Whether chains adapt in warm-up; PyMC writes to `tune` while it samples."""
         return self._adapts
 
     @property
     def exactness(self) -> str:
-        """The guarantee for the draws of the chain, in words."""
+        """Guarantee for the draws of the chain, in words."""
         return self.chain.exactness
 
     @property
     def program(self) -> Program:
-        """All that chains of this step share."""
+        """Shared parts of all chains of this step."""
         return self._program
 
     @program.setter
     def program(self, program: Program) -> None:
         self._program = program
-        # PyMC has written those of the class here, and makes room for what it reads here.
+        # PyMC's constructor copies the class attributes; PyMC allocates by these attributes.
         self.stats_dtypes_shapes = declared(program.statistics)
         self.stats_dtypes = [{name: one for name, (one, _) in self.stats_dtypes_shapes.items()}]
 
     @property
     def plan(self) -> Plan:
-        """The model, prepared by passes over all rows before any chain."""
+        """Prepared model, from full-data evaluations before any chain."""
         return self.program.plan
 
     @property
     def target(self) -> Target:
-        """The model, as parts that are evaluated by rows."""
+        """Posterior of the model, with observations that can be evaluated separately."""
         return self.plan.target
 
     @property
@@ -307,19 +317,19 @@ class MinibatchStep(BlockedStep):
 
     @property
     def tables(self) -> AnyTables | None:
-        """Bounds of all rows; None for methods without."""
+        """Bounds of all observations; None for methods without bounds."""
         return self.plan.tables
 
     @property
     def left_to_others(self) -> tuple[str, ...]:
-        """Names of the value variables that other steps move."""
+        """Names of the value variables that other steps update."""
         factorization = self.target.factorization
         expanded = [block for block in factorization.blocks if block.stop <= factorization.first]
         return tuple(block.name for block in (*expanded, *factorization.others))
 
     @property
     def temperature(self) -> float:
-        """Temperature K of the log-likelihood, the last of a schedule."""
+        """Temperature K of the log-likelihood; the last temperature of a schedule."""
         return 1.0 / self.plan.reference.inverse_temperature
 
     @property
@@ -329,7 +339,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def rng(self) -> np.random.Generator:
-        """Generator of the chain."""
+        """Random generator of the chain."""
         return self.chain.rng
 
     @rng.setter
@@ -338,7 +348,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def chain_state(self) -> ChainState:
-        """All else that decides how the chain goes on."""
+        """Rest of the chain's state, without position and generator."""
         return self.chain.state
 
     @chain_state.setter
@@ -347,12 +357,12 @@ class MinibatchStep(BlockedStep):
 
     @cached_property
     def key(self) -> dict[str, str]:
-        """The step, model and data that states of its chains belong to, the same in every process.
+        """Identity of the step, model and data for states of its chains, equal in every process.
 
-        The method and the settings of its test, its bounds and its proposal, the order, the
-        temperature, the model and the data: name -> digest, or the setting in words.
+        Name -> digest or text, for the method and its settings, bounds, proposal, the order of the
+        control variates, the temperature, the model and the data.
         """
-        # Taken when a state is, it has to be that of the data which the step was built from.
+        # A state needs the key of the data that the step was built from.
         self.require_unchanged()
         tables = self.program.plan.bounds
         method = {
@@ -369,15 +379,15 @@ class MinibatchStep(BlockedStep):
 
     @property
     def sampling_state(self) -> MinibatchState:
-        """All of a chain that changes while it runs, and the key of the step that it belongs to.
+        """State of the chain, with the key of its step.
 
         Raises
         ------
         SettingError
-            Where it is set to the state of a step of another method, with other settings, or on
-            another model or other data; names the difference.
+            If the assigned state belongs to another method, settings, model or data; names the
+            difference.
         StaleDataError
-            If this step's own data changed after it was built.
+            If this step's data changed after it was built.
         """
         return WithSamplingState.sampling_state.fget(self)
 
@@ -388,28 +398,28 @@ class MinibatchStep(BlockedStep):
         WithSamplingState.sampling_state.fset(self, state)
 
     def require_unchanged(self) -> None:
-        """Refuse, by a StaleDataError, a model or data that have changed; names them."""
+        """StaleDataError if the model or the data have changed, with their names."""
         self._watched.require_unchanged(type(self).__name__)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Start a chain: take its generator and forget every earlier chain.
+        """Start a chain with a generator, and forget all earlier chains.
 
         SettingError if warm-up ends before a schedule of temperatures does.
         """
         self.require_unchanged()
         require_warm_up_for(self.program.schedule, tune)
-        # A chain of its own first: a copy of this step may hold the one that it leaves.
+        # A new chain comes first: a copy of this step may share the old one.
         self.chain = Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)
 
     def stop_tuning(self) -> None:
-        """End warm-up: freeze the proposal, the prediction of batch sizes and the centre."""
+        """End warm-up: freeze the proposal, the predicted batch sizes and the centre."""
         if self.chain.state.adapting:
             self.require_unchanged()
             self.chain.stop_adapting()
 
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
-        """Make the updates of one draw in one compiled call."""
+        """Run the updates of one draw in one compiled call."""
         began = time.perf_counter()
         chain = self.chain
         place_at(chain, point)
@@ -428,9 +438,9 @@ class MinibatchStep(BlockedStep):
         return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
-        """Check where a chain starts; leave where no chain comes, and a default start far off.
+        """Check the start of a chain, and replace a collapsing or far default start.
 
-        MinibatchError if the density is zero there.
+        MinibatchError if the density at the start is zero.
         """
         position = chain.position
         left = chain.state.adapting and np.array_equal(position, self._default_start)
@@ -443,22 +453,22 @@ class MinibatchStep(BlockedStep):
 
     @property
     def _leaves_default_start(self) -> bool:
-        """Whether chains that adapt start elsewhere than PyMC does, as that is far off."""
+        """Whether adapting chains replace PyMC's start because it is far from the posterior."""
         s, start = self.plan.reference, self._default_start
-        # Not a point that other steps share in, nor one around a centre that nobody sought.
+        # A start shared with other steps stays, and so does a start without a mode search.
         if not self.adapts or s.first or self.target.covariance is not None:
             return False
         return bool(self.plan.distance(start) > np.sqrt(chdtri(start.size, FAR_TAIL)))
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
-        """Draw a point from the Gaussian approximation, `scale` times as wide."""
+        """Draw from the Gaussian approximation, with `scale` times its standard deviations."""
         position = self.plan.gaussian_draw(rng, scale)
         return self.target.factorization.unravel(self.target.factorization.mirrored(position), {})
 
     def __reduce__(self) -> tuple:
-        """Pickle the prepared model, settings and the chain; neither the PyMC model nor code."""
+        """Pickle prepared model, settings and chain, without the PyMC model and compiled code."""
         self.require_unchanged()
-        # PyMC's own way of pickling keeps the whole model in here.
+        # PyMC's own pickling would include the whole model.
         state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
         return _restore, (type(self), state)
 
@@ -473,7 +483,7 @@ def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
 
 
 def step_of(step: Any) -> MinibatchStep:
-    """Return the step that was given; SettingError if it is none of this package's."""
+    """The step itself; SettingError for an object of another type."""
     if isinstance(step, type) and issubclass(step, MinibatchStep):
         raise SettingError(f"step={step.__name__} is a class. Pass {step.__name__}().")
     if not isinstance(step, MinibatchStep):
@@ -485,9 +495,9 @@ def step_of(step: Any) -> MinibatchStep:
 
 
 def model_behind(step: MinibatchStep) -> pm.Model:
-    """Return the model that a step was built on, from the context if the step has lost it.
+    """Model of a step, from the context if the step was pickled.
 
-    SettingError if the step was pickled and the model of the context is none or another one.
+    SettingError if the context has no model, or another one.
     """
     try:
         _, given = step.__getnewargs_ex__()

@@ -1,4 +1,4 @@
-"""Settings, sizes and adaptation that the tests on batches share."""
+"""Settings, batch sizes and adaptation of the tests on batches."""
 
 import logging
 import math
@@ -15,39 +15,37 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 _log = logging.getLogger("pymc")
 
-#: Fields of a record before the remainders of rows are measured, with E|X|^3 of a normal X.
+#: Moment fields before the remainders of observations are measured, with E|X|^3 of a normal X.
 UNMEASURED = {
     "skewness": 0.0,
     "third_moment": 2.0 * math.sqrt(2.0 / math.pi),
     "kappa": math.inf,
 }
 
-#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
+#: Share of a window's batches with underestimated noise above which κ grows.
 UNDERESTIMATED_SHARE = 0.05
-#: By how much κ, the predicted noise of a test on batches, grows then.
+#: Factor by which κ, the predicted noise of batches, then grows.
 NOISE_GROWTH = 1.5
-#: The same where no more than this share was underestimated, so that batches end little larger than
-#: they have to be.
+#: Factor for shares up to FAR_SHARE: batches then end little larger than needed.
 SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
 
-#: Moves of a forecast that are made at a time, and the step of its random walk times √d: that of
-#: the most efficient one on a Gaussian.
+#: Proposals per block of a forecast, and √d times the optimal scale of a random walk.
 AT_A_TIME, WALK = 500, 2.38
 
 
 @dataclass(frozen=True, eq=False)
 class BatchMethod(Method):
-    """A test on batches, look by look; its record has ``skewness``, ``third_moment``, ``kappa``."""
+    """A sequential test on batches; its record has ``skewness``, ``third_moment``, ``kappa``."""
 
     settings: Any
 
     @property
     def requirements(self) -> Requirements:
-        """The remainders of rows measured, and those read always that batches hardly contain."""
+        """Measured remainders, with influential observations always included."""
         return Requirements(calibration=True)
 
     def record(self, plan: Plan) -> Any:
-        """Return the settings, with the measured moments of the rows' remainders."""
+        """Settings with the measured moments of the remainders."""
         measured = plan.calibration
         assert measured is not None
         return self.settings._replace(
@@ -57,7 +55,7 @@ class BatchMethod(Method):
         )
 
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
-        """Raise κ where too many batches of the last window were noisier than predicted."""
+        """Raise κ if too many batches of the last window were noisier than predicted."""
         missed = counts.window["underestimated"] / counts.n_updates
         if not missed > UNDERESTIMATED_SHARE:
             return record
@@ -65,18 +63,18 @@ class BatchMethod(Method):
         return record._replace(kappa=growth * record.kappa)
 
     def linked(self, record: Any) -> BatchTest:
-        """Return the record with the functions of the test."""
+        """Record with the functions of the test."""
         return batch_test(record)
 
     def require_subsampling(self, plan: Plan) -> None:
-        """Refuse stored rows that batches would read all of, again and again."""
+        """SettingError if growing batches would repeatedly read all stored data."""
         limit = self.most_drawn(plan)
         plan.require_few_full_passes(limit, partial(self._full_passes, plan, limit))
 
     def _full_passes(self, plan: Plan, limit: float, rng: np.random.Generator) -> int:
-        """Return for how many moves of a chain batches are forecast to grow to all rows.
+        """Forecast number of proposals whose batches grow to the full data.
 
-        One half lead to another point of the posterior, and one half a step of a random walk on.
+        Half of the proposals are independent draws of the posterior, half are random-walk steps.
         """
         test, size = self.linked(self.record(plan)), plan.reference.centre.size
         passes, drawn = 0, plan.n_drawn

@@ -1,21 +1,21 @@
-"""The confidence sampler: concentration bounds decide on growing batches.
+"""Confidence sampler: concentration bounds on growing batches.
 
-The uniform u is drawn first, which leaves Metropolis to compare a mean over all rows with a
-threshold. A look at n rows, drawn without replacement, stops where the mean of theirs is further
-from it than an empirical Bernstein bound says; native/confidence.c has the formulas. Otherwise the
-next look has gamma times as many rows, until all of them decide: with "bounds" already where it
-would exceed `full_pass_above`.
+The uniform u is drawn first, so Metropolis compares a mean over all observations with a threshold.
+A look at n observations, drawn without replacement, decides if the distance between their mean and
+the threshold exceeds an empirical Bernstein bound (formulas in native/confidence.c). Otherwise the
+next look has gamma times as many observations, up to the full data; with "bounds" the full data
+decide as soon as a look would exceed `full_pass_above`.
 
-    range     s                      R                    rows beside the batches
-    bounds    of the batch           2 M max c_i          none
-    scan      of all rows            2 max|l_i|           all of them, at every update
+    range     s                        R                    observations beside the batches
+    bounds    of the batch             2 M max c_i          none
+    scan      of all observations      2 max|l_i|           all of them, at every update
 
-"bounds" takes c_i and M from the derived table that serves the move, and reads all rows where
-none does. "scan" is the test as its comparison in Seita et al. (2017) was run.
+"bounds" takes c_i and M from the derived table that covers the proposal, and evaluates the full
+data if no table does. "scan" is the test in the comparison of Seita et al. (2017).
 
-An update decides otherwise than Metropolis on all rows, for the same u, with probability
-Σ_{k>=2} δ_k < δ/p at most, at every pair of positions, if no l_i is outside of R: the scan makes
-sure of that, and every row that is read otherwise is checked.
+For the same u, an update decides differently from full-data Metropolis with probability at most
+Σ_{k>=2} δ_k < δ/p, at every pair of positions, if no l_i lies outside R. The scan guarantees this,
+and otherwise every evaluated observation is checked.
 """
 
 from dataclasses import dataclass
@@ -35,19 +35,19 @@ from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 
 class ConfidenceTest(NamedTuple):
-    """Settings of the test in a chain: ``mh_confidence_test``."""
+    """Kernel settings of the test, ``mh_confidence_test``."""
 
     LAYOUT, decide = "mh_confidence_test", "mh_decide_by_confidence"  # type: ignore[misc]
 
-    #: Rows of the first look, and by how much they are multiplied for the next one.
+    #: Observations of the first look, and growth factor of further looks.
     batch_size: int
     gamma: float
-    #: p and δ of the levels δ_k.
+    #: Constants p and δ of the levels δ_k.
     p: float
     delta: float
     #: 1 for `range="scan"`, 0 for "bounds".
     scans: int
-    #: Largest c_i of every table, shape (T,); empty with a scan.
+    #: Largest c_i of each table, shape (T,); empty with a scan.
     largest: np.ndarray
 
 
@@ -59,22 +59,22 @@ def confidence_test(
     *,
     scans: bool = False,
 ) -> ConfidenceTest:
-    """Settings of the test that a chain starts with."""
+    """Initial kernel settings of the confidence test."""
     return ConfidenceTest(batch_size, gamma, p, delta, int(scans), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceMethod(Method):
-    """The confidence sampler, as a step runs it; its record lacks the largest bounds."""
+    """Method of :class:`ConfidenceMH`; its settings lack the largest bounds until a plan exists."""
 
     settings: ConfidenceTest
 
-    # Its probability is that of the look that decided, which the uniform number has chosen.
+    # The acceptance probability depends on the deciding look, which the uniform number selects.
     returns_probability = False
 
     @property
     def guarantee(self) -> Guarantee:
-        """The error that its looks control, and the condition."""
+        """Approximate, with the controlled error and its condition."""
         given = (
             "by a scan of all rows at every update" if self.settings.scans else "given valid bounds"
         )
@@ -86,7 +86,7 @@ class ConfidenceMethod(Method):
 
     @property
     def reads_all_rows(self) -> bool:  # type: ignore[override]
-        """With a scan."""
+        """Whether every update evaluates all observations, with ``range="scan"``."""
         return bool(self.settings.scans)
 
     @property
@@ -95,7 +95,7 @@ class ConfidenceMethod(Method):
         return Requirements(bounds=None if self.settings.scans else DerivedBounds(), in_memory=True)
 
     def record(self, plan: Plan) -> ConfidenceTest:
-        """Return the settings, with the largest bound of every table."""
+        """Settings with the largest bound of each table."""
         if not isinstance(plan.tables, Tables):
             return self.settings
         return self.settings._replace(largest=plan.tables.c.max(axis=1).astype(np.float64))
@@ -128,7 +128,7 @@ class ConfidenceSettings(SharedSettings):
     range: str = setting(partial(choice, known=("bounds", "scan")), default="bounds")
 
     def __post_init__(self) -> None:
-        """Refuse batches that do not grow, and errors that are no probabilities."""
+        """SettingError for batches that do not grow, and for errors that are no probabilities."""
         super().__post_init__()
         if not self.gamma > 1.0:
             raise SettingError(

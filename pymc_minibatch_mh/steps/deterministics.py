@@ -1,8 +1,8 @@
 """Large deterministics, which ``pm.sample`` evaluates and stores at every draw.
 
-One value per row is the usual case: the fitted probabilities of ``pm.OrderedLogistic``, the
-function of a Gaussian process, ``p`` or ``mu`` that a user or Bambi has named. No step has a say in
-the choice of variables that are stored, so all that can be done is to name them before sampling.
+Deterministics with a value per observation are common: the fitted probabilities of
+``pm.OrderedLogistic``, the function of a Gaussian process, ``p`` or ``mu`` named by a user or by
+Bambi. A step cannot choose which variables are stored, so it only warns before sampling.
 """
 
 import logging
@@ -23,12 +23,12 @@ from pymc_minibatch_mh.model.constant_data import plain
 
 _log = logging.getLogger("pymc")
 
-#: Bytes a draw from which a deterministic is large: ten thousand draws of four chains are 1 GiB.
+#: Smallest size of a large deterministic, in bytes per draw: 10,000 draws of four chains are 1 GiB.
 LARGE = 2**30 // 40_000
 
 
 def size_in_words(size: int) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Number of bytes in a suitable unit."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -37,7 +37,7 @@ def size_in_words(size: int) -> str:
 
 @dataclass(frozen=True)
 class LargeDeterministic:
-    """A deterministic that takes more than :data:`LARGE` bytes a draw."""
+    """A deterministic of more than :data:`LARGE` bytes per draw."""
 
     name: str
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class LargeDeterministic:
 
     @property
     def priced(self) -> str:
-        """Shape and size in words, such as ``1,000,000 × 5 values, 37.3 GiB``."""
+        """Shape and total size, such as ``1,000,000 × 5 values, 37.3 GiB``."""
         values = " × ".join(f"{length:,}" for length in self.shape)
         return f"{values} values, {size_in_words(1_000 * self.bytes_per_draw)}"
 
@@ -53,9 +53,9 @@ class LargeDeterministic:
 def large_deterministics(
     model: pm.Model, point: Mapping[str, np.ndarray], known: Collection[str] = ()
 ) -> tuple[LargeDeterministic, ...]:
-    """Return the large deterministics of a model, as far as their shapes are known.
+    """Large deterministics of a model, as far as their shapes are known.
 
-    Shapes may depend on the `point`; those with `known` names are not looked at.
+    Shapes may depend on the `point`; deterministics with `known` names are skipped.
     """
     looked_at = [v for v in model.deterministics if v.name not in known]
     shapes = _shapes(model, looked_at, point)
@@ -68,20 +68,20 @@ def large_deterministics(
 
 
 def names_without(model: pm.Model, large: Iterable[LargeDeterministic]) -> tuple[str, ...]:
-    """Return the ``var_names`` of ``pm.sample`` that leave out large deterministics."""
+    """Argument ``var_names`` of ``pm.sample`` without large deterministics."""
     left_out = {one.name for one in large}
     return tuple(str(v.name) for v in model.unobserved_RVs if v.name not in left_out)
 
 
-#: Stands for a deterministic whose size nobody has asked for.
+#: Placeholder of a deterministic whose size is unknown.
 UNPRICED = LargeDeterministic("", (), 0)
-#: Model -> the deterministics that were told of, by name.
+#: Model -> names of deterministics with a warning already.
 _told: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDictionary()
 
 
 @contextmanager
 def untold(model: pm.Model) -> Iterator[None]:
-    """Say nothing of a model's large deterministics for a while: sample() leaves them out."""
+    """Context without warnings about a model's large deterministics: sample() leaves them out."""
     before = _told.get(model)
     _told[model] = {str(v.name): UNPRICED for v in model.deterministics}
     try:
@@ -95,7 +95,7 @@ def tell_of_large(
 ) -> None:
     """Warn of a model's large deterministics in the name of a step, once for each model.
 
-    Nothing is said of those that are `left_out` anyway, as Bambi's ``fit`` leaves out some.
+    The warning skips variables in `left_out`, such as those that Bambi's ``fit`` leaves out.
     """
     told = _told.setdefault(model, {})
     new = large_deterministics(model, point, {*told, *left_out})
@@ -121,8 +121,7 @@ def _shapes(
     static = [tuple(v.type.shape) for v in variables]
     if all(None not in shape for shape in static):
         return static
-    # Nothing is compiled, and values are computed only where an operation does not tell the shape
-    # of its output without them.
+    # Nothing is compiled. Values are computed only if an operation's output shape depends on them.
     graphs = [plain(v).shape for v in model.replace_rvs_by_values(variables)]
     mode = Mode(linker="py", optimizer="fast_compile")
     lenient: Any = {"on_unused_input": "ignore", "allow_input_downcast": True}
@@ -130,8 +129,8 @@ def _shapes(
     try:
         found = shapes_at(*(point[v.name] for v in model.value_vars))
     except Exception:
-        # Such an operation is a user's own and may raise anything. A shape is not worth an error:
-        # if sampling evaluates it in vain as well, PyMC says so.
+        # A custom operation may raise anything. An unknown shape is no error: if sampling evaluates
+        # the operation, PyMC reports the exception.
         if len(variables) == 1:
             return [None]
         return [shape for v in variables for shape in _shapes(model, [v], point)]

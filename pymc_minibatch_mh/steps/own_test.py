@@ -1,4 +1,4 @@
-"""A test of a user's own, on batches of rows; with all rows read it should be exact."""
+"""Custom tests on batches of observations, exact if they evaluate the full data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,7 +24,7 @@ from pymc_minibatch_mh.threads import HeldBack
 
 
 class OwnTest(NamedTuple):
-    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
+    """Settings of a custom test; :class:`BarkerTest` documents the shared fields."""
 
     skewness: float
     third_moment: float
@@ -33,9 +33,9 @@ class OwnTest(NamedTuple):
 
 
 class LinkedOwnTest(NamedTuple):
-    """What the library has of it: ``mh_own_test``."""
+    """Kernel settings with compiled functions, ``mh_own_test``."""
 
-    #: The user's functions, behind shims.
+    #: Addresses of the compiled functions.
     sample_size: Any
     decide_batch: Any
     numbers: np.ndarray
@@ -52,7 +52,7 @@ def _guarded_sample_size(plain: Callable[..., int]) -> Any:
         try:
             return inner(noise, n, total, carray(numbers, (n_numbers,)))
         except Exception:
-            # All rows are read then, which the stat full_pass counts.
+            # An error value makes the full data decide, which the statistic full_pass counts.
             return -1
 
     return sample_size
@@ -70,7 +70,7 @@ def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> A
                 log_ratio, variance, skewness, n, total, uniform, settings
             )
         except Exception:
-            # C has no exceptions: the chain is stopped.
+            # C has no exceptions: an error value stops the chain.
             return -1
         found = carray(said, (3,))
         found[0], found[1], found[2] = verdict, accept, error
@@ -79,18 +79,19 @@ def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> A
     return decide_batch
 
 
-#: Name, function of a user by its identity and its digest -> the same compiled, while it is used.
+#: Cache of compiled functions by name, function identity and digest, while they are in use.
 _COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
 
 
 def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     plain = getattr(function, "py_func", function)
-    # The digest tells a function whose globals have changed since from itself.
+    # The digest distinguishes a function from itself after its globals changed.
     known = name, id(plain), code_digest(plain)
     try:
         found = _COMPILED.get(known)
         if found is None:
-            # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+            # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken
+            # forever.
             with HeldBack():
                 found = _COMPILED[known] = guarded(plain)
         return found
@@ -103,7 +104,7 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class OwnTestMethod(BatchMethod):
-    """A user's test, as a step runs it."""
+    """Method of :class:`OwnTestMH`."""
 
     sample_size: Callable[..., int]
     decide_batch: Callable[..., tuple[float, float, float]]
@@ -120,7 +121,7 @@ class OwnTestMethod(BatchMethod):
         object.__setattr__(self, "_functions", functions)
 
     def __reduce__(self) -> tuple:
-        """Leave out compiled functions."""
+        """Pickle without compiled functions."""
         made = partial(OwnTestMethod, full_pass_above=self.full_pass_above)
         own = self.settings, self.sample_size, self.decide_batch, self.controls, self.walk_target
         return made, own
@@ -131,13 +132,13 @@ class OwnTestMethod(BatchMethod):
         return Guarantee(Promise.APPROXIMATE, self.controls)
 
     def linked(self, record: OwnTest) -> BatchTest:
-        """Return the settings with the functions of this process."""
+        """Settings with the functions of this process."""
         settings = LaidOut("mh_own_test", LinkedOwnTest(*self._functions, record.numbers))
         return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 
 
 def own_test(numbers: Sequence[float]) -> OwnTest:
-    """Settings of the test that a chain starts with."""
+    """Initial kernel settings of a custom test."""
     return OwnTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
 
 
@@ -176,7 +177,7 @@ class OwnTestSettings(SharedSettings):
         Variables to update; by default all continuous ones. Other steps update the rest.
     """
 
-    # Their code is a part of the key: numba freezes globals when a step is built.
+    # The key contains their code: numba freezes globals when a step is built.
     sample_size: Callable[..., int] = setting(key=code_digest, described=False)
     decide_batch: Callable[..., tuple[float, float, float]] = setting(
         key=code_digest, described=False

@@ -1,14 +1,14 @@
-"""The penalty test: Metropolis acceptance of a log ratio with normal noise.
+"""Penalty test: Metropolis acceptance of a log ratio with normal noise.
 
-With D* normal about the exact log ratio and of known variance s^2, accepting with
-min(1, exp(D* - s^2/2)) satisfies detailed balance. A batch of n rows only gives an estimate of
-s^2: the series of native/penalty.c takes the place of s^2/2. It leaves an error of order s^4/n^2
-for normal rows (0.085 s^4/n^2 covers quadrature for n >= 10, s <= 2), and skewness one of order
-s/sqrt(n), which the error estimate has. With all rows read the test is exact.
+For a normal D* with the exact log ratio as mean and known variance s^2, acceptance with probability
+min(1, exp(D* - s^2/2)) satisfies detailed balance. A batch of n observations only estimates s^2, so
+the series of native/penalty.c replaces s^2/2. Its error is of order s^4/n^2 for normal differences
+(0.085 s^4/n^2 covers quadrature for n >= 10, s <= 2), and of order s/sqrt(n) for skewed ones; the
+error estimate includes both. With the full data the test is exact.
 
-A batch without replacement from N rows has a less variable s^2, with 1 + 1/(1/(n-1) - 1/(N-1))
-in the place of n. Using that in u is nevertheless wrong, since D* is then no longer independent
-of s^2: E exp(D* - u) is .9 % off at n=11, N=24, s=1 with it and .07 % with n.
+Batches without replacement from N observations have a less variable s^2, with 1 + 1/(1/(n-1) -
+1/(N-1)) in place of n. This value in u would nevertheless be wrong, because D* and s^2 are then
+dependent: E exp(D* - u) is .9 % off at n=11, N=24, s=1 with it and .07 % with n.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
 
 
 class PenaltyTest(NamedTuple):
-    """Settings of the test in a chain, ``mh_penalty_test``; :class:`BarkerTest` has the first."""
+    """Kernel settings, ``mh_penalty_test``; :class:`BarkerTest` documents the shared fields."""
 
     LAYOUT, sample_size, decide_batch = (  # type: ignore[misc]
         "mh_penalty_test",
@@ -43,12 +43,12 @@ class PenaltyTest(NamedTuple):
 
 
 def penalty_test(*, batch_size: int = 100) -> PenaltyTest:
-    """Settings of the test that a chain starts with."""
+    """Initial kernel settings of the penalty test."""
     return PenaltyTest(batch_size, **UNMEASURED)
 
 
 class PenaltyMethod(BatchMethod):
-    """The penalty test, as a step runs it."""
+    """Method of :class:`PenaltyMH`."""
 
     guarantee = Guarantee(
         Promise.APPROXIMATE,
@@ -98,7 +98,7 @@ class PenaltyMH(MinibatchStep):
 
 
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
-    """Return a :class:`PenaltyMH` with a chain of its own on the rows and sums of another step."""
+    """A :class:`PenaltyMH` with a new chain on the observations and sums of another step."""
     method = PenaltyMethod(penalty_test())
     plan = replace(step.plan, requirements=method.requirements).without_unasked().completed()
     other = object.__new__(PenaltyMH)

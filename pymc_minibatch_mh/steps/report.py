@@ -1,6 +1,6 @@
-"""Statistics, progress and warnings of a chain that runs, as PyMC shows and stores them.
+"""Statistics, progress and warnings of a running chain, in PyMC's format.
 
-The functions that the progress bar calls are private in PyMC, and are kept in this one place.
+The progress bar calls private functions of PyMC, which only this module implements.
 """
 
 import logging
@@ -34,7 +34,7 @@ _REAL = np.float64
 def stats_of_draw(
     counts: np.void, n_updates: int, statistics: Mapping[str, Statistic]
 ) -> dict[str, Any]:
-    """Return the counts of one draw's updates under the names of `statistics`, for PyMC."""
+    """Statistics of one draw for PyMC, from the counts of its updates."""
     found = dict(zip(counts.dtype.names or (), counts.item(), strict=True))
     return {
         name: found[at] / n_updates if averaged else found[at] if dtype is _REAL else int(found[at])
@@ -46,9 +46,9 @@ def stats_of_draw(
 def write_stats(
     stats: Mapping[str, np.ndarray], where: tuple[int, slice], counts: np.ndarray, n_updates: int
 ) -> None:
-    """Write the counts of some draws, shape (draws,), into arrays of stats.
+    """Write the counts of draws, shape (draws,), into arrays of statistics.
 
-    The arrays have shape (chains, draws); `where` is a chain and its draws.
+    The arrays have shape (chains, draws); `where` selects a chain and its draws.
     """
     for name, values in stats.items():
         _, _, entry, _, averaged = STATS[name]
@@ -56,11 +56,11 @@ def write_stats(
             values[where] = counts[entry] / n_updates if averaged else counts[entry]
 
 
-#: Shares of full-data updates that are warned of.
+#: Shares of full-data updates that cause a warning.
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
-#: Share of accepted moves below which a chain is stuck.
+#: Acceptance rate below which a chain counts as stuck.
 STUCK = 0.01
-#: Updates to see before a warning.
+#: Fewest updates before a warning.
 ENOUGH_UPDATES = 500
 _NOISE = "the control variates leave too much noise for a batch to decide"
 _GAINS_NOTHING = (
@@ -77,8 +77,8 @@ _WAITING = (
 
 
 def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
-    """Return the columns of the progress bar and their values before the first draw."""
-    # Of fixed width, as PyMC's own columns share the rest.
+    """Columns of the progress bar, and their values before the first draw."""
+    # Fixed width: PyMC's own columns share the remaining space.
     columns = [
         TextColumn("{task.fields[n_obs]:,}", table_column=Column("Rows", min_width=6)),
         TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", min_width=6)),
@@ -87,12 +87,12 @@ def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, lis
 
 
 def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return the function that turns the stats of a draw into the fields of the columns."""
+    """Function from the statistics of a draw to the fields of the columns."""
     return (lambda stats: {name: stats[name] for name in ("n_obs", "accept")},)
 
 
 def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning | None:
-    """Return the next warning of a chain of the step `name`; None where all is told."""
+    """Next warning of a chain of the step `name`; None if there is no new one."""
     if state.adapting:
         return None
     if state.unmoved:
@@ -117,7 +117,7 @@ def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning
 
 
 def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarning | None:
-    """Return a warning of a chain that hardly moves, or reads all rows without being asked to."""
+    """Warning of a chain that rarely accepts, or often evaluates the full data; else None."""
     method = program.method
     if state.n_updates < ENOUGH_UPDATES:
         return None
@@ -153,23 +153,24 @@ def _warning(
 
 
 def rows_of(target: Target) -> str:
-    """Return such as "10,000 observations of 'y'"."""
+    """Text such as "10,000 observations of 'y'"."""
     terms = target.factorization.terms
     return " and ".join(f"{term.n_rows:,} observations of {term.name!r}" for term in terms)
 
 
 def in_words(seconds: float) -> str:
-    """Return such as "2.5 seconds" or "38 milliseconds"."""
+    """Text such as "2.5 seconds" or "38 milliseconds"."""
     return f"{seconds:.1f} seconds" if seconds >= 1.0 else f"{1000.0 * seconds:.0f} milliseconds"
 
 
 def tell_of_preparation(
     name: str, target: Target, model: pm.Model, point: Mapping[str, np.ndarray], source: Any
 ) -> None:
-    """Log that a step is being prepared, and what traces leave out or statistics do not count.
+    """Log the preparation of a step, and data that traces omit or statistics do not count.
 
-    That is stored data, and potentials that evaluate many data values in every update. Large
-    deterministics are warned of, unless Bambi computes them afterwards for its model, the `source`.
+    These are stored data, and potentials that evaluate many data values in every update. Large
+    deterministics cause a warning, unless Bambi computes them afterwards for its model, the
+    `source`.
     """
     tell_of_large(model, point, name, response_parameters(source))
     for potential, why in potentials_in_full(model).items():
@@ -180,14 +181,14 @@ def tell_of_preparation(
 
 
 def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
-    """Log how long preparation took, and that chains do not start where PyMC would start them."""
+    """Log the time of preparation, and replaced starts of chains."""
     bounds = "without" if plan.bounds is None else "with"
     _log.info("%s: prepared in %s, %s bounds.", name, in_words(seconds), bounds)
     if leaves_start:
         _log.info("Starting chains near the posterior mode.")
 
 
-#: How a chain starts if all effects of a hierarchy equal their location there.
+#: Starts of a chain at which all effects of a hierarchy equal their location.
 _AT_LOCATION: dict[Begun, str] = {
     "stepped off": (
         "Starting chains slightly beside their starting points, because all group effects equal "
@@ -198,19 +199,19 @@ _AT_LOCATION: dict[Begun, str] = {
         "their mean at the start."
     ),
 }
-#: Programs whose chains have said so.
+#: Programs whose chains have logged their start.
 _STARTS_LOGGED = WeakSet[Program]()
 
 
 def log_start(program: Program, begun: Begun) -> None:
-    """Log once for the chains of a program that they start beside their point, or later."""
+    """Log once per program that chains start beside the initial point, or later."""
     if begun is not None and program not in _STARTS_LOGGED:
         _STARTS_LOGGED.add(program)
         _log.info(_AT_LOCATION[begun])
 
 
 def _log_left_out(name: str, target: Target) -> None:
-    """Log that traces leave out stored data, instead of PyMC's warning."""
+    """Log that traces leave out stored data, in place of PyMC's warning."""
     observed = likelihoods_of(target.factorization.terms)
     for one in observed:
         warnings.filterwarnings(

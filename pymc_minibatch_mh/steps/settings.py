@@ -1,4 +1,4 @@
-"""Settings of step methods: records, from which signatures, docstrings, keys and words follow."""
+"""Settings of step methods: records that define signatures, docstrings, keys and descriptions."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,19 +28,19 @@ from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.posterior import Target
 
-#: The name and the value of a setting -> the value that is kept; or a SettingError.
+#: Function from the name and value of a setting to the checked value; raises SettingError.
 Check = Callable[[str, Any], Any]
 
 
 def or_auto(check: Check) -> Check:
-    """Check of a setting that may be "auto" as well."""
+    """Check of a setting that may also be "auto"."""
     return lambda name, value: (
         value if isinstance(value, str) and value == "auto" else check(name, value)
     )
 
 
 def number(least: float, most: float, problem: str) -> Check:
-    """Check of a number from `least` to `most`; the `problem` says what else is wrong."""
+    """Check of a number from `least` to `most`; the `problem` describes other errors."""
 
     def check(name: str, value: Any) -> float:
         if not is_number(value) or not least <= float(value) <= most:
@@ -59,14 +59,27 @@ def setting(
 ) -> Any:
     """Field of a record of settings; it is required without a default.
 
+<<<<<<< HEAD
     The `check` refuses values, or converts them. The `key` tells values apart in every process; it
     is None where other parts of a step's key do. Words about a step have what is `described`.
+=======
+    Parameters
+    ----------
+    check
+        Converts valid values, and raises SettingError for others.
+    default
+        Default; a setting without one is required.
+    key
+        Text that identifies a value in every process; None if other parts of a key do.
+    described
+        Whether descriptions of a step contain values other than the default.
+>>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
     """
     return field(default=default, metadata={"check": check, "key": key, "described": described})
 
 
 def _is_stage(pair: Any) -> bool:
-    """Whether something is a pair (draw, K) with an integer of 0 or more and a number above 0."""
+    """Whether a value is a pair (draw, K) of an integer from 0 and a number above 0."""
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         return False
     draw, temperature = pair
@@ -76,7 +89,7 @@ def _is_stage(pair: Any) -> bool:
 
 
 def _check_temperature(name: str, value: Any) -> float | list[tuple[int, float]]:
-    """One temperature, or pairs (draw, K) with draws that ascend from 0 and K > 0."""
+    """Check of one temperature, or of pairs (draw, K) with K > 0 and draws ascending from 0."""
     if not isinstance(value, list | tuple):
         return positive(name, value)
     draws = [pair[0] for pair in value if _is_stage(pair)]
@@ -124,13 +137,13 @@ def _check_blocked(name: str, value: Any) -> bool:
     return True
 
 
-#: Coordinates that rows choose by an index of the data, from which on each is accepted by itself.
+#: Fewest indexed effects that "auto" accepts or rejects one at a time.
 MANY_ELEMENTS = 200
-#: What is wrong with a number that is no limit of observations.
+#: Message for a number that is no limit of observations.
 _NO_LIMIT = (
     "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
 )
-#: Types whose values are told as they are.
+#: Types whose values descriptions show directly.
 PLAIN = str | bool | int | float | list | tuple | Proposal | None
 
 
@@ -212,7 +225,7 @@ class SharedSettings:
     observed: Sequence[str] | None = setting(default=None)
     weights: Weights | None = setting(default=None)
     observation_dims: Sequence[str] = setting(default=())
-    # Of a step on the first of these rows, its plan.
+    # Plan of a step on the first of these observations.
     prepared: str | PathLike | BlockedStep | None = setting(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
     )
@@ -227,7 +240,7 @@ class SharedSettings:
     blocked: bool = setting(_check_blocked, default=True, described=False)
 
     def __post_init__(self) -> None:
-        """Check every setting, and those that depend on each other, before a model is read."""
+        """Check each setting, and combinations of settings, before a model is read."""
         for one in fields(self):
             if check := one.metadata["check"]:
                 object.__setattr__(self, one.name, check(one.name, getattr(self, one.name)))
@@ -311,16 +324,16 @@ class SharedSettings:
 
     @property
     def slice_moves(self) -> int | None:
-        """Number of slice moves after an update; None for "auto"."""
+        """Number of slice proposals after an update; None for "auto"."""
         return None if isinstance(self.moves_without_rows, str) else self.moves_without_rows
 
     def point_of(self, model: pm.Model) -> dict[str, np.ndarray]:
-        """Point that preparation starts at."""
+        """Point at which preparation starts."""
         usual = self.initial_point is None
         return point_of(model, model.initial_point() if usual else self.initial_point)
 
     def target_of(self, read: SharedModel, point: Mapping[str, np.ndarray]) -> Target:
-        """Posterior of a model, with the order, the temperature and the metric of a step."""
+        """Posterior of a model, with the order, temperature and metric of a step."""
         factorization = read.compiled.factorization
         order = self.order_for(factorization.discrete_in_rows)
         covariance = self.covariance_for(factorization.size)
@@ -352,7 +365,7 @@ class SharedSettings:
 
     @property
     def key(self) -> str:
-        """Settings of the method in words that tell them apart in every process."""
+        """Text of the method's settings that identifies them in every process."""
         own = [one for one in fields(self) if one.name not in SHARED and one.metadata["key"]]
         return ", ".join(f"{x.name}={x.metadata['key'](getattr(self, x.name))}" for x in own)
 
@@ -372,12 +385,12 @@ SHARED = tuple(one.name for one in fields(SharedSettings))
 
 
 def _records_of(method: type[SharedSettings]) -> tuple[type, ...]:
-    """The record of a method and its bases, without the settings that all steps share."""
+    """Settings classes of a method and its bases, without the shared settings."""
     return method.__mro__[: method.__mro__.index(SharedSettings)]
 
 
 def names_of(record: type[SharedSettings]) -> list[str]:
-    """Names of all settings in the order of signatures: those of the method come first."""
+    """Names of all settings in signature order, the method's first."""
     own = [name for cls in _records_of(record) for name in get_annotations(cls) if name != "_"]
     return list(dict.fromkeys([*SHARED[: "vars" not in own], *own, *SHARED]))
 
@@ -385,7 +398,7 @@ def names_of(record: type[SharedSettings]) -> list[str]:
 def takes[**P, S: SharedSettings](
     record: Callable[P, S],
 ) -> Callable[[Callable[[Any, S], None]], Callable[Concatenate[Any, P], None]]:
-    """Constructor of a step from its settings: it takes them by name, and checks them."""
+    """Decorator of constructors: keyword arguments become a checked record of settings."""
     cls = cast("type[SharedSettings]", record)
     known = {one.name: one for one in fields(cls)}
 
@@ -412,7 +425,7 @@ def _parameter_of(one: Any) -> Parameter:
 
 
 def require_known(step: type, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse a setting that a step does not have; names those that it has."""
+    """SettingError for an unknown setting of a step, with the known names."""
     unknown = [name for name in settings if name not in known]
     if unknown:
         names = sorted(signature(step).parameters.keys() - {"vars"})
@@ -423,7 +436,7 @@ def require_known(step: type, settings: Mapping[str, Any], known: Mapping[str, A
 
 
 def signature_of(constructor: Callable[..., None]) -> Signature:
-    """Signature of a step class: its own settings, then those that ``**settings`` passes on."""
+    """Signature of a step class: its own settings, then the shared settings."""
     _, *own = signature(constructor).parameters.values()
     named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
     if named == own:
@@ -432,7 +445,7 @@ def signature_of(constructor: Callable[..., None]) -> Signature:
     return Signature([*named, *(_parameter_of(one) for one in shared if one.name not in taken)])
 
 
-#: The shared settings in the docstring of a step class.
+#: Shared settings in the docstring of a step class.
 IN_BRIEF = """taylor_order, centre, covariance, coordinates
     Order, centre and metric of the control variates; reparametrisation of hierarchies.
 blocks, proposal, temperature
@@ -445,7 +458,7 @@ full_pass_above, moves_without_rows, tune
     Batch size above which the full data decide; slice moves of hyperparameters; adaptation.
 model, rng, initial_point, compile_kwargs, blocked
     As in PyMC's own step methods."""
-#: Ends the docstring of a step class.
+#: End of a step class's docstring.
 SEE_ALSO = """
 
 See Also
@@ -466,7 +479,7 @@ def _entries_of(record: type) -> list[str]:
 
 
 def docstring_of(step: type, record: type[SharedSettings]) -> str:
-    """Docstring of a step class, with its parameters from the docstrings of its settings."""
+    """Docstring of a step class, with the parameters of its settings records."""
     head, *sections = re.split(r"\n\n(?=\w+\n---)", cleandoc(step.__doc__ or ""))
     own = [entry for cls in _records_of(record) for entry in _entries_of(cls)]
     common = _entries_of(SharedSettings)[: not any(entry.startswith("vars ") for entry in own)]
@@ -477,7 +490,7 @@ def docstring_of(step: type, record: type[SharedSettings]) -> str:
 
 
 def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
-    """Refuse a warm-up that ends before the last temperature of a schedule is reached."""
+    """SettingError for a warm-up that ends before the last temperature of a schedule."""
     if schedule and tune < schedule[-1][0]:
         raise SettingError(
             f"temperature={list(schedule)!r} reaches its last temperature at draw "
@@ -487,17 +500,17 @@ def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> Non
 
 
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
-    """Value variables of a step: those asked for, or all continuous ones."""
+    """Value variables of a step: the selected ones, or all continuous ones."""
     if vars is None:
         vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
     own = value_variables(model, vars)
-    # Before the model's own point is compiled.
+    # The check of names comes before the compilation of the model's initial point.
     require_continuous(model, own)
     return own
 
 
 def check_bounds(name: str, value: Any) -> Any:
-    """Bounds that are derived or given in full; an array of the user is copied."""
+    """Derived or custom bounds; arrays of the user are copied."""
     if isinstance(value, Bounds):
         return replace(value, c=deepcopy(value.c))
     if value is None or callable(value):
@@ -509,7 +522,7 @@ def check_bounds(name: str, value: Any) -> Any:
 
 
 def check_violation(name: str, value: Any) -> str:
-    """Whether a chain ends or goes on after a violated bound: "raise" or "warn"."""
+    """Reaction to a violated bound: "raise" or "warn"."""
     if value in ("raise", "warn"):
         return str(value)
     raise SettingError(

@@ -1,46 +1,48 @@
-"""Poisson-minibatch tests: Metropolis–Hastings that reads a Poisson number of rows.
+"""Poisson-minibatch tests: Metropolis–Hastings with a Poisson number of evaluated observations.
 
-Rows' remainders r_i, their changes dU_i = -β[r_i(θ') - r_i(θ)], bounds |dU_i| <= c_i M(θ, θ')
-with M symmetric, C = Σ c_i, and λ_c the log ratio of the cheap part and the proposals. Every row
-has an intensity φ_i(θ→θ') >= 0 below a ceiling φ̄_i, with φ_i(θ→θ') - φ_i(θ'→θ) = dU_i:
+Notation: remainders r_i of the observations, changes dU_i = -β[r_i(θ') - r_i(θ)], bounds |dU_i| <=
+c_i M(θ, θ') with M symmetric, C = Σ c_i, and λ_c the log ratio of prior, control variates and
+proposal. Each observation has an intensity φ_i(θ→θ') >= 0 with an upper bound φ̄_i, the thinning
+bound, and φ_i(θ→θ') - φ_i(θ'→θ) = dU_i:
 
     form         φ_i(θ→θ')                          φ̄_i
     best         φ̄_i + min(0, dU_i)                 c_i M (1 + χ C M)
     paper        χ c_i C M² + (dU_i + c_i M)/2      c_i M (1 + χ C M)
     factorized   max(0, dU_i)                       c_i M                   (χ = 0)
 
-Draw B ~ Poisson(R), R = Σ φ̄_i = C M (1 + χ C M), and B rows with repetition, row i with
-probability c_i/C; keep each with probability φ_i/φ̄_i, which makes the times s_i that row i is
-kept independent Poisson(φ_i(θ→θ')); accept with
+Draw B ~ Poisson(R), R = Σ φ̄_i = C M (1 + χ C M), and B observations with replacement, each with
+probability c_i/C. Keep each with probability φ_i/φ̄_i: the counts s_i of kept observations are then
+independent Poisson(φ_i(θ→θ')). Accept with
 
     min(1, exp(λ_c) Π_i [φ_i(θ'→θ)/φ_i(θ→θ')]^s_i)
 
-or, with delayed acceptance, min(1, exp(λ_c)) before any row is read, times min(1, Π...).
-*best* at χ = 0 is MH-SS; *paper* is TunaMH as published, *factorized* SMH, where every kept row
-rejects. *best* has the largest φ below the ceiling: it reads as many rows as *paper*, and accepts
-at least as often.
+or, with delayed acceptance, min(1, exp(λ_c)) before any observation is evaluated, times min(1,
+Π...). *best* at χ = 0 is MH-SS; *paper* is TunaMH as published; *factorized* is SMH, where every
+kept observation rejects. *best* has the largest φ below the thinning bound: it evaluates as many
+observations as *paper*, and accepts at least as often.
 
 Guarantee
 ---------
-Exact given valid bounds: reversible for the target, whatever χ. With π ∝ π_c exp(-Σ U_i) and
-q the proposal, moving from θ to θ' with counts s has the density
+Exact given valid bounds: the kernel is reversible for the posterior at every χ. With π ∝ π_c exp(-Σ
+U_i) and proposal density q, a transition from θ to θ' with counts s has the density
 
     min{π(θ) q(θ'|θ) Π e^{-φ_i(θ→θ')} φ_i(θ→θ')^s_i,
         π_c(θ') q(θ|θ') e^{-ΣU_i(θ)} Π e^{-φ_i(θ→θ')} φ_i(θ'→θ)^s_i} / Π s_i!
 
-and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and
-θ' exchanged; with delayed acceptance each stage balances its own factor of the target.
+and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and θ'
+exchanged; with delayed acceptance each stage balances its own factor of the posterior.
 
-With many coordinates c_i M is far above what a row can change in a move: rows that are drawn are
-then *candidates*, kept with probability (own ceiling)/(c_i M) before they are read, and their own
-ceilings take the place of c_i M (:mod:`pymc_minibatch_mh.native.whitened_copy`).
+With many coordinates, c_i M is far above the largest change of an observation in a proposal. Drawn
+observations are then *candidates*. Before evaluation each is kept with probability (separable
+bound)/(c_i M), and its separable bound replaces c_i M
+(:mod:`pymc_minibatch_mh.native.whitened_copy`).
 
-Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
-counts with λ_c in the last decision, and C is that of the others.
+Influential observations, which almost every update would draw, are always included: their change
+joins λ_c in the last decision, and C is the sum over the others.
 
-A pair may be decided by all rows instead, if that choice is symmetric in θ and θ' and knows
-no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
-pair, but for another ratio wherever a bound does not hold.
+The full data may decide a pair instead, if this choice is symmetric in θ and θ' and independent of
+the drawn observations. Clipping a change to ± its bound is odd in the change, so the clipped test
+still balances the pair, but for another ratio if a bound does not hold.
 """
 
 import math
@@ -75,21 +77,21 @@ FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}
 
 
 class PoissonTest(NamedTuple):
-    """Settings of the test in a chain: ``mh_poisson_test``."""
+    """Kernel settings of the test, ``mh_poisson_test``."""
 
     LAYOUT, decide = "mh_poisson_test", "mh_decide_poisson"  # type: ignore[misc]
 
-    #: BEST, PAPER or FACTORIZED: the intensities, see the module.
+    #: BEST, PAPER or FACTORIZED: form of the intensities, as in the module's docstring.
     form: int
-    #: χ, by which every row's intensity is raised, in units of c_i C M².
+    #: χ, the increase of all intensities in units of c_i C M².
     chi: float
-    #: 1: the cheap part decides first, without reading a row. 0: one decision.
+    #: 1: delayed acceptance, whose first stage evaluates no observation. 0: one decision.
     delayed: int
-    #: Expected rows R above which a pair is decided by all rows; frozen after warm-up.
+    #: Expected observations R above which the full data decide; frozen after warm-up.
     max_rate: float
     #: 1: a change beyond its bound is clipped and marked. 0: it stops the chain.
     tolerates: int
-    #: κ >= 1, by which own ceilings of rows are raised where candidates are dropped by them.
+    #: κ >= 1, the factor of separable bounds where they thin candidates.
     ceiling_factor: float = 1.0
 
 
@@ -101,31 +103,31 @@ def poisson_test(
     max_rate: float = math.inf,
     tolerate: bool = False,
 ) -> PoissonTest:
-    """Return the record of a chain."""
+    """Initial kernel settings of the Poisson test."""
     delayed = int(delayed_acceptance)
     return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
 
 
-#: Seconds that a row takes where the data fit a cache, and where they do not; that an update
-#: takes without its rows, and PyMC's loop around a draw.
+#: Seconds of a row in cached data, of a row in larger data, of an update without its rows, and of
+#: PyMC's loop per draw.
 CACHED_ROW, ROW, UPDATE, LOOP = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
-#: Size of data in bytes up to which a cache holds them.
+#: Largest size of cached data in bytes.
 CACHE = 2**24
-#: Largest χ before rows have been seen.
+#: Largest χ before observations have been evaluated.
 USUAL_CHI = 1.0
-#: κ before rows have been seen, and seconds that a candidate takes.
+#: κ before observations have been evaluated, and seconds of a candidate.
 USUAL_FACTOR, CANDIDATE = 4.0, COST_OF_A_CANDIDATE * ROW
-#: Rows to see before their ratios are believed.
+#: Fewest evaluated observations for an estimate of their ratios.
 ENOUGH_ROWS = 50
-#: Share of a pass over all rows that typical moves read at most with the χ of a start: some
-#: moves are larger.
+#: Largest share of a full-data evaluation for typical proposals at the starting χ, because some
+#: proposals are larger.
 START_SHARE = 0.5
 
 
 def largest_chi(size: float, max_rate: float) -> float:
-    """Return the χ at which a move of `size` C M is expected to read `max_rate` rows.
+    """Largest χ with at most `max_rate` expected observations for a proposal of `size` C M.
 
-    It is 0 where the move reads all rows whatever χ is, and infinite for one that reads none.
+    It is 0 if the full data decide at every χ, and infinite for a proposal without observations.
     """
     if not 0.0 < size < max_rate:
         return math.inf if size == 0.0 else 0.0
@@ -133,16 +135,16 @@ def largest_chi(size: float, max_rate: float) -> float:
 
 
 def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
-    """Return the χ of a start: one at which moves of some sizes do not read all rows."""
+    """Starting χ, small enough that typical proposals do not need the full data."""
     return float(min([USUAL_CHI, *(largest_chi(size, START_SHARE * max_rate) for size in sizes)]))
 
 
 def chi_for_gap(ratio: float) -> float:
-    """Return the χ that keeps the share κ, `ratio`, of the spectral gap of Metropolis–Hastings.
+    """χ that guarantees the share κ, `ratio`, of the spectral gap of Metropolis–Hastings.
 
     χ = 4/((1 - κ) log(1/κ)), proven by Zhang et al. (2020, appendix F) for "paper" without delayed
-    acceptance; it holds for "best", which accepts at least as often. Very loose: as an estimate,
-    far smaller χ keep that share.
+    acceptance; it also holds for "best", which accepts at least as often. The guarantee is very
+    loose: far smaller χ keep that share in estimates.
     """
     if not 0.0 < ratio < 1.0:
         raise SettingError(
@@ -155,10 +157,10 @@ def chi_for_gap(ratio: float) -> float:
 def chi_from(
     totals: np.ndarray, n_bytes: int, max_rate: float, updates_per_draw: int
 ) -> float | None:
-    """Choose χ from the counts of a chain's updates; None where too little was seen.
+    """χ from the counts of a chain's updates; None if there are too few.
 
-    `totals` are one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
-    rows above which all rows decide.
+    `totals` is one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
+    number of observations above which the full data decide.
     """
     if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] > ENOUGH_ROWS):
         return None
@@ -170,10 +172,10 @@ def chi_from(
 
 
 def ceiling_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
-    """Choose κ from the counts of a chain's updates; None where too little was seen.
+    """Rate factor κ from the counts of a chain's updates; None if there are too few.
 
-    With κ times the rows of κ = 1 the noise of the log ratio is a κ-th, as with χ, while the number
-    of candidates stays.
+    κ multiplies the evaluated observations and divides the noise variance of the log ratio, as χ
+    does, while the number of candidates stays constant.
     """
     if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * factor > ENOUGH_ROWS):
         return None
@@ -185,7 +187,7 @@ def ceiling_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int
 
 @dataclass(frozen=True, eq=False)
 class PoissonMethod(Method):
-    """A Poisson-minibatch test; χ is None to be chosen in warm-up, bounds to be derived."""
+    """Poisson-minibatch test; ``chi=None`` is chosen in warm-up, ``bounds=None`` are derived."""
 
     form: str
     chi: float | None
@@ -198,23 +200,23 @@ class PoissonMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Bounds, derived from the model unless the user gave some."""
+        """Derived bounds, or those of the user."""
         return Requirements(bounds=bound_source(self.bounds))
 
     @property
     def refuses_elements(self) -> str:
-        """Why elements cannot be accepted by themselves: bounds of a user's, or χ for all rows."""
+        """Objection to effects accepted one at a time: custom bounds, or a fixed χ."""
         if self.bounds is not None:
             return "custom bounds= say nothing about parts of an observation"
         return f"chi={self.chi:g} raises all rates alike" if self.chi else ""
 
     @property
     def learns_rates(self) -> bool:
-        """Whether warm-up may raise the rates of rows."""
+        """Whether warm-up may raise the rates of observations."""
         return self.chi is None
 
     def record(self, plan: Plan) -> PoissonTest:
-        """Return the settings; an automatic χ starts where typical moves do not read all rows."""
+        """Settings with a starting χ at which typical proposals do not need the full data."""
         found = poisson_test(
             self.form,
             self.chi or 0.0,
@@ -229,11 +231,11 @@ class PoissonMethod(Method):
         return found._replace(chi=starting_chi(plan.typical_sizes, found.max_rate))
 
     def _raises_ceilings(self, plan: Plan) -> bool:
-        """Whether warm-up chooses κ instead of χ, as candidates are dropped by own ceilings."""
+        """Whether warm-up chooses κ instead of χ, because separable bounds thin candidates."""
         return plan.bytes_of_copy > 0 and not self.chi and self.form != "factorized"
 
     def require_subsampling(self, plan: Plan) -> None:
-        """Refuse a χ that alone makes the Poisson means of all typical moves too large."""
+        """SettingError if χ alone makes the Poisson means of all trial proposals too large."""
         super().require_subsampling(plan)
         sizes, limit = plan.typical_sizes, self.most_drawn(plan)
         if not self.chi or not sizes or max(sizes) > limit:
@@ -246,7 +248,7 @@ class PoissonMethod(Method):
             )
 
     def adapted(self, record: PoissonTest, counts: WarmUpCounts, plan: Plan) -> PoissonTest:
-        """Choose χ from the sizes of moves and the ratios of rows that were seen."""
+        """Choose χ or κ from the sizes of proposals and the ratios of evaluated observations."""
         totals, updates_per_draw = counts.total, counts.updates_per_draw
         if self._raises_ceilings(plan):
             factor = ceiling_factor_from(totals, record.ceiling_factor, updates_per_draw)
@@ -314,7 +316,7 @@ class TunaSettings(BoundedSettings):
         return None if isinstance(self.chi, str) else self.chi
 
     def __post_init__(self) -> None:
-        """Refuse two settings of χ."""
+        """SettingError if both `chi` and `spectral_gap_ratio` are set."""
         super().__post_init__()
         if self.spectral_gap_ratio is not None and self.chi != "auto":
             raise SettingError(
