@@ -1,1 +1,1 @@
-"""One chain: its program, its state, and its adaptation."""
+"""One chain: its shared program, its state and its adaptation."""

@@ -1,4 +1,4 @@
-"""Chains: values that are copied, pickled, resumed and run in any thread."""
+"""Chains that can be copied, pickled, resumed and run in any thread."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,28 +23,28 @@ from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 
 #: Draws between two adaptations.
 WINDOW = 50
-#: Weight of the windows before the last one.
+#: Weight of earlier windows relative to the last one.
 FORGET = 0.97
-#: The same for the mean of warm-up, whose first half may still be on its way.
+#: The same for the warm-up mean, whose first half may precede convergence.
 FORGET_POSITION = 0.9
-#: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
-#: its way to the posterior: jumps before that say nothing about efficiency.
+#: Largest excess distance from the centre of a converged window; earlier jumps do not count.
 SETTLED = 4.0
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
 
 
 class Draws(NamedTuple):
-    """Positions, shape (draws, d), and what each draw's updates count, COUNTS of shape (draws,)."""
+    """Positions, shape (draws, d), and counts of each draw's updates, COUNTS of shape (draws,)."""
 
     positions: np.ndarray
     counts: np.ndarray
 
 
 class Chain:
-    """State, generator and scratch of one chain; chains share nothing that changes.
+    """State, generator and scratch of one chain; chains share no mutable data.
 
-    The generator is the only source of randomness: a copy goes on as the original does.
+    The generator is the only source of randomness, so a copy continues exactly as the original
+    does.
     """
 
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
@@ -70,7 +70,7 @@ class Chain:
         self._pool: Prefetcher | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the parts bound to this process, and scratch."""
+        """Pickle without scratch and the parts bound to this process."""
         kept = ("program", "_rng", "_position", "_others", "_state")
         return {name: self.__dict__[name] for name in kept}
 
@@ -79,7 +79,7 @@ class Chain:
         self._linked = self._pool = None
 
     def copy(self) -> Self:
-        """Return a chain that shares the program, and goes on as this one does."""
+        """Copy with the same program, which continues exactly as this chain does."""
         other = object.__new__(type(self))
         own = self.__getstate__()
         program = own.pop("program")
@@ -93,12 +93,12 @@ class Chain:
 
     @property
     def others(self) -> np.ndarray:
-        """Values of the variables that it does not move, in memory as lasting."""
+        """Values of the other steps' variables, in memory at a constant address."""
         return self._others
 
     @property
     def rng(self) -> np.random.Generator:
-        """Its generator."""
+        """Random generator."""
         return self._rng
 
     @rng.setter
@@ -108,7 +108,7 @@ class Chain:
 
     @property
     def state(self) -> ChainState:
-        """All else that decides how it goes on, changed through :meth:`change`."""
+        """State apart from position and generator, changed through :meth:`change`."""
         return self._state
 
     @state.setter
@@ -120,11 +120,11 @@ class Chain:
 
     @property
     def plan(self) -> Plan:
-        """The prepared model, around the chain's own centre."""
+        """Prepared model around the chain's centre."""
         return self.program.plan
 
     def change(self, **fields: Any) -> None:
-        """Replace parts of the state, or the record of the proposal or of the test."""
+        """Replace fields of the state, or the record of the proposal or of the test."""
         records = {name: fields.pop(name) for name in Records._fields if name in fields}
         self._state.records = self._state.records._replace(**records)
         for name, value in fields.items():
@@ -132,9 +132,9 @@ class Chain:
         self._linked = None
 
     def move_centre(self, plan: Plan) -> None:
-        """Go on around another centre."""
+        """Continue with control variates around another centre."""
         self.program = self.program.rebased(plan)
-        # No window has ended, by which the test could adapt.
+        # There are no counts of a window from which the test could adapt.
         counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
         records = self.program.sampler.recentred(self._state.records, counts, plan)
         self.change(reference=plan.expansion, records=records)
@@ -142,7 +142,7 @@ class Chain:
         self.handle_violation(plan.violation or "")
 
     def place(self, position: np.ndarray, others: np.ndarray) -> None:
-        """Put the chain at a position, given the variables that it does not move."""
+        """Set the position, and the values of the other steps' variables."""
         self.position[:] = position
         self.others[:] = others
 
@@ -154,32 +154,32 @@ class Chain:
 
     @property
     def exactness(self) -> str:
-        """The guarantee for its draws, in words."""
+        """Guarantee for its draws, in words."""
         guarantee, own = self.program.method.guarantee, self.program.sampler.rests_on
         found = guarantee.of_draws(self.plan.bounds, self._state.violation)
         return f"{found}; and only if {own}" if own else found
 
     @property
     def stage(self) -> Stage:
-        """The stage of its schedule of temperatures that its next draw belongs to."""
+        """Stage of the temperature schedule for the next draw."""
         return stage_of(self.program.schedule, self._state.n_draws, self._state.adapting)
 
     @property
     def temperature(self) -> float:
-        """Temperature K of the log-likelihood in its next draw."""
+        """Temperature K of the log-likelihood in the next draw."""
         found = self.stage.temperature
         return 1.0 / self.plan.reference.inverse_temperature if found is None else found
 
     @property
     def scaling(self) -> float:
-        """Scale of the local move."""
+        """Scale of the local proposal."""
         return self.program.sampler.scaling(self._state.records)
 
     def advance(self, draws: int, positions: np.ndarray | None = None) -> Draws:
-        """Make draws, and learn from them in warm-up.
+        """Make draws, and adapt to them in warm-up.
 
-        They are written to contiguous `positions`, shape (draws, d), if these are given.
-        BoundViolationError if a row exceeds its bound, unless the method tolerates that.
+        The optional contiguous `positions`, shape (draws, d), are overwritten by them.
+        BoundViolationError if an observation exceeds its bound, unless the method tolerates that.
         """
         if positions is None:
             positions = np.empty((draws, self.position.size))
@@ -197,16 +197,16 @@ class Chain:
         return Draws(positions, counts)
 
     def repeat_draw(self) -> Draws:
-        """Return the draw of a chain that waits, with nothing counted."""
+        """Draw of a waiting chain, with zero counts."""
         return Draws(self.position[None].copy(), np.zeros(1, COUNTS))
 
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Go through warm-up on draws of the posterior instead of the chain's own, and freeze.
+        """Warm up on posterior draws instead of the chain's own, and freeze the adaptation.
 
-        Places are pairs of a position and values of the variables that are not moved.
+        `places` are pairs of a position and values of the other steps' variables.
         """
         self._state.started = True
-        # Draws of the posterior say nothing about moves at other temperatures.
+        # Posterior draws contain no information about proposals at other temperatures.
         self.program, self._linked = replace(self.program, schedule=()), None
         for place in places:
             self.place(*place)
@@ -220,7 +220,7 @@ class Chain:
         if not self._state.adapting:
             return
         self._state.adapting = False
-        # Linked functions may belong to another temperature than the last.
+        # Linked functions may belong to an earlier temperature.
         self._linked = None
         recentre(self)
         if not self.certified:
@@ -228,7 +228,7 @@ class Chain:
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
     def handle_violation(self, message: str) -> None:
-        """Mark the chain with a violation, or raise it where that is not tolerated."""
+        """Mark the chain with a violation, or raise it if the method does not tolerate it."""
         if not message:
             return
         if not self.program.method.tolerates_violations:
@@ -236,10 +236,10 @@ class Chain:
         self._state.violation = message
 
     def kernel_state(self) -> LaidOut:
-        """Return the record of this chain's updates, laid out for them."""
+        """C record of this chain's updates."""
         if self._linked is None:
             state, size, sampler = self._state, self.position.size, self.program.sampler
-            # First, as it may compile functions that the posterior's rows then have.
+            # Linking comes first: it may compile functions that the posterior's observations use.
             linked = sampler.linked(state.records, self.plan)
             pool = self._drawn_ahead()
             posterior = self.program.posterior(self.others, self.stage.temperature, pool)
@@ -253,7 +253,7 @@ class Chain:
         return self._linked
 
     def _drawn_ahead(self) -> Prefetcher | None:
-        """Return the rows that were drawn ahead, None where all are in memory."""
+        """Prefetched rows, None if all rows are in memory."""
         if self.plan.target.source.in_memory:
             return None
         if self._pool is None or self._pool.plan is not self.plan:
@@ -261,20 +261,20 @@ class Chain:
         return self._pool
 
     def seed_prefetch(self, rng: np.random.Generator) -> None:
-        """Choose the key that stored rows are drawn ahead by, before any is drawn."""
+        """Choose the key of the generators that prefetch stored rows, before the first use."""
         if self._state.supply_key < 0 and self.plan.draws_ahead:
             self._state.supply_key = int(rng.integers(2**62))
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
-        """Name the move that all rows are asked about, where they are stored."""
+        """Set the proposed move for which full-data evaluations of stored rows are requested."""
         if self._pool is not None:
             self._pool.set_current_move(position, new)
 
     def require_decided(self, kernel_state: LaidOut, status: int) -> None:
-        """Raise what ended updates of a record before they were decided, but for a violated bound.
+        """Raise the error that ended updates before their decisions, except for a violated bound.
 
-        MemoryError; the error of a storage of observations, of a custom move, or a MinibatchError
-        where a custom test gave no verdict.
+        MemoryError; the error of stored observations or of a custom proposal; or MinibatchError if
+        a custom test returned no decision.
         """
         if status == Status.NO_MEMORY:
             raise MemoryError("there is no memory for an update of a chain")
@@ -299,7 +299,7 @@ class Chain:
         ratios = counts["bound_ratio"][:made]
         if (ratios[0] if made == 1 else ratios.max()) <= 1.0:
             return
-        # Where a chain goes on all the same, the last draw that is to blame is shown.
+        # A chain that tolerates violations reports the last draw with one.
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last["bound_row"]), float(last["bound_ratio"])
         here, there = kernel_state.record.worst_move
@@ -307,7 +307,7 @@ class Chain:
 
 
 def draws_until_adaptation(chain: Chain) -> int:
-    """Return how many draws a chain makes before it learns from them, or changes temperature."""
+    """Number of draws until a chain adapts, or changes temperature."""
     state = chain.state
     if not state.adapting:
         return sys.maxsize
@@ -319,17 +319,17 @@ def draws_until_adaptation(chain: Chain) -> int:
 def accumulate_statistics(
     chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray
 ) -> None:
-    """Count draws of `updates` updates each; learn from them in warm-up, after each window."""
+    """Count draws of `updates` updates each; in warm-up, adapt after each window."""
     state, stage = chain.state, chain.stage
     state.n_draws += len(positions)
     state.n_updates += len(positions) * updates
-    # PyMC's loop makes one draw at a time, whose sum would take as long as the draw.
+    # The shortcut for single draws: a sum would take as long as the draw of PyMC's loop.
     made = counts[0] if len(counts) == 1 else summed(counts)
     state.n_full += int(made["full_pass"])
     state.n_accepted += int(made["accepted"])
     if not state.adapting:
         return
-    # One after the other, so that sums do not depend on how many draws are made at once.
+    # Sequential sums do not depend on the number of draws per call.
     window = numbers(state.window_counts)
     for position, of_draw in zip(positions, numbers(counts), strict=True):
         window += of_draw
@@ -343,7 +343,7 @@ def accumulate_statistics(
 
 
 def _forget(chain: Chain) -> None:
-    """Begin anew at another temperature; the proposal keeps its adaptation."""
+    """Reset the counts at another temperature; the proposal keeps its adaptation."""
     state = chain.state
     for sums in (state.window, state.total, state.window_counts, state.total_counts):
         sums[...] = 0.0
@@ -354,12 +354,12 @@ def _forget(chain: Chain) -> None:
 
 
 def _add(window: np.ndarray, total: np.ndarray) -> None:
-    """Add the records of a window to those of all windows before it, which have less weight."""
+    """Add a window's records to the discounted sums of earlier windows."""
     numbers(total)[...] = FORGET * numbers(total) + numbers(window)
 
 
 def warm_up_counts(chain: Chain) -> WarmUpCounts:
-    """Counts of the last window of warm-up, and of all."""
+    """Counts of the last window of warm-up, and of all windows."""
     state, updates = chain.state, chain.program.updates_per_draw
     return WarmUpCounts(state.window_counts, state.total_counts, WINDOW * updates, updates)
 
@@ -379,7 +379,7 @@ def _adapt(chain: Chain) -> None:
 
 
 def recentre(chain: Chain) -> None:
-    """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
+    """Move the centre to the mean of warm-up, if the distance is large."""
     state = chain.state
     made = state.n_draws - chain.stage.begin
     if made < 2 * WINDOW or chain.plan.target.covariance is not None:
@@ -392,28 +392,29 @@ def recentre(chain: Chain) -> None:
     try:
         plan = chain.plan.around(mean)
     except (ModeError, BoundsError) as reason:
-        # Draws have the same law for any centre; the old one has served all of warm-up.
+        # Draws have the same distribution for any centre, and the old one has served all of
+        # warm-up.
         state.unmoved = str(reason)
         return
     chain.move_centre(plan)
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
-    """Put a chain at a point, or where it was if that is the last of :func:`point_of`.
+    """Set a chain to a point, or keep its position if PyMC returns the last point unchanged.
 
-    Positions in other coordinates, or rounded to single precision, come back an ulp away, as if
-    other steps had moved them; so a chain keeps its position with the point that it handed out.
+    Reparametrised or single-precision positions come back with rounding errors, which would look
+    like updates by other steps. So a chain stores its position with the last returned point.
     """
     factorization, (handed, position) = chain.plan.target.factorization, chain.state.handed_out
     values = factorization.ravel_values(point)
-    # Bit for bit, and faster than by numbers.
+    # Compare bytes: exact for NaN and signed zero, and faster.
     if values.tobytes() != handed.tobytes():
         position = factorization.positions(values)
     chain.place(position, factorization.ravel_others(point))
 
 
 def point_of(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a point with the value variables where a chain is; remember it if it rounds."""
+    """Point with the value variables of a chain; the chain stores it if it rounds."""
     factorization = chain.plan.target.factorization
     moved = factorization.unravel(chain.position.copy(), point)
     if chain.program.rounds_points:

@@ -1,4 +1,4 @@
-"""A chain's update in its parts, as the chain runs them, for measurements after sampling."""
+"""Single parts of a chain's compiled update, for measurements after sampling."""
 
 import math
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from pymc_minibatch_mh.reference.full_data import (
     on_all_cores,
 )
 
-#: Rows that are read at a time.
+#: Observations per evaluated block.
 CHUNK = 65_536
-#: Share of all rows that counts as the largest ones, and the most of them.
+#: Share of all observations that counts as the largest, and the maximum of their number.
 TOP_SHARE, MOST_TOP_ROWS = 1e-3, 1_000
-#: Repetitions of a test: those that measure its cost, the least and the most after them.
+#: Repetitions of a test: pilot repetitions that measure its cost, and limits of all others.
 PILOT, FEWEST_REPETITIONS, MOST_REPETITIONS = 2, 2, 100
-#: Rows that the repetitions for one move may read, however few rows there are.
+#: Smallest budget of observations for the repetitions of one proposal.
 LEAST_BUDGET = 30_000
 
 
 class ProposedMove(NamedTuple):
-    """A proposed move, shapes (d,), and the `cheap` part of its log ratio, which needs no row."""
+    """Ends of a proposal, shapes (d,), and its `cheap` log ratio, without observations."""
 
     position: np.ndarray
     new: np.ndarray
@@ -38,14 +38,14 @@ class ProposedMove(NamedTuple):
 
     @property
     def back(self) -> "ProposedMove":
-        """The move from the proposal to the position, drawn by the same component."""
+        """Reverse proposal, drawn by the same component."""
         return ProposedMove(self.new, self.position, -self.cheap)
 
 
 class Acceptance(NamedTuple):
-    """Mean and Monte Carlo standard error of the decisions of a test on one move, over fresh rows.
+    """Mean and standard error of repeated decisions, and numbers of evaluated observations.
 
-    Rows are the mean number that was read, and the smallest. All are NaN after a violated bound.
+    All are NaN after a violated bound.
     """
 
     mean: float
@@ -55,11 +55,11 @@ class Acceptance(NamedTuple):
 
 
 class RowsOfMove(NamedTuple):
-    """Summary of the differences of all rows in a move.
+    """Summary of the differences of all observations in a proposal.
 
-    The exact log ratio is -inf where a row's is not finite. Variance, skewness, and the shares in
-    the variance of the largest deviation and of `n_top` rows are of all but the heavy rows. The
-    largest |dU_i|/(c_i M) and its row are NaN and -1 without bounds.
+    The exact log ratio is -inf if a difference is not finite. Variance, skewness, and the variance
+    shares of the largest deviation and of the `n_top` largest leave out influential observations.
+    The largest |dU_i|/(c_i M) and its row are NaN and -1 without bounds.
     """
 
     log_ratio: float
@@ -72,13 +72,13 @@ class RowsOfMove(NamedTuple):
 
 
 class Probe:
-    """The update of a copy of a chain, in its parts; `rng` draws proposals and batches."""
+    """Parts of the update of a copied chain; `rng` draws proposals and batches."""
 
     def __init__(self, chain: Chain, rng: np.random.Generator) -> None:
         self._chain = chain.copy()
         sampler, records = chain.program.sampler, self._chain.state.records
         self._chain.change(records=sampler.with_independent_tests(records))
-        # Tests have a stream of their own, so that pairs do not depend on the rows that they read.
+        # Tests have a separate stream, so that proposals do not depend on evaluated observations.
         (rows_rng,) = rng.spawn(1)
         self._chain.seed_prefetch(rows_rng)
         self._chain.rng = rng
@@ -91,21 +91,22 @@ class Probe:
         self._beta = float(self._posterior.reference.inverse_temperature)
 
     def given(self, others: np.ndarray) -> None:
-        """Hold the variables that the chain does not move at some values."""
+        """Fix the values of the other steps' variables."""
         self._chain.others[:] = others
 
     def propose(self, position: np.ndarray) -> ProposedMove:
-        """Draw a move from a position."""
+        """Draw a proposal from a position."""
         new = np.empty_like(position)
         status, cheap = propose_once(self._moves, position, new)
         self._chain.require_decided(self._moves, status)
         return ProposedMove(position, new, cheap)
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
-        """Measure how often the step's own test accepts a move."""
+        """Measured acceptance probability of a proposal under the step's own test."""
         outcomes, repetitions = self._repeated(move, PILOT), PILOT
         if outcomes is not None:
-            # The pilot only sets their number: a mean that stops by its own draws is biased.
+            # The pilot only sets the number of repetitions: stopping by its own draws would bias
+            # the mean.
             affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(outcomes[ROWS], 1.0)
             repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
             outcomes = self._repeated(move, repetitions)
@@ -121,7 +122,7 @@ class Probe:
         )
 
     def rows(self, move: ProposedMove) -> RowsOfMove:
-        """Read all rows for a move, in blocks."""
+        """Differences of all observations in a proposal, evaluated in blocks."""
         table, m = self._bounds_of(move)
         chunks = chunks_of(self.n_rows, CHUNK)
         ends = move.position, move.new, self._posterior.reference.centre
@@ -166,12 +167,12 @@ class Probe:
 
     @property
     def _heavy(self) -> np.ndarray:
-        """Numbers of the rows that every update reads."""
+        """Row numbers of the influential observations, which every update evaluates."""
         drawn_from = self._chain.plan.drawn_from
         return self._posterior.bounds.heavy if drawn_from is None else drawn_from.heavy
 
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
-        """Return the table that serves a move and its M; -1 and NaN where none does."""
+        """Index of the table that covers a proposal, and its M; -1 and NaN without a table."""
         if self._chain.plan.tables is None:
             return -1, math.nan
         tables, reference = self._posterior.bounds, self._posterior.reference
@@ -179,7 +180,7 @@ class Probe:
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
-        """Return the outcomes of repeated decisions, None where a bound is violated."""
+        """Outcomes of repeated decisions, None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
         status, outcomes = repeat_test(self._tests, move, repetitions, by_verdict)

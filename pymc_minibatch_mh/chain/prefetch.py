@@ -1,11 +1,11 @@
-"""Rows that a chain uses, drawn ahead from where they are stored.
+"""Prefetching of a chain's stored rows.
 
-Where a copy in memory tells which rows a move needs, these are fetched when they are asked for.
-
-A generator is keyed by the chain's key, the table of bounds and the number of the supply, so that
-the rows of a supply depend on nothing that the chain does. While one is used the next is fetched;
-of each table two are in memory, so that a batch may begin in one and end in the next. Rows that are
-drawn evenly are those of a single table. Behind all supplies lie the rows that every update reads.
+If a copy in memory determines the needed rows of a proposal, they are fetched on request. Otherwise
+rows are drawn in supplies. The generator of a supply is keyed by the chain's key, the
+table of bounds and the number of the supply, so its rows do not depend on the progress of the
+chain. While one supply is in use the next is fetched. Each table has two supplies in memory,
+because a batch may begin in one and end in the next. Uniform sampling uses a single table. The
+buffer ends with the influential observations, which every update evaluates.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,12 +23,12 @@ from pymc_minibatch_mh.threads import HeldBack, result_of
 
 #: Rows of one supply.
 ROOM = 4096
-#: What compiled code is told.
+#: Return values of the callback for compiled code.
 NOT_ANSWERED, ANSWERED = range(2)
 
 
 def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
-    """Return places without rows, shape (T, 3), numbered on from those of `before`."""
+    """Empty supplies, shape (T, 3), with numbers that continue those of `before`."""
     drawn_from = plan.drawn_from
     if drawn_from is None:
         return NO_SUPPLY.places
@@ -38,10 +38,10 @@ def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray
 
 
 class Prefetcher:
-    """Rows of every table in memory, and the source of more.
+    """Buffer with the drawn rows of every table, and the source of further rows.
 
-    The `state` of the chain, which is written, has the supplies in use; `others` are the values of
-    the variables that it does not move.
+    The chain's `state` stores the supplies in use, and is updated; `others` are the values of the
+    other steps' variables.
     """
 
     def __init__(self, plan: Plan, others: np.ndarray, state: ChainState) -> None:
@@ -52,7 +52,7 @@ class Prefetcher:
         self._move: tuple[np.ndarray, np.ndarray] | None = None
         n_tables, always = drawn_from.n_tables, drawn_from.heavy
         slots = 2 * ROOM * n_tables
-        #: Row number of every slot, and the slots of the rows that every update reads.
+        #: Row number of each slot, and the slots of the influential observations.
         self.rows = np.concatenate([np.zeros(slots, dtype=np.int64), always])
         self.heavy = np.arange(slots, self.rows.size)
         self.c = np.zeros((n_tables, self.rows.size), dtype=np.float32)
@@ -64,7 +64,7 @@ class Prefetcher:
         self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
-        # Not held by its callback, a pool and its thread end with the chain.
+        # A weak reference: the callback must not keep the prefetcher and its thread alive.
         fetch_next, note = WeakMethod(self._refill), WeakMethod(self._note)
         self._called = ffi.callback(
             "int64_t(int64_t)",
@@ -77,27 +77,27 @@ class Prefetcher:
         self._restore()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
-        """Name the ends of the move that all rows are asked about."""
+        """Set the ends of the proposal for which full-data evaluations are requested."""
         self._move = position, new
 
     def error(self) -> BaseException:
-        """Return the error that came up while compiled code waited, and forget it."""
+        """Error of a request by compiled code, removed from the buffer."""
         error, self._error = self._error, None
         return error or MinibatchError("Stored observations could not be fetched.")
 
     def _note(self, error: BaseException) -> None:
-        """Keep an error that came up before Python began to fetch, as an interrupt can."""
+        """Store an error that preceded Python's fetching, such as an interrupt."""
         self._error = error
 
     def _restore(self) -> None:
-        """Draw again the rows that a chain which goes on has not used yet."""
+        """Redraw the unused rows of a resumed chain."""
         for table, (upto, end, number) in enumerate(self.supply.places):
             if upto < end:
                 self._put(table, int(number) - 1)
 
     def _refill(self, table: int) -> int:
-        """Do what compiled code asks for (``mh_refill``); return whether it was done."""
-        # An exception cannot pass through compiled code.
+        """Answer a request of compiled code (``mh_refill``); the result tells success."""
+        # Compiled code cannot pass on exceptions.
         try:
             if table == ALL:
                 assert self._move is not None
@@ -114,7 +114,7 @@ class Prefetcher:
         return ANSWERED
 
     def _fetch(self, count: int) -> None:
-        """Put the rows whose numbers lie in the first slots there."""
+        """Fetch the rows whose numbers stand in the first slots."""
         rows = self.rows[:count]
         order = np.argsort(rows, kind="stable")
         self.c[:, :count] = self._drawn_from.c[:, rows]
@@ -128,9 +128,9 @@ class Prefetcher:
         self._ahead(table, number + 1)
 
     def _put(self, table: int, number: int) -> int:
-        """Put a supply where the last but one was; return its first slot."""
+        """First slot of a supply, written over the last but one."""
         draw = self._ahead(table, number)
-        # One that failed is drawn again, if anybody asks again.
+        # A failed supply is drawn again at the next request.
         del self._fetching[table, number]
         drawn = result_of(draw)
         first = ROOM * (2 * table + number % 2)

@@ -1,7 +1,7 @@
 """Everything that chains share: plan, sampler and their compiled functions.
 
-Chains without control variates may go through temperatures in warm-up. The plan belongs to the last
-one, and is scaled to those before it (`Reference.relative`).
+Chains without control variates may follow a temperature schedule in warm-up. The plan belongs to
+the last temperature, and is scaled for earlier ones (`Reference.relative`).
 """
 
 import sys
@@ -19,7 +19,7 @@ from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.samplers.base import Likelihood, Sampler
 
-#: Pairs (draw, K): temperature K from that draw on; the first draw is 0.
+#: Pairs (draw, K): temperature K starts at that draw; the first draw is 0.
 Schedule = tuple[tuple[int, float], ...]
 
 
@@ -32,7 +32,7 @@ class Stage(NamedTuple):
 
 
 def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
-    """Return the stage of a chain's next draw: after warm-up, the last temperature holds."""
+    """Stage of a chain's next draw; after warm-up the last temperature applies."""
     begun = [k for k, (draw, _) in enumerate(schedule) if draw <= n_draws]
     if not begun:
         return Stage(0, sys.maxsize, None)
@@ -43,7 +43,7 @@ def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
 
 
 def tempered(reference: Reference, temperature: float | None) -> Reference:
-    """Return control variates of order 0 at another temperature than they were prepared for."""
+    """Control variates of order 0, scaled to another temperature."""
     if temperature is None:
         return reference
     beta = 1.0 / temperature
@@ -51,11 +51,9 @@ def tempered(reference: Reference, temperature: float | None) -> Reference:
     return reference._replace(inverse_temperature=beta, relative=relative)
 
 
-#: Moves after each update at most, where their number is not set: each of them evaluates the prior
-#: part some five times.
+#: Largest automatic number of slice proposals per update, of about five prior evaluations each.
 MOST_MOVES = 10
-#: Width of a step, in conditional standard deviations along a direction: about that of a
-#: normal density above a level.
+#: Slice step in conditional standard deviations: about a normal density's width above a level.
 WIDTH = 2.5
 
 
@@ -71,10 +69,11 @@ def possible_slices(plan: Plan) -> Slices:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Everything that chains share, in any threads: a plan, a sampler and compiled functions.
+    """Everything that chains share, in any threads: plan, sampler and compiled functions.
 
-    After each update are `moves_without_rows` moves of coordinates that no row depends on; None has
-    their number chosen. SettingError if the sampler cannot run on the plan.
+    Each update is followed by `moves_without_rows` slice proposals in the null space of the
+    likelihood; None selects their number automatically. SettingError if the sampler cannot run on
+    the plan.
     """
 
     plan: Plan
@@ -84,31 +83,31 @@ class Program:
     moves_without_rows: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse plans that the sampler cannot run on, and compile functions."""
+        """Check the plan against the sampler, and compile functions."""
         self.sampler.require_possible(self.plan)
         _ = self._compiled
 
     @property
     def method(self) -> Method:
-        """Test of the updates."""
+        """Method of the updates, with their test."""
         return self.sampler.method
 
     def __reduce__(self) -> tuple:
-        """Leave the addresses of this process behind."""
+        """Pickle without the addresses of this process."""
         return Program, tuple(getattr(self, own.name) for own in fields(self))
 
     @cached_property
     def _compiled(self) -> tuple[Any, Likelihood]:
-        """Prior and observations, compiled."""
+        """Compiled prior and observations."""
         return self.plan.target.prior, self.sampler.likelihood(self.plan)
 
     def rebased(self, plan: Plan) -> Self:
-        """Return the same sampler on a model prepared around another centre."""
+        """Same sampler with a model prepared around another centre."""
         return self if plan is self.plan else replace(self, plan=plan)
 
     @cached_property
     def slices(self) -> Slices:
-        """Directions of slice moves between updates, which leave the likelihood unchanged."""
+        """Directions of slice proposals between updates, which leave the likelihood unchanged."""
         asked = self.moves_without_rows
         if not (self.sampler.moves_without_rows if asked is None else asked > 0):
             return NO_SLICES
@@ -117,7 +116,7 @@ class Program:
 
     @cached_property
     def statistics(self) -> dict[str, Statistic]:
-        """The statistics of a draw: those of all steps, and those of what this one has."""
+        """Statistics of a draw: those of all steps, and those of this step's features."""
         has = self.sampler.features(self.plan)
         if self.slices.moves:
             has.add("slices")
@@ -125,7 +124,7 @@ class Program:
 
     @cached_property
     def rounds_points(self) -> bool:
-        """Whether a position may change by rounding where it becomes a point of the model."""
+        """Whether conversion of a position to a point of the model may round."""
         factorization = self.plan.target.factorization
         single = any(block.variable.dtype != "float64" for block in factorization.blocks)
         return single or bool(factorization.maps)
@@ -133,9 +132,9 @@ class Program:
     def posterior(
         self, others: np.ndarray, temperature: float | None = None, pool: Prefetcher | None = None
     ) -> Posterior:
-        """Return the posterior of a chain, given `others`, which may change between updates.
+        """Posterior of a chain given `others`, which may change between updates.
 
-        The temperature is one of a schedule, or None; `pool` has the rows that were drawn ahead.
+        The temperature belongs to a schedule, or is None; `pool` has the prefetched rows.
         """
         prior, (rows, reference, tables, _) = self._compiled
         if pool is not None:

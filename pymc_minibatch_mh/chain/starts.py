@@ -1,4 +1,4 @@
-"""Starts of chains from which the scale of a hierarchy would collapse."""
+"""Starts of chains at which the scale of a hierarchy would collapse."""
 
 from typing import Literal
 
@@ -13,26 +13,25 @@ from pymc_minibatch_mh.reference.posterior import whitened_directions
 
 Begun = Literal["stepped off", "waits"] | None
 
-#: Posterior standard deviations of the step off.
+#: Posterior standard deviations of the perturbation.
 STEP_OFF = 0.1
-#: Moves along each direction, and moves in all, at most, after which one that runs away is far off:
-#: along the scale alone a few are enough, while scale and location of effects that other steps move
-#: run away together, and slower.
+#: Slice proposals per direction, and their total, after which a diverging chain is far off: scale
+#: and location of effects in other steps diverge together, and slowly.
 SWEEPS, MOST_MOVES = 200, 20_000
-#: How many conditional standard deviations are far, in excess of the usual number; and the share of
-#: that way that is no running away any more, where nobody knows the standard deviations.
+#: Excess distance that counts as far, in conditional standard deviations; and the share of it that
+#: counts as no divergence, for unknown standard deviations.
 FAR, MUCH_LESS = 20.0, 0.125
-#: Of the moves that are tried, so that a start is judged the same in all processes.
+#: Seed of the trial proposals: every process judges a start in the same way.
 SEED = 20_261_122
 
 
 def scale_collapses(plan: Plan, position: np.ndarray) -> bool:
-    """Whether moves without rows alone go from a position to far from the posterior."""
+    """Whether slice proposals without the likelihood diverge from the posterior."""
     return not _distance_after(plan, position) < FAR
 
 
 def _distance_after(plan: Plan, position: np.ndarray) -> float:
-    """Try moves without rows; return how far from the centre they end, in excess of the usual."""
+    """Distance from the centre after trial slice proposals, minus the usual distance."""
     slices, there, target = possible_slices(plan), position.copy(), plan.target
     n = len(slices.steps)
     if not n:
@@ -48,7 +47,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
 def perturbed_start(
     plan: Plan, position: np.ndarray, rng: np.random.Generator, first: int = 0
 ) -> np.ndarray | None:
-    """Return a position nearby, moved from coordinate `first` on, whose scale does not collapse."""
+    """Perturbed position without a collapsing scale, moved from coordinate `first` on, or None."""
     noise = plan.reference.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
     near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
@@ -58,13 +57,13 @@ def perturbed_start(
 
 
 def begin(chain: Chain) -> Begun:
-    """Have a chain leave a start whose scale collapses, or wait for other steps; return which.
+    """Replace a start whose scale collapses, or wait for other steps; None for neither.
 
-    Where all effects of a hierarchy equal their location, as at PyMC's default start, the density
-    of the scale given the effects has no integral at zero: moves of the scale alone run away. A
-    chain that moves effects, or their location, steps off such a start; another makes no update
-    until other steps have moved them. Either happens before the first update alone: the stationary
-    distribution stays.
+    If all effects of a hierarchy equal their location, as at PyMC's default start, the density of
+    the scale given the effects has no integral at zero, and updates of the scale alone diverge. A
+    chain that updates effects, or their location, is perturbed; another chain makes no update until
+    other steps have moved them. Both happen before the first update only, so the stationary
+    distribution stays the same.
     """
     plan, first = chain.plan, chain.plan.reference.first
     if chain.state.waiting:
@@ -85,7 +84,7 @@ def begin(chain: Chain) -> Begun:
 
 
 def _wait(chain: Chain) -> None:
-    """End the waiting of a chain, once the variables of rows have moved."""
+    """End the waiting of a chain after the variables of the likelihood have changed."""
     state, first = chain.state, chain.plan.reference.first
     moved = chain.position[:first] != state.waits_at[:first]
     if moved.all() or (moved.any() and not scale_collapses(chain.plan, chain.position)):

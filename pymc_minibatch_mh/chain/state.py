@@ -1,4 +1,4 @@
-"""The state of a chain: numbers and arrays that decide how it goes on."""
+"""State of a chain: numbers and arrays that determine its continuation."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -12,15 +12,15 @@ from pymc_minibatch_mh.samplers.base import Records
 
 @dataclass
 class ChainState:
-    """The state of a chain, a value of numbers and arrays.
+    """State of a chain, as a value of numbers and arrays.
 
-    Tallies of the `window` of warm-up and of all before it have shape (components,), their counts,
-    COUNTS, (). `warm_up_sum`, shape (d,), is of positions, earlier ones with less weight, and
-    `warm_up_weight` of the weights. `settled`: it was seen near the posterior;
-    `started`: its start was looked at; `unmoved`: why the centre was not moved, until that is told.
-    Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
-    keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
-    for other steps; `handed_out`, shape (2, d), the last point that PyMC was handed and its
+    Tallies of the `window` of warm-up and of all earlier windows have shape (components,); their
+    counts are COUNTS of shape (). `warm_up_sum`, shape (d,), is the discounted sum of positions,
+    and `warm_up_weight` the sum of the weights. `settled`: the chain was near the posterior;
+    `started`: its start was checked; `unmoved`: why the centre did not move, until it is logged.
+    Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused prefetched rows,
+    keyed by `supply_key`, -1 before the first. `waits_at`, shape (d,), is the start at which the
+    chain waits for other steps; `handed_out`, shape (2, d), is the last point for PyMC and its
     position. Both are NaN if there is none.
     """
 
@@ -66,13 +66,13 @@ class ChainState:
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for other steps."""
+        """Whether the chain waits for other steps."""
         return not np.isnan(self.waits_at[0])
 
     def shapes(self) -> dict[str, Any]:
-        """Return the shapes of the arrays, by name, which all chains of a step share."""
+        """Shapes of the arrays by name, which all chains of a step share."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        # Around another centre there may be another number of tables, or of directions.
+        # Another centre may have another number of tables, or of directions.
         for name in ("supplies", "reference", "records"):
             del parts[name]
         return {name: _shape(part) for name, part in (parts | self.records._asdict()).items()}

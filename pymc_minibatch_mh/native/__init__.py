@@ -1,1 +1,1 @@
-"""Loops that know no model, in C: read ``mh.h`` first."""
+"""Model-independent loops in C: see ``mh.h`` first."""

@@ -1,4 +1,4 @@
-"""Tables of bounds, and which of them serves a move: bounds.c."""
+"""Tables of bounds, and the choice of a table for a proposal: bounds.c."""
 
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ NO_DIRECTIONS = np.empty((0, 0))
 
 
 class Table(NamedTuple):
-    """Bounds of all rows while a move stays within a radius: ``mh_table``.
+    """Bounds of all observations for proposals within a radius: ``mh_table``.
 
-    Without arrays which table serves a move can be asked, and nothing else.
+    A table without arrays only serves to choose a table.
     """
 
     radius: float
@@ -29,36 +29,36 @@ class Table(NamedTuple):
 
 
 class BoundTables(NamedTuple):
-    """Bounds |dU_i| <= c_i M of all rows over nested regions, smallest first: ``mh_bounds``."""
+    """Bounds |dU_i| <= c_i M over nested regions of proposals, smallest first: ``mh_bounds``."""
 
-    #: Radius, kind and Σc_i of every table, shape (T, 3).
+    #: Radius, kind and Σc_i of each table, shape (T, 3).
     headers: np.ndarray
-    #: The c_i, float32, and alias tables to draw rows in proportion to them, shape (T, N).
+    #: Bounds c_i, float32, and alias tables to sample rows in proportion to them, shape (T, N).
     c: np.ndarray
     thresholds: np.ndarray
     aliases: np.ndarray
     #: A custom metric M (``mh_metric``), for tables of the kind GIVEN.
     metric: Any = None
-    #: Rows that every update reads and never draws, in order: totals and alias tables are those
-    #: of all others, and batches are drawn from these. Tests without bounds may have them too.
+    #: Influential observations in ascending order, evaluated by every update and never sampled:
+    #: totals and alias tables cover the others. Tests without bounds may have them too.
     heavy: np.ndarray = NO_ROWS
-    #: Orthonormal whitened directions along which no row changes, shape (n, d): bounds take moves
-    #: without their components along them.
+    #: Orthonormal whitened directions in the null space of all observations, shape (n, d); bounds
+    #: project them out of proposals.
     unread: np.ndarray = NO_DIRECTIONS
-    #: Orthonormal whitened directions that all rows may depend on, shape (s, d), where they are
-    #: known by groups of rows: M is then the largest of the groups', and `unread` is not asked.
+    #: Orthonormal whitened directions shared by all observations, shape (s, d), if directions are
+    #: known by groups: M is then the largest of the groups, and `unread` is unused.
     shared: np.ndarray = NO_DIRECTIONS
-    #: Those of each group beside them, `each` of a group: shape (groups * each, d).
+    #: Further directions of each group, `each` per group: shape (groups * each, d).
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
-    #: Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
+    #: Prefetched rows, for stored data: row numbers are then slots of the buffer.
     supply: Supply = NO_SUPPLY
-    #: Whitened directions of rows, which thin candidates before they are evaluated.
+    #: Whitened directions of the observations, which thin candidates before evaluation.
     copy: WhitenedCopy = NO_COPY
 
     @property
     def tables(self) -> list[Table]:
-        """The tables one by one."""
+        """Separate tables."""
         arrays = self.c, self.thresholds, self.aliases
         return [
             Table(radius, int(kind), total, *(x[k] if len(x) else None for x in arrays))
@@ -67,17 +67,17 @@ class BoundTables(NamedTuple):
 
     @property
     def n_drawn(self) -> int:
-        """Places of the alias tables."""
+        """Number of entries in the alias tables."""
         return self.thresholds.shape[1]
 
     @property
     def n_groups(self) -> int:
-        """Number of groups of rows, 0 where none are told apart."""
+        """Number of groups of observations, 0 without groups."""
         return len(self.own) // self.each
 
 
 def no_tables() -> BoundTables:
-    """Return the empty tables of a test without bounds."""
+    """Empty tables of a test without bounds."""
     empty = np.empty((0, 0))
     return BoundTables(np.empty((0, 3)), empty.astype(np.float32), empty, empty.astype(np.int32))
 
@@ -85,9 +85,9 @@ def no_tables() -> BoundTables:
 def table_of_move(
     tables: BoundTables, reference: Any, position: np.ndarray, new: np.ndarray
 ) -> tuple[int, float]:
-    """Return the table with the smallest C M of those that hold for a move, and its M.
+    """Index of the table with the smallest C M among those that cover a proposal, and its M.
 
-    Symmetric in the two positions. Without a table the number is -1.
+    Symmetric in the two positions. The index is -1 without a table.
     """
     table, m = np.empty(1, np.int64), np.empty(1)
     function("mh_table_of_move")(tables, reference, position, new, table, m)
@@ -95,7 +95,7 @@ def table_of_move(
 
 
 def sizes_between(tables: BoundTables, reference: Any, ends: np.ndarray) -> np.ndarray:
-    """Return C M of some moves, `ends` of shape (moves, 2, d); infinite where none is bounded."""
+    """C M of some proposals, `ends` of shape (moves, 2, d); infinite if no table covers one."""
     sizes = np.empty(len(ends))
     function("mh_sizes_between")(tables, reference, len(ends), ends, sizes)
     return sizes

@@ -1,12 +1,11 @@
-"""Compile the library: at installation, and in a checkout whose sources have changed.
+"""Compiler of the library, at installation and in a checkout with changed sources.
 
-Each file is a unit. Its object file is kept under a digest of all that it depends on, so that an
-edit compiles one unit. Nothing of the package is imported here: the build hook runs this file by
-its path.
+Each source file is a unit. Its object file is stored under a digest of everything that it depends
+on, so that an edit compiles one unit. The module imports nothing of the package: the build hook
+runs this file by its path.
 
-Variables of the environment: CC names a compiler, MH_CC_OPTIONS adds options for it, as for
-sanitizers, and MH_SOURCES is a folder with other sources. The libraries of these have names of
-their own.
+Environment variables: CC names a compiler, MH_CC_OPTIONS adds options for it, as for sanitizers,
+and MH_SOURCES is a folder with other sources. Their libraries have separate names.
 """
 
 import os
@@ -24,28 +23,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-#: Where the sources are, and the library.
+#: Folder of the sources, and of the library.
 FOLDER = Path(os.environ.get("MH_SOURCES") or Path(__file__).parent)
-#: For the processor that all of a platform have, and without fused operations: draws then agree on
-#: all of them, bit for bit. Without -O3 gcc leaves sums of eight lanes half as fast.
+#: Options for the baseline processor of a platform, without fused operations: draws then agree bit
+#: for bit on all processors. Without -O3 gcc makes sums of eight lanes half as fast.
 FLAGS = (
     "-std=c17", "-O3", "-fPIC", "-fno-semantic-interposition", "-ffp-contract=off",
-    # No result changes by these: nobody looks at errno, or at traps.
+    # No result depends on these: nothing uses errno or traps.
     "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
-#: How leaves.c is compiled once more: processor -> instruction set -> options. One set is chosen
-#: when the library is loaded: see instruction_sets.c.
-#: AVX-512 was as fast as AVX2 at 50 coordinates, and 5 % faster at 200.
+#: Further compilations of leaves.c: processor -> instruction set -> options. The library selects a
+#: set when it is loaded: see instruction_sets.c.
 SETS: dict[str, dict[str, tuple[str, ...]]] = {"x86_64": {"avx2": ("-mavx2",)}}
-#: What is linked. Calls from file to file go straight there, where nothing else could be meant.
+#: Linker options: calls between files go directly to their targets.
 _LINKED = {".dll": (), ".dylib": ("-lm",), ".so": ("-Wl,-Bsymbolic", "-lm")}
-#: Seconds after which libraries and object files of other sources are removed: another process may
-#: be about to load them.
+#: Seconds before outdated libraries and object files are removed: another process may be about to
+#: load them.
 _KEPT = 86_400.0
 
 
 class Compiler(NamedTuple):
-    """A command that compiles, what it says of its version, and the processor it compiles for."""
+    """Command of a compiler, with its version and target processor."""
 
     command: tuple[str, ...]
     version: str
@@ -53,19 +51,19 @@ class Compiler(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A file to compile, and the options that it has beside those of all."""
+    """A source file, with its options besides the common ones."""
 
     source: Path
     options: tuple[str, ...]
 
 
 def options() -> tuple[str, ...]:
-    """Return the options of all units."""
+    """Options of all units."""
     return (*FLAGS, *shlex.split(os.environ.get("MH_CC_OPTIONS", "")))
 
 
 def _text(path: Path) -> bytes:
-    """Return a source, the same whatever Git makes of ends of lines."""
+    """Text of a source, independent of Git's conversion of line ends."""
     return path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n")
 
 
@@ -75,13 +73,13 @@ def _digest(*parts: bytes) -> str:
 
 @cache
 def digest() -> str:
-    """Return a digest of everything that is compiled, and how."""
+    """Digest of all sources and options."""
     sources = sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")])
     return _digest(repr((options(), SETS)).encode(), *map(_text, sources))
 
 
 def library() -> Path | None:
-    """Return the library of these sources, if it is there and whole: to load a part ends Python."""
+    """Library of these sources, if it exists completely: loading a partial file crashes Python."""
     for found in FOLDER.glob(f"libmh-{digest()}-*"):
         if found.suffix == suffix() and found.stem.endswith(f"-{found.stat().st_size}"):
             return found
@@ -89,12 +87,12 @@ def library() -> Path | None:
 
 
 def suffix(platform: str = sys.platform) -> str:
-    """Return how names of libraries end."""
+    """Suffix of library names on a platform."""
     return {"win32": ".dll", "darwin": ".dylib"}.get(platform, ".so")
 
 
 def compilers() -> Iterator[Compiler]:
-    """Yield the machine's own compilers that run."""
+    """Working compilers of this machine."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         command = shlex.split(name or "")
         version, machine = _said(command, "--version"), _said(command, "-dumpmachine")
@@ -103,16 +101,16 @@ def compilers() -> Iterator[Compiler]:
 
 
 def zig(target: str | None = None) -> Compiler | None:
-    """Return the compiler that the package ziglang is, for this or another machine."""
+    """Compiler of the package ziglang, for this or another machine."""
     command = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
     command += ["-target", target] if target else []
-    # Of a target with the version of a system it does not say the machine.
+    # With a system version in the target, it does not report the machine.
     version, machine = _said(command, "--version"), target or _said(command, "-dumpmachine")
     return Compiler(tuple(command), version, machine.partition("-")[0]) if version else None
 
 
 def _said(command: list[str], question: str) -> str:
-    """Return what a command answers, "" if it does not run."""
+    """Output of a command, "" if it fails."""
     if not command or not shutil.which(command[0]):
         return ""
     done = subprocess.run([*command, question], capture_output=True, text=True, check=False)
@@ -120,7 +118,7 @@ def _said(command: list[str], question: str) -> str:
 
 
 def units(compiler: Compiler) -> Iterator[Unit]:
-    """Yield what a library consists of."""
+    """Units of a library."""
     for source in sorted(FOLDER.glob("*.c")):
         if source.name == "leaves.c":
             for name, wider in {"baseline": (), **SETS.get(compiler.processor, {})}.items():
@@ -131,14 +129,14 @@ def units(compiler: Compiler) -> Iterator[Unit]:
 
 
 def _renamed(name: str) -> Iterator[str]:
-    """Yield options that give leaf functions the name of their instruction set at the end."""
+    """Options that append the instruction set to the names of leaf functions."""
     listed = (FOLDER / "leaves.h").read_text("utf-8")
     for leaf in re.findall(r"^LEAF\(.*?(mh_\w+),", listed, flags=re.MULTILINE):
         yield f"-D{leaf}={leaf}_{name}"
 
 
 def compile_units(compiler: Compiler) -> list[Path]:
-    """Return the object files of all units, which are compiled where they are not there."""
+    """Object files of all units; missing ones are compiled."""
     objects = FOLDER / ".objects"
     objects.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=objects) as name, ThreadPoolExecutor() as threads:
@@ -160,7 +158,7 @@ def _object(compiler: Compiler, unit: Unit, folder: Path) -> Path:
 
 
 def _included(source: Path) -> set[Path]:
-    """Return a file, and the headers of this folder that it includes, and that these include."""
+    """A file with all headers of this folder that it includes, directly or indirectly."""
     found, left = {source}, [source]
     for path in left:
         names = re.findall(r'^#include "(.+)"', path.read_text("utf-8"), flags=re.MULTILINE)
@@ -179,8 +177,8 @@ def _run(command: list[str]) -> None:
 def compile_library(place: Path, compiler: Compiler, platform: str = sys.platform) -> Path:
     """Compile the library into a folder; its name has the digest of its sources and its length.
 
-    Files are made where no other process sees them, and put in their places at once: several may
-    compile at a time. Raises an OSError with everything that the compiler says, if it fails.
+    Files are written under temporary names and renamed at once, because several processes may
+    compile at a time. OSError with all messages of the compiler if it fails.
     """
     ending, found = suffix(platform), compile_units(compiler)
     with tempfile.TemporaryDirectory(dir=FOLDER / ".objects") as name:
@@ -193,9 +191,9 @@ def compile_library(place: Path, compiler: Compiler, platform: str = sys.platfor
 
 
 def build() -> Path:
-    """Compile the library of these sources, if it is not there; return where it is.
+    """Path of the library of these sources, compiled if it is missing.
 
-    Raises an OSError if it is not there and cannot be compiled.
+    OSError if it cannot be compiled.
     """
     if found := library():
         return found
@@ -205,10 +203,10 @@ def build() -> Path:
 
 
 def compile_file(source: Path) -> Path:
-    """Compile a file that includes the library's headers; return where its own library is.
+    """Path of the library of a file that includes the library's headers.
 
-    It is compiled again where it or the library's sources have changed. It calls no function of the
-    library but by an address: what it is linked with is elsewhere when it is loaded.
+    The file is compiled again after a change of it or of the library's sources. It calls functions
+    of the library by address only, because its own link does not contain them.
     """
     key = _digest(_text(source), digest().encode())
     made = FOLDER / ".objects" / f"{source.stem}-{key}{suffix()}"
@@ -223,7 +221,7 @@ def compile_file(source: Path) -> Path:
 
 
 def _some_compiler() -> Compiler:
-    """Return a compiler of this machine."""
+    """A working compiler of this machine."""
     compiler = next(compilers(), None) or zig()
     if compiler is None:
         raise OSError(
@@ -235,7 +233,7 @@ def _some_compiler() -> Compiler:
 
 
 def _remove_older(made: Path) -> None:
-    """Remove what other sources have left behind, unless others may still look for it."""
+    """Remove files of older sources, unless other processes may still load them."""
     for old in [*FOLDER.glob("libmh-*"), *(FOLDER / ".objects").iterdir()]:
         try:
             if old != made and time.time() - old.stat().st_mtime > _KEPT:

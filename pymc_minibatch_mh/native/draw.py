@@ -1,4 +1,4 @@
-"""Rows drawn with replacement, and rows that were drawn ahead where they are stored: draw.c."""
+"""Sampling of rows with replacement, and prefetched rows of stored data: draw.c."""
 
 from typing import Any, NamedTuple
 
@@ -8,32 +8,31 @@ from pymc_minibatch_mh.native.library import function
 
 
 def build_alias(weights: np.ndarray, thresholds: np.ndarray, aliases: np.ndarray) -> None:
-    """Fill an alias table: keep place i with probability thresholds[i], else go to aliases[i].
+    """Fill an alias table: keep index i with probability thresholds[i], else take aliases[i].
 
     All have shape (N,); `weights`, float32, are non-negative with a positive sum.
     """
     function("mh_build_alias")(weights.size, weights, thresholds, aliases)
 
 
-#: Columns of the places: next unused row, end of the rows that are there, supplies that were made.
+#: Columns of the supplies: next unused slot, end of the filled slots, number of supplies made.
 NEXT, END, NUMBER = range(3)
-#: The request for the change of all rows in the move, in the place of a table; ALL - n asks for n
-#: rows.
+#: Request for the change of all rows in a proposal, in place of a table; ALL - n requests n rows.
 ALL = -1
 
 
 class Supply(NamedTuple):
-    """Rows that were drawn ahead for one chain: ``mh_supply``."""
+    """Prefetched rows of one chain: ``mh_supply``."""
 
     #: NEXT, END and NUMBER of each table of bounds, shape (T, 3).
     places: np.ndarray
-    #: Address of a function that draws more (``mh_refill``).
+    #: Address of a function that draws further rows (``mh_refill``).
     refill: Any
-    #: Change of all rows in a move, after it was asked for, shape (1,).
+    #: Change of all rows in a proposal, after its request, shape (1,).
     change: np.ndarray
-    #: Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
+    #: Rows of one supply; 0 if all rows are in memory.
     room: int
-    #: Number of all rows, and the number of the row that lies in each place.
+    #: Number of all rows, and the row number of each slot.
     n_rows: int
     rows: np.ndarray
 

@@ -1,7 +1,7 @@
-"""Updates with an accept of their own for every element: thousands of effects from a few rows.
+"""Updates that accept thousands of random effects one at a time, each from a few observations.
 
-There are a border w of coordinates that all rows may read, and elements e of each factor, of which
-a row reads one: elements.c says what an iteration does, element_test.c why it is exact.
+All observations may depend on the common coordinates w, and each on one effect e per factor:
+elements.c documents an iteration, element_test.c its exactness.
 """
 
 from typing import Any, NamedTuple
@@ -50,37 +50,37 @@ class Geometry(NamedTuple):
 
     @property
     def n_elements(self) -> int:
-        """Elements of all factors L."""
+        """Number of effects of all factors, L."""
         return self.places.size
 
     @property
     def n_factors(self) -> int:
-        """Factors F."""
+        """Number of factors F."""
         return self.densities.size
 
 
 class ElementTest(NamedTuple):
-    """Poisson test of all kinds of moves: the border, each factor's elements, each scale, ..."""
+    """Poisson test of all move types: common coordinates, each factor's effects, each scale, ..."""
 
     rates: Any
-    #: κ of each kind, by which it raises rates.
+    #: Rate factor κ of each move type.
     kappa: np.ndarray
 
 
 class ElementChain(NamedTuple):
-    """State of a chain of elements: ``mh_element_chain``."""
+    """State of a chain of effects: ``mh_element_chain``."""
 
-    #: A chain without a proposal and a test of its own; tallies are those of kinds of moves.
+    #: Chain without proposal and test; its tallies count move types.
     chain: KernelState
-    #: The record of a Poisson test, with χ = 1: rates are raised by κ - 1 in the place of χ C M.
+    #: Record of a Poisson test with χ = 1: rate factors κ - 1 replace χ C M.
     test: Any
     geometry: Geometry
     parts: Parts
     kappa: np.ndarray
-    #: Densities of elements, which have to be kept.
+    #: Compiled densities of effects; this reference keeps them alive.
     functions: Any
 
     @property
     def worst_move(self) -> np.ndarray | None:
-        """See ``KernelState``."""
+        """Worst violation, as in ``KernelState``."""
         return self.chain.worst_move

@@ -1,7 +1,7 @@
-"""Rows as the library takes them: records of `mh.h`, and where linear forms of rows lie.
+"""Rows as the library takes them: records of `mh.h`, and linear predictors of observations.
 
-Coefficients of forms are of two kinds. *Fixed* ones belong to the same coordinates of the position
-in every row; *chosen* ones to coordinates that the data choose, as in ``a[group]``.
+Coefficients of linear predictors have two kinds. *Fixed* ones belong to the same coordinates in
+every row; *chosen* ones to coordinates that the data index, as in ``a[group]``.
 """
 
 from typing import Any, NamedTuple
@@ -10,13 +10,12 @@ import numpy as np
 
 from pymc_minibatch_mh.native.library import LaidOut, function
 
-#: Kinds of pieces of a form: a run of numbers of a row, a product of leaves, or such a product for
-#: a coordinate that a leaf chooses.
+#: Kinds of pieces: a run of numbers, a product of leaves, and one for an indexed coordinate.
 RUN, PRODUCT, CHOICE = range(3)
 
 
 class Leaf(NamedTuple):
-    """One number of each row: address of row 0, bytes from row to row, and the place of its type.
+    """One number of each row: address of row 0, bytes from row to row, and index of its type.
 
     Types are those of :data:`data.arrays.STORED`.
     """
@@ -24,7 +23,7 @@ class Leaf(NamedTuple):
     address: int
     stride: int
     type: int
-    #: Which array it lies in.
+    #: Index of its array.
     array: Any = None
 
 
@@ -57,7 +56,7 @@ class Term(NamedTuple):
 
     @property
     def n_arguments(self) -> int:
-        """Number of linear forms m."""
+        """Number of linear predictors m."""
         return len(self.fixed_ends)
 
     @property
@@ -72,15 +71,15 @@ class Term(NamedTuple):
 
 
 class RowSpace(NamedTuple):
-    """Where the rows are, and the compiled functions of them that were asked for."""
+    """Addresses of the rows, and of their compiled functions."""
 
     #: Number of coordinates d.
     size: int
     #: First row of each term, and the number of all rows, int64.
     term_starts: np.ndarray
-    #: Addresses that functions of the model take, int64.
+    #: Addresses of the arguments of the model's functions, int64.
     context: np.ndarray
-    #: The terms of rows that are functions of forms, laid out; None where they are graphs.
+    #: Terms whose rows are functions of linear predictors; None for graphs.
     terms: LaidOut | None = None
     #: Graphs of all rows (``mh_graph_differences``, ``mh_graph_derivatives``).
     differences: Any = None
@@ -93,12 +92,13 @@ class RowSpace(NamedTuple):
 
 
 class PlacedForms(NamedTuple):
-    """Where the forms of n rows lie."""
+    """Linear predictors of n rows at a centre."""
 
-    #: The forms of the centre, and the sums of the absolute products in them, shape (n, m).
+    #: Linear predictors at the centre, and sums of their absolute products, shape (n, m).
     values: np.ndarray
     sizes: np.ndarray
-    #: Lᵀ times each form: its length, shape (n, m), and itself where there is room, (n, m, d).
+    #: Lᵀ times each linear predictor: its norm, shape (n, m), and the vectors if requested, (n, m,
+    #: d).
     norms: np.ndarray
     whitened: np.ndarray
 
@@ -106,7 +106,7 @@ class PlacedForms(NamedTuple):
 def place_forms(
     term: LaidOut, rows: np.ndarray, centre: np.ndarray, factor: np.ndarray, placed: PlacedForms
 ) -> None:
-    """Place the linear forms of some rows of a term, numbered within it; `placed` is overwritten.
+    """Write linear predictors of some rows of a term to `placed`; row numbers are within the term.
 
     `factor` is L, which is zero above its diagonal.
     """

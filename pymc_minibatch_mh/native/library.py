@@ -1,4 +1,4 @@
-"""The compiled library, loaded once per process, and its functions as Python calls them."""
+"""Compiled library, loaded once per process, and its functions for Python."""
 
 import ctypes
 import re
@@ -17,7 +17,7 @@ HEADERS = ("mh.h", "leaves.h", "functions.h")
 
 
 def declarations() -> str:
-    """Return what the headers declare, for cffi, which knows no preprocessor."""
+    """Declarations of the headers for cffi, which has no preprocessor."""
     whole = "".join((compiler.FOLDER / name).read_text("utf-8") for name in HEADERS)
     leaf = r"^LEAF\(\w*, (\w+), (\w+), (\(.*?\)), .*$"
     whole = re.sub(leaf, r"\1 \2\3;", whole, flags=re.MULTILINE)
@@ -30,10 +30,10 @@ ffi.cdef(declarations())
 
 @cache
 def load() -> Any:
-    """Return the library of these sources: in a checkout it is compiled where they have changed.
+    """Library of these sources; a checkout compiles it after changes.
 
-    Raises an ImportError if there is none and none can be compiled, if it cannot be loaded, or if
-    it is of other sources.
+    ImportError if there is none and none can be compiled, if it cannot be loaded, or if it belongs
+    to other sources.
     """
     try:
         place = compiler.build()
@@ -52,7 +52,7 @@ def load() -> Any:
 
 
 def _require_same(library: Any) -> None:
-    """Raise an ImportError where library and headers differ."""
+    """ImportError if library and headers differ."""
     compiled = ffi.string(library.mh_digest()).decode()
     if compiled != compiler.digest():
         raise ImportError(
@@ -70,12 +70,12 @@ def _require_same(library: Any) -> None:
         k += 1
 
 
-#: Types of the numbers that arrays of a C type hold.
+#: NumPy types of arrays by C type.
 NUMBERS = {"double": "f8", "float": "f4", "int64_t": "i8", "int32_t": "i4", "int8_t": "i1"}
 
 
 class LaidOut:
-    """A record as the library has it. Arrays and records that it points to are kept alive with it.
+    """A C record, which keeps its arrays and records alive.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class LaidOut:
         Name of the C record.
     record
         An object with the same fields: a number `n_x` that it lacks is the length of its `x`. Or a
-        list of such, which lie one after the other.
+        list of such objects, which become consecutive records.
     """
 
     def __init__(self, kind: str, record: Any) -> None:
@@ -106,10 +106,10 @@ def _field(record: Any, name: str) -> Any:
 
 
 def stored(kind: Any, value: Any, kept: list[Any]) -> Any:
-    """Return a value as C has it; whatever it points to is added to `kept`.
+    """C representation of a value; everything that it points to is added to `kept`.
 
-    A function is an address, an object that has one, or the name of one of the library.
-    Raises a TypeError if an array is not contiguous, or of another type than C takes.
+    A function is an address, an object with an address, or the name of a library function.
+    TypeError if an array is not contiguous, or has another type than C takes.
     """
     if kind.kind == "struct":
         return _fields(kind, value, kept)
@@ -134,7 +134,7 @@ def stored(kind: Any, value: Any, kept: list[Any]) -> Any:
 
 
 def _pointed_to(kind: Any, value: Any, kept: list[Any]) -> Any:
-    """Return the address of a record, or of several, one after the other."""
+    """Address of a record, or of several consecutive records."""
     several = isinstance(value, list) or type(value) is tuple
     records = [_fields(kind.item, one, kept) for one in (value if several else [value])]
     made = ffi.new(f"{kind.item.cname}[]", records)
@@ -152,7 +152,7 @@ def _array(kind: Any, value: np.ndarray) -> Any:
     return ffi.cast(kind, value.__array_interface__["data"][0])
 
 
-#: How a run ended, as ``mh_status`` says.
+#: Results of a run, as in ``mh_status``.
 Status = cast(Any, IntEnum)(
     "Status",
     {name.removeprefix("MH_"): k for name, k in ffi.typeof("mh_status").relements.items()},
@@ -161,7 +161,7 @@ Status = cast(Any, IntEnum)(
 
 @cache
 def dtype_of(name: str) -> np.dtype:
-    """Return a C record as a NumPy type, by its name. Pointers are integers."""
+    """NumPy type of a C record, by its name. Pointers are integers."""
     kinds = [(field, x.type) for field, x in ffi.typeof(name).fields]
     return np.dtype(
         [
@@ -173,10 +173,10 @@ def dtype_of(name: str) -> np.dtype:
 
 @cache
 def function(name: str) -> Callable[..., Any]:
-    """Return a function of the library that takes arrays and records of Python.
+    """Library function that takes arrays and records of Python.
 
-    Scratch memory, where it is the last argument, is made for the call and given back. A
-    MemoryError is raised where there is none; another status is returned.
+    Scratch memory as the last argument is allocated for the call and freed. MemoryError if there is
+    no memory; any other status is returned.
     """
     called = getattr(load(), name)
     kinds = ffi.typeof(called).args
@@ -200,14 +200,14 @@ def function(name: str) -> Callable[..., Any]:
 
 
 class FunctionAt:
-    """A function at an address, of a type that the header declares: called as the library's are.
+    """A function at an address, of a type in the headers, called like the library's functions.
 
     Parameters
     ----------
     kind : str
         Name of the C type.
     source
-        What compiled it, with an `address`, which is kept.
+        Compiled object with an `address`, which is kept alive.
     """
 
     def __init__(self, kind: str, source: Any) -> None:
@@ -216,14 +216,14 @@ class FunctionAt:
         self._called = ffi.cast(kind, self.address)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it with arrays and records of Python."""
+        """Call the function with arrays and records of Python."""
         kept: list[Any] = []
         kinds = ffi.typeof(self._called).args
         return self._called(*(stored(k, x, kept) for k, x in zip(kinds, arguments, strict=True)))
 
 
 class Arena:
-    """Scratch memory of the library, given back with this object."""
+    """Scratch memory of the library, freed with this object."""
 
     def __init__(self) -> None:
         made = load().mh_arena_new()
@@ -232,7 +232,7 @@ class Arena:
         self.at = ffi.gc(made, load().mh_arena_free)
 
 
-#: Distributions of NumPy that are called by address, by the fields of a generator's record.
+#: NumPy distributions called by address, by the fields of a generator's record.
 _DISTRIBUTIONS = {
     "standard_normal": "random_standard_normal",
     "standard_exponential": "random_standard_exponential",
@@ -244,7 +244,7 @@ _DISTRIBUTIONS = {
 
 @cache
 def _distributions() -> dict[str, int]:
-    """Return the addresses of NumPy's distributions; ImportError if it does not export them."""
+    """Addresses of NumPy's distributions; ImportError if NumPy does not export them."""
     numpys = ctypes.CDLL(np.random._generator.__file__)
     try:
         functions = {field: getattr(numpys, name) for field, name in _DISTRIBUTIONS.items()}
@@ -266,5 +266,5 @@ class GeneratorRecord:
             setattr(self, field, address)
 
     def __reduce__(self) -> tuple:
-        """Have a copy, whose generator is another one, know where that lies."""
+        """Pickle the generator only: a copy needs the addresses of its own generator."""
         return GeneratorRecord, (self.rng,)

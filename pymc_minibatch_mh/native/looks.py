@@ -1,4 +1,4 @@
-"""Sequential tests on growing batches: looks.c, and what Python asks of it."""
+"""Sequential tests on growing batches: looks.c, and its functions for Python."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ class BatchTest(NamedTuple):
 
     LAYOUT, decide = "mh_batch_test", "mh_decide_by_batches"  # type: ignore[misc]
 
-    #: Its functions, and κ in the predicted variance V = κ M² of a move.
+    #: Its functions, and κ in the predicted variance V = κ M² of a proposal.
     sample_size: str
     decide_batch: str
     kappa: float
@@ -21,7 +21,7 @@ class BatchTest(NamedTuple):
 
 
 def batch_test(record: Any) -> BatchTest:
-    """Return a test by its settings, whose class names the functions."""
+    """Test of a settings record, whose class names the functions."""
     laid_out = LaidOut(record.LAYOUT, record)
     return BatchTest(record.sample_size, record.decide_batch, record.kappa, laid_out)
 
@@ -42,7 +42,7 @@ def merge_moments(
     other_second: float,
     other_third: float,
 ) -> tuple[int, float, float, float]:
-    """Merge two sets of n, mean, Σ(x - mean)² and Σ(x - mean)³."""
+    """Merged n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples."""
     other = np.array([(m, other_mean, other_second, other_third)], dtype_of("mh_moments"))
     return _merged((n, mean, second, third), "mh_merge_moments", other)
 
@@ -50,12 +50,12 @@ def merge_moments(
 def add_moments(
     n: int, mean: float, second: float, third: float, values: np.ndarray, count: int
 ) -> tuple[int, float, float, float]:
-    """Merge the first `count` of `values` into n, mean and central sums of order 2 and 3."""
+    """n, mean and central sums of order 2 and 3, merged with the first `count` of `values`."""
     return _merged((n, mean, second, third), "mh_add_moments", values, count)
 
 
 def unit_noise(reference: Reference, position: np.ndarray, new: np.ndarray) -> float:
-    """Return the predicted variance V of two positions for κ = 1."""
+    """Predicted variance V of two positions for κ = 1."""
     noise = np.empty(1)
     function("mh_unit_noise")(reference, position, new, noise)
     return float(noise[0])
@@ -69,11 +69,11 @@ def full_passes_of(
     limit: float,
     rng: np.random.Generator,
 ) -> int:
-    """Return how many of some moves a test would read all rows for.
+    """Number of proposals for which a test would evaluate the full data.
 
-    Batches are simulated: of normal noise with the predicted variance, around the log ratio that a
-    move has under the Gaussian approximation. `moves` are whitened ends, shape (moves, 2, d); looks
-    at `limit` rows or more, of the `total` that are drawn from, read all.
+    Batches are simulated with normal noise of the predicted variance, around the log ratio under
+    the Gaussian approximation. `moves` are whitened ends, shape (moves, 2, d); looks at `limit`
+    rows or more, of `total` rows without the influential ones, evaluate the full data.
     """
     passes = np.empty(1, np.int64)
     limits = len(moves), moves, total, limit

@@ -11,13 +11,12 @@ DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT = range(5)
 
 
 class Move(NamedTuple):
-    """A proposed move, with the whitened coordinates of its ends and of its step, shape (d,)."""
+    """A proposed move, with whitened coordinates of its ends and of its step, shape (d,)."""
 
-    #: θ and θ'.
+    #: Positions θ and θ'.
     position: np.ndarray
     new: np.ndarray
-    #: a = L⁻¹(θ - θ̂), a' = L⁻¹(θ' - θ̂), and b = L⁻¹(θ' - θ), which a difference of the two would
-    #: lose in a short step.
+    #: a = L⁻¹(θ - θ̂), a' = L⁻¹(θ' - θ̂), and b = L⁻¹(θ' - θ): a' - a would cancel in short steps.
     here: np.ndarray
     there: np.ndarray
     step: np.ndarray

@@ -1,6 +1,6 @@
-"""Bounds by parts: how much a row can change in a move, by what the row reads alone.
+"""Separable bounds: the largest change of an observation, by the coordinates that it depends on.
 
-The formulas are in parts.c, and in candidates.c how rows are drawn by them.
+The formulas are in parts.c; candidates.c samples observations by them.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows N."""
+        """Number of observations N."""
         return self.border.size
 
     @property
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Both ends of a move: elements, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
+    """Both ends of a move: effects, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
 
     here: np.ndarray
     there: np.ndarray
@@ -48,12 +48,12 @@ class Ends(NamedTuple):
 
 
 def ceilings_of(parts: Parts, ends: Ends) -> np.ndarray:
-    """Return the ceiling of every row in a move."""
+    """Separable bound of each observation in a move."""
     out = np.empty(parts.n_rows)
     function("mh_ceilings_of")(parts, ends, out)
     return out
 
 
 def fill_running(starts: np.ndarray, values: np.ndarray, totals: np.ndarray) -> None:
-    """Overwrite the values of each element's rows by their running sums, and write their totals."""
+    """Replace the values of each effect's rows by cumulative sums, and write their totals."""
     function("mh_fill_running")(starts.size - 1, starts, values, totals)

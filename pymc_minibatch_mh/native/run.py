@@ -1,4 +1,4 @@
-"""The loop of a chain: propose, test, move, record; draw after draw. And its parts one by one."""
+"""Loop of a chain: propose, test, move and record draws; and its single parts."""
 
 from typing import Any, NamedTuple
 
@@ -22,22 +22,22 @@ class KernelState(NamedTuple):
     """State of one chain's updates: ``mh_chain``."""
 
     posterior: Posterior
-    #: The position, which is moved, and scratch for proposals.
+    #: Position, updated in place, and scratch for proposals.
     move: Move
-    #: The only source of randomness.
+    #: Only source of randomness.
     generator: GeneratorRecord
-    #: Records of the proposal and of the test, and the functions that take them; None where a loop
-    #: has its own.
+    #: Records of the proposal and of the test, and their functions; None for loops with built-in
+    #: ones.
     propose: str | None
     proposal: LaidOut | None
     decide: str | None
     test: LaidOut | None
-    #: Directions along which no row changes, for moves between updates.
+    #: Null-space directions of the likelihood, for slice proposals between updates.
     slices: Slices
-    #: Efficiency of each component of the proposal, added to, records of shape (components,).
+    #: Efficiency of each component of the proposal, accumulated, records of shape (components,).
     tallies: np.ndarray | None
-    #: Overwritten, if a bound is violated, by position and proposal of the move in which a row
-    #: exceeds its bound most, shape (2, d): row and ratio in the counts belong to it.
+    #: Ends of the proposal with the worst bound violation, shape (2, d); row and ratio of the
+    #: counts belong to it.
     worst_move: np.ndarray | None
     arena: Arena
 
@@ -57,11 +57,11 @@ def linked(
     worst_move: np.ndarray | None = None,
     slices: Slices = NO_SLICES,
 ) -> LaidOut:
-    """Return the state of a chain laid out for its updates.
+    """C record of a chain's state.
 
-    The records of the proposal and of the test name theirs of C, `LAYOUT`, and their functions,
-    `propose` and `decide`. A chain that only proposes needs neither a test nor what follows the
-    move.
+    The records of the proposal and of the test name their C type, `LAYOUT`, and their functions,
+    `propose` and `decide`. A chain that only proposes needs neither a test nor the arguments after
+    `move`.
     """
     state = KernelState(
         posterior,
@@ -82,14 +82,13 @@ def linked(
 def run(
     chain: LaidOut, updates: int, draws: np.ndarray, counts: np.ndarray, loop: str = "mh_run"
 ) -> tuple[int, int]:
-    """Make draws of a chain, which ends at the last of them; return a status, and how many.
+    """Run draws of a chain, which stops at the last one; the result is a status and their number.
 
-    Updates lie between draws: `updates` each. Positions overwrite contiguous `draws`, shape (draws,
-    d), and counts of updates are added to the records `counts`, shape (draws,). Any status but
-    ``MH_OK`` ends the chain with that update, at the old position: the draw that ended before its
-    time counts as made.
+    Each draw takes `updates` updates. Positions overwrite contiguous `draws`, shape (draws, d), and
+    counts of updates are added to the records `counts`, shape (draws,). Any status but ``MH_OK``
+    stops the chain in that update, at the old position; the incomplete draw counts as made.
     """
-    # As :func:`function` does, in a fifth of its time: PyMC asks for one draw at a time.
+    # A direct call takes a fifth of the time of :func:`function`: PyMC requests single draws.
     made = ffi.new("int64_t *")
     positions = ffi.from_buffer("double[]", draws, require_writable=True)
     counted = ffi.from_buffer("mh_counts[]", counts, require_writable=True)
@@ -98,13 +97,13 @@ def run(
 
 
 def propose_once(chain: LaidOut, position: np.ndarray, new: np.ndarray) -> tuple[int, float]:
-    """Write a proposal to `new`; return a status, and the cheap part of its log ratio."""
+    """Write a proposal to `new`; the result is a status and the cheap part of its log ratio."""
     cheap = np.full(1, np.nan)
     status = function("mh_propose_once")(chain, position, new, cheap)
     return status, float(cheap[0])
 
 
-#: Sums over repetitions of a test: Σp, Σp², Σ rows; and the fewest rows that decided.
+#: Sums over repetitions of a test: Σp, Σp², Σ rows; and the smallest number of rows.
 TOTAL, SQUARES, ROWS, FEWEST = range(4)
 
 
@@ -114,11 +113,11 @@ def repeat_test(
     repetitions: int,
     by_verdict: bool,
 ) -> tuple[int, np.ndarray]:
-    """Decide many times on a move, given by its ends and the cheap part of its log ratio.
+    """Outcomes of repeated decisions on a proposal with known ends and cheap log ratio.
 
-    Each time rows are drawn anew. `by_verdict` counts verdicts, for a test whose probability is
-    that of a single look. Returned are a status, which ends the repetitions unless it is ``MH_OK``,
-    and the outcomes, shape (4,).
+    Each repetition draws new rows. `by_verdict` counts decisions, for tests whose probability
+    belongs to a single look. The result is a status, which ends the repetitions unless it is
+    ``MH_OK``, and the outcomes, shape (4,).
     """
     outcomes = np.array([0.0, 0.0, 0.0, np.inf])
     status = function("mh_repeat_test")(chain, *move, repetitions, by_verdict, outcomes)

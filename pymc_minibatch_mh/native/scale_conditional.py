@@ -1,4 +1,4 @@
-"""A normal distribution given scales, and of these a distribution of their own.
+"""Normal distribution of effects given their scales, with a marginal distribution of the scales.
 
 Scales φ = φ₀ + A z, and the rest x = m(z) + W(z)⁻¹ w: see scale_conditional.c.
 """
@@ -13,7 +13,7 @@ from pymc_minibatch_mh.native.library import LaidOut, function
 class ScaleConditional(NamedTuple):
     """Tables of the distribution: ``mh_scale_conditional`` has the shapes.
 
-    They change nothing but how often moves are made.
+    They only affect acceptance rates, never exactness.
     """
 
     scales: np.ndarray
@@ -46,10 +46,10 @@ class ScaleConditional(NamedTuple):
 def whiten_given_scales(
     tables: ScaleConditional | LaidOut, position: np.ndarray, white: np.ndarray
 ) -> float:
-    """Write u, then w of a position to `white`, shape (d,).
+    """Write the coordinates u and w of a position to `white`, shape (d,).
 
-    Returned is log |∂(u, w)/∂θ| up to a constant: the density of the position is that of a standard
-    normal vector at (u, w) times this volume.
+    The result is log |∂(u, w)/∂θ| up to a constant: the density of the position is that of a
+    standard normal vector at (u, w) times this volume.
     """
     log_volume = np.empty(1)
     function("mh_whiten_given_scales")(tables, position, white, log_volume)
@@ -59,7 +59,7 @@ def whiten_given_scales(
 def place_given_scales(
     tables: ScaleConditional | LaidOut, white: np.ndarray, position: np.ndarray
 ) -> float:
-    """Write the position of u and w; return the value of :func:`whiten_given_scales` there."""
+    """Write the position of (u, w); the result is that of :func:`whiten_given_scales` there."""
     log_volume = np.empty(1)
     function("mh_place_given_scales")(tables, white, position, log_volume)
     return float(log_volume[0])

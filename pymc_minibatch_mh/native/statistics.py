@@ -1,4 +1,4 @@
-"""Statistics of draws: what updates count, by the names of the library's records."""
+"""Statistics of draws: counts of the updates, by the field names of the library's records."""
 
 from typing import Literal, NamedTuple
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from pymc_minibatch_mh.native.library import dtype_of
 
-#: What the updates of a draw count.
+#: Counts of the updates of a draw.
 COUNTS = dtype_of("mh_counts")
-#: Efficiency of a component of a proposal, and of a kind of moves of elements.
+#: Efficiency of a component of a proposal, and of a move type of effects.
 TALLY, KIND_TALLY = dtype_of("mh_tally"), dtype_of("mh_kind_tally")
 
 
 def numbers(records: np.ndarray) -> np.ndarray:
-    """Return contiguous records as the numbers that they are, in the same memory.
+    """View of contiguous records as numbers, in the same memory.
 
     The shape is that of the records, with one more axis, for their fields.
     """
@@ -21,7 +21,7 @@ def numbers(records: np.ndarray) -> np.ndarray:
 
 
 def summed(records: np.ndarray) -> np.void:
-    """Return the sum of some records, as one of them."""
+    """Sum of records, as one record."""
     return numbers(records).sum(axis=0).view(records.dtype)[0]
 
 
@@ -32,9 +32,10 @@ type Feature = Literal[
 
 
 class Statistic(NamedTuple):
-    """A statistic of a draw: type, meaning, and the entry of the counts that it is, if it is one.
+    """A statistic of a draw: type, meaning, and its entry of the counts if it has one.
 
-    Averages are divided by the number of updates. Traces have it if the step has what it `needs`.
+    Averages are divided by the number of updates. Traces include it if the step has what it
+    `needs`.
     """
 
     dtype: type
@@ -44,9 +45,9 @@ class Statistic(NamedTuple):
     averaged: bool = False
 
 
-#: All are scalars per draw. A name that PyMC's own steps use has their type, or both could not own
-#: variables of one model: `accepted` is boolean in some of them and not in others, so that no step
-#: beside all of them can have it.
+#: All are scalars per draw. A name that PyMC's steps use has the same type, so that both can sample
+#: one model. `accepted` is boolean in some PyMC steps and not in others, so no step here uses that
+#: name.
 STATS = {
     "accept": Statistic(np.float64, "estimated acceptance probability", "accept", averaged=True),
     "accepted_share": Statistic(np.float64, "share of accepted updates", "accepted", averaged=True),

@@ -48,11 +48,7 @@ from pymc_minibatch_mh.steps.settings import (
     signature_of,
 )
 
-<<<<<<< HEAD
 #: Attributes that completion shows.
-=======
-#: Placeholder in a step's docstring for the settings that all steps share.
->>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
 FOR_USERS = (
     "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",
     "settings", "step", "stop_tuning", "temperature", "tune", "updates_per_draw", "vars",
@@ -241,13 +237,8 @@ class MinibatchStep(BlockedStep):
 
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
-<<<<<<< HEAD
-        """Sampler of a plan: componentwise where every element moves by itself."""
-        if isinstance(plan, ArrowPlan):
-=======
         """Sampler of a plan: componentwise if effects are accepted one at a time."""
-        if plan.elements is not None:
->>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
+        if isinstance(plan, ArrowPlan):
             return componentwise(method, plan.elements)
         return Metropolis(method, proposal)
 

@@ -59,21 +59,9 @@ def setting(
 ) -> Any:
     """Field of a record of settings; it is required without a default.
 
-<<<<<<< HEAD
-    The `check` refuses values, or converts them. The `key` tells values apart in every process; it
-    is None where other parts of a step's key do. Words about a step have what is `described`.
-=======
-    Parameters
-    ----------
-    check
-        Converts valid values, and raises SettingError for others.
-    default
-        Default; a setting without one is required.
-    key
-        Text that identifies a value in every process; None if other parts of a key do.
-    described
-        Whether descriptions of a step contain values other than the default.
->>>>>>> ed13c62a (Say plainly what steps, published methods and proposals do)
+    The `check` converts valid values and raises SettingError for others. The `key` identifies a
+    value in every process, or is None if other parts of a key do. Descriptions of a step contain
+    values that are `described`.
     """
     return field(default=default, metadata={"check": check, "key": key, "described": described})
 
