@@ -16,6 +16,7 @@ from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured, table
 from bounds.certified import HuntFromCentre, Rows, evaluate, fit, hunt
 from bounds.vectors import VECTORS
 from helpers.families import FAMILIES
+from helpers.in_library import move_between, products, size_of_move
 from helpers.tiers import QUICK, fast
 from model.evaluation import rows_of_batch
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
@@ -25,19 +26,7 @@ from pymc_minibatch_mh.native.moves import (
     DIRECTIONAL,
     JOINT,
     SHARP,
-    move_between,
-    products,
-    size_of_move,
 )
-from every import every
-from helpers.families import FAMILIES
-from helpers.in_library import move_between, products, size_of_move
-from model.evaluation import rows_of_batch
-from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
-from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
-from helpers.tiers import QUICK, fast
 
 SMOOTH = [name for name in FAMILIES if name != "laplace"]
 #: One and more arguments, counts, a mixture, heavy tails, a kink.

@@ -14,12 +14,8 @@ from pytensor.scalar import basic as scalar
 
 from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from helpers.families import FAMILIES
-from helpers.tiers import QUICK, fast
-from every import every
-from helpers.families import FAMILIES
 from helpers.in_library import ULPS
-from structure.exact import DIGITS, exact_row
-from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.model import CompiledModel

@@ -164,4 +164,48 @@ def as_bytes(test):
     return np.frombuffer(ffi.buffer(laid_out(test)), np.uint8)
 
 
-b
+def expansion_change(reference, position, new):
+    """Return by how much the expansion of the likelihood changes, tempered."""
+    change = np.empty(1)
+    assert function("mh_expansion_change")(reference, position, new, change) == 0
+    return change[0]
+
+
+#: Rounding error of a difference of log-likelihoods, in units of the larger of them: moves.c.
+ULPS = 64 * 2.220446049250313e-16
+
+
+class Products(NamedTuple):
+    """Inner products of a move in whitened coordinates: |a|², |a'|², |b|², a·b and a'·b."""
+
+    here: float
+    there: float
+    step: float
+    along_here: float
+    along_there: float
+
+
+def move_between(reference: Any, position: np.ndarray, new: np.ndarray) -> Move:
+    """Return the move between two positions."""
+    move = Move(position, new, *(np.empty(new.size) for _ in range(3)))
+    whiten(reference.whitener, position, reference.centre, move.here)
+    whiten(reference.whitener, new, reference.centre, move.there)
+    whiten(reference.whitener, new, position, move.step)
+    return move
+
+
+def products(move: Move) -> Products:
+    """Return the inner products of a move."""
+    out = np.empty(1, dtype_of("mh_products"))
+    function("mh_products_of_move")(move, move.step.size, out)
+    return Products(*out[0].item())
+
+
+def size_of_move(dots: Products, order: int, kind: int) -> float:
+    """Return M for control variates of an order and a kind of table."""
+    return function("mh_size_of_move")(dots, order, kind)
+
+
+def ratio_to_bound(difference: float, scale: float, bound: float, beta: float) -> float:
+    """Return |dU_i| / (c_i M), rounding errors of the difference taken off."""
+    return function("mh_ratio_to_bound")(difference, scale, bound, beta)

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import skew
 
-from helpers.in_library import scan_rows, skewness
-from law.exactness.compiled import posterior_of
-from law.exactness.toys import rows_of
-from law.exactness.compiled import posterior_of
-from law.exactness.toys import rows_of
 from helpers.in_library import move_between, scan_rows, skewness
+from law.exactness.compiled import posterior_of
+from law.exactness.toys import rows_of
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.looks import add_moments, merge_moments
 

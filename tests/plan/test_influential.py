@@ -8,8 +8,8 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from helpers.zoo import drawn, logistic
 from helpers.in_library import move_between
+from helpers.zoo import drawn, logistic
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL

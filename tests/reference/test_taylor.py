@@ -7,16 +7,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.in_library import expansion_change, predicted_noise
+from helpers.in_library import expansion_change, move_between, predicted_noise
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.moves import move_between
-from every import every
-from helpers.in_library import move_between, predicted_noise
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.mode import calibrate, reference_at
 from pymc_minibatch_mh.reference.posterior import Target

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.in_library import decide_batch, predicted_noise, sample_size
+from helpers.in_library import decide_batch, move_between, predicted_noise, sample_size
 from law.exactness import law
 from law.exactness.compiled import by_looks
 from law.exactness.enumeration import (
@@ -19,9 +19,6 @@ from law.exactness.enumeration import (
 )
 from law.exactness.kernels import BETA, CHAINS, PRIOR, RULES
 from law.statistical.budget import FAR
-from pymc_minibatch_mh.native.moves import move_between
-from law.exactness.kernels import BETA, CHAINS, PRIOR, RULES
-from helpers.in_library import decide_batch, move_between, predicted_noise, sample_size
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.steps import austere, barker, penalty
 

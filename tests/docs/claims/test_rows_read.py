@@ -7,8 +7,8 @@ import pymc as pm
 import pytest
 
 from bounds.certified import fit
-from helpers.zoo import METHODS, drawn
 from helpers.in_library import ratio_to_bound
+from helpers.zoo import METHODS, drawn
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import compiled_metric
 from pymc_minibatch_mh.model.factorization import factorize

@@ -8,7 +8,6 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
 from compiled.fitted import run
-from model.evaluation import pieces
 from helpers.in_library import ULPS
 from model.evaluation import pieces
 from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
