@@ -302,7 +302,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
             point, _ = copied.step(point)
         copied.stop_tuning()
         probe = Probe(copied.chain, rng.spawn(1)[0])
-        probe.given(factorization.ravel_others(point))
+        probe.fix_others(factorization.ravel_others(point))
         found = []
         for _ in range(moves):
             for _ in range(GAP):

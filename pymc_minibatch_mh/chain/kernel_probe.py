@@ -90,7 +90,7 @@ class Probe:
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
         self._beta = float(self._posterior.reference.inverse_temperature)
 
-    def given(self, others: np.ndarray) -> None:
+    def fix_others(self, others: np.ndarray) -> None:
         """Fix the values of the other steps' variables."""
         self._chain.others[:] = others
 
@@ -148,14 +148,14 @@ class Probe:
 
         return on_all_cores(part, asked)
 
-    def _summary(self, move: ProposedMove, found: Spread) -> RowsOfMove:
-        (n, mean, second, third), worst = found.moments, (found.ratio, found.row)
-        log_ratio = move.cheap + self._beta * (n * mean + found.known)
+    def _summary(self, move: ProposedMove, spread: Spread) -> RowsOfMove:
+        (n, mean, second, third), worst = spread.moments, (spread.ratio, spread.row)
+        log_ratio = move.cheap + self._beta * (n * mean + spread.known)
         if not np.isfinite(log_ratio):
             return RowsOfMove(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
         if not second > 0.0:
             return RowsOfMove(log_ratio, 0.0, 0.0, 0.0, 0.0, *worst)
-        squares = np.sort((found.top - mean) ** 2)[::-1][: self.n_top]
+        squares = np.sort((spread.top - mean) ** 2)[::-1][: self.n_top]
         return RowsOfMove(
             log_ratio,
             second / max(n - 1, 1),

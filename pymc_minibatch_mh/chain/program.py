@@ -108,11 +108,11 @@ class Program:
     @cached_property
     def slices(self) -> Slices:
         """Directions of slice proposals between updates, which leave the likelihood unchanged."""
-        asked = self.moves_without_rows
-        if not (self.sampler.moves_without_rows if asked is None else asked > 0):
+        moves = self.moves_without_rows
+        if not (self.sampler.moves_without_rows if moves is None else moves > 0):
             return NO_SLICES
-        found = possible_slices(self.plan)
-        return found if asked is None or not len(found.steps) else found._replace(moves=asked)
+        slices = possible_slices(self.plan)
+        return slices if moves is None or not len(slices.steps) else slices._replace(moves=moves)
 
     @cached_property
     def statistics(self) -> dict[str, Statistic]:

@@ -37,8 +37,8 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
     if not n:
         return 0.0
     rng = np.random.default_rng(SEED)
-    own = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
-    sweep_without_rows(there, own, target.prior, target.rows.context, rng)
+    repeated = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
+    sweep_without_rows(there, repeated, target.prior, target.rows.context, rng)
     reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
     away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
     return float(away - np.sqrt(n))

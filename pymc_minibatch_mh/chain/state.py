@@ -16,7 +16,7 @@ class ChainState:
 
     Tallies of the `window` of warm-up and of all earlier windows have shape (components,); their
     counts are COUNTS of shape (). `warm_up_sum`, shape (d,), is the discounted sum of positions,
-    and `warm_up_weight` the sum of the weights. `settled`: the chain was near the posterior;
+    and `warm_up_weight` the sum of the weights. `near_mode`: the chain was near the posterior;
     `started`: its start was checked; `unmoved`: why the centre did not move, until it is logged.
     Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused prefetched rows,
     keyed by `supply_key`, -1 before the first. `waits_at`, shape (d,), is the start at which the
@@ -37,7 +37,7 @@ class ChainState:
     total_counts: np.ndarray = field(default_factory=lambda: np.zeros((), COUNTS))
     warm_up_weight: float = 0.0
     started: bool = False
-    settled: bool = False
+    near_mode: bool = False
     n_draws: int = 0
     n_updates: int = 0
     n_full: int = 0

@@ -118,15 +118,15 @@ def measure_pairs(
     positions, factorization = positions_of(draws, step), step.target.factorization
     each = -(-pairs // len(positions))
     even = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int).tolist()
-    found = []
+    rows = []
     for chain, draw in counted(label, list(product(range(len(positions)), even))):
         point = point_of(draws, chain, draw)
         step.target.condition_on(point)
         position = np.ascontiguousarray(positions[chain, draw], dtype=np.float64)
         others = factorization.ravel_others(point)
         pair = measure(position, others, f"draw {draw} of chain {chain}")
-        found.append({"chain": chain, "draw": draw, "position": position, **pair})
-    columns = {name: np.array([one[name] for one in found]) for name in found[0]}
+        rows.append({"chain": chain, "draw": draw, "position": position, **pair})
+    columns = {name: np.array([one[name] for one in rows]) for name in rows[0]}
     return xr.Dataset(
         {name: (("pair", "dimension")[: x.ndim], x) for name, x in columns.items()},
         {"dimension": factorization.coordinate_names},
@@ -145,7 +145,7 @@ def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Prob
     """
 
     def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
-        probe.given(others)
+        probe.fix_others(others)
         move = probe.propose(position)
         possible = np.isfinite(move.cheap)
         rows = probe.rows(move) if possible else UNREAD
@@ -351,7 +351,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     count = np.minimum(usable.sizes["pair"], effective)
     with np.errstate(invalid="ignore"):
         t = np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count))
-    found = {
+    estimates = {
         "bias": factor * np.mean(contribution, axis=0),
         "bias_mcse": factor * np.std(contribution, axis=0) / np.sqrt(count),
         "bias_bound": factor * np.mean(np.abs(contribution), axis=0),
@@ -359,7 +359,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
         "autocorrelation_time": time,
     }
     return xr.Dataset(
-        {name: (("moment", "coordinate"), x) for name, x in found.items()},
+        {name: (("moment", "coordinate"), x) for name, x in estimates.items()},
         {"moment": list(MOMENTS), "coordinate": pairs["dimension"].to_numpy()[first:]},
     )
 

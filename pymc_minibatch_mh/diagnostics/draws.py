@@ -54,20 +54,20 @@ def require_trace(data: Any) -> xr.DataTree:
 def require_group(data: Any, group: str, variable: str, expected: str) -> xr.Dataset:
     """Group of a tree with a variable in it; SettingError says what to pass instead."""
     node = require_trace(data).children.get(group)
-    found = xr.Dataset() if node is None else node.to_dataset(inherit=False)
-    if variable not in found:
+    dataset = xr.Dataset() if node is None else node.to_dataset(inherit=False)
+    if variable not in dataset:
         raise SettingError(f"data= has no {variable!r} in a group {group!r}. Pass {expected}.")
-    return found
+    return dataset
 
 
 def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
     """Refuse, by a StaleDataError, model data that differ from the data in the trace."""
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
-    kept = {name: values for group in groups for name, values in group.data_vars.items()}
+    stored = {name: values for group in groups for name, values in group.data_vars.items()}
     for name, array in arrays.named():
-        if not isinstance(array, np.ndarray) or name not in kept:
+        if not isinstance(array, np.ndarray) or name not in stored:
             continue
-        if not np.array_equal(kept[name].to_numpy(), array):
+        if not np.array_equal(stored[name].to_numpy(), array):
             raise StaleDataError(
                 f"{name!r} changed after this trace was drawn. Sample again, or restore the data."
             )

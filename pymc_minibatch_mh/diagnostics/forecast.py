@@ -246,7 +246,7 @@ class Forecast:
     #: NaN for a step that was built before.
     preparation_seconds: float
     #: Variables of other steps, which were constant in the pilots.
-    held: tuple[str, ...]
+    constant_variables: tuple[str, ...]
     warning: str
 
     def describe_rows(self, n_rows: int) -> str:
@@ -258,7 +258,7 @@ class Forecast:
 
     def describe_seconds(self) -> str:
         """Time to 1,000 effective draws, and of preparation if it is known."""
-        call = "pm.sample(step=found.step)" if self.held else "sample(found.step)"
+        call = "pm.sample(step=found.step)" if self.constant_variables else "sample(found.step)"
         text = f"{duration(self.seconds)} by one chain of {call}, warm-up included"
         known = not isnan(self.preparation_seconds)
         return text + f"; preparation took {duration(self.preparation_seconds)}" * known
@@ -272,7 +272,8 @@ class Forecast:
         speed = f"{figure(self.ess_per_second)} by pm.sample()"
         if self.ess_per_second_in_blocks:
             speed += f", {figure(self.ess_per_second_in_blocks)} by sample() in each thread"
-        held = f"{', '.join(self.held)}: other steps move them, which no figure includes"
+        names = ", ".join(self.constant_variables)
+        constant = f"{names}: other steps move them, which no figure includes" if names else ""
         return [
             ("rests on", f"{self.draws:,} draws of pilots, {self.tune:,} of warm-up in each; "
              f"{updates}"),
@@ -285,7 +286,7 @@ class Forecast:
             ("ESS/s", speed),
             ("1,000 effective draws", self.describe_seconds()),
             ("memory", self.memory.describe()),
-            ("held still", held if self.held else ""),
+            ("held still", constant),
             ("warning", self.warning),
         ]  # fmt: skip
 
@@ -326,10 +327,10 @@ def summarize_pilots(
     """Figures of pilots of a step; `preparation_seconds` is NaN if unknown."""
     draws, updates = pilots.draws.shape[0] * pilots.draws.shape[1], step.updates_per_draw
     rows = pilots.counted("n_obs").mean(axis=1) / updates
-    held, seconds = step.left_to_others, seconds_per_draw(pilots)
+    others, seconds = step.left_to_others, seconds_per_draw(pilots)
     effective = effective_draws(pilots.draws)
     ess = float(effective.min())
-    per_draw = seconds + RECORDING if held else pilots.seconds_in_blocks
+    per_draw = seconds + RECORDING if others else pilots.seconds_in_blocks
     warm_up = pilots.seconds_in_warm_up if tune else per_draw
     return Forecast(
         draws=draws,
@@ -344,11 +345,11 @@ def summarize_pilots(
         ess=ess,
         worst=pilots.names[int(effective.argmin())],
         ess_per_second=ess / (draws * (seconds + RECORDING)),
-        ess_per_second_in_blocks=0.0 if held else ess / (draws * pilots.seconds_in_blocks),
+        ess_per_second_in_blocks=0.0 if others else ess / (draws * pilots.seconds_in_blocks),
         seconds=WARM_UP * warm_up + EFFECTIVE * per_draw * draws / max(ess, 1e-9),
         memory=memory_of(step),
         preparation_seconds=preparation_seconds,
-        held=held,
+        constant_variables=others,
         warning=pilots.warning,
     )
 
@@ -386,9 +387,8 @@ def memory_of(step: MinibatchStep) -> Memory:
 GRADIENTS = 5.0
 #: Factor by which that rule can be off.
 RULE_ERROR = 3.0
-#: Gradients per effective draw with hundreds of effects: PyMC's NUTS took as many for radon with
-#: varying intercepts, and 1,700 with slopes (docs/before.md). κ at one point does not tell this
-#: number, because the curvature of a hierarchy varies with its scales.
+#: Gradients per effective draw with hundreds of effects, as measured for radon with varying
+#: intercepts (docs/before.md); with varying slopes 1,700. κ at one point cannot predict them.
 GRADIENTS_FOR_RADON = 119.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
 LEAPFROG = 25e-6

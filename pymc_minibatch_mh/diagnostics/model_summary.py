@@ -169,7 +169,7 @@ def not_subsampled(
     Along some `directions` of the position, variables are also updated without observations.
     """
     chosen = set(likelihoods_of(parts.terms))
-    found = [
+    observed = [
         NotSubsampled(str(rv.name), _explain_full(number_of_rows(model, rv)), in_full=True)
         for rv in model.observed_RVs
         if rv.name not in chosen
@@ -177,7 +177,7 @@ def not_subsampled(
     reasons = _reasons_of_other_steps(parts)
     for name, why in _updates_without_rows(parts, directions).items():
         reasons[name] = f"{reasons.get(name, PRIOR)}; {why}"
-    return (*found, *_priors_and_potentials(model, reasons))
+    return (*observed, *_priors_and_potentials(model, reasons))
 
 
 def try_each_observed(
@@ -185,7 +185,7 @@ def try_each_observed(
 ) -> tuple[NotSubsampled, ...]:
     """Reasons against subsampling each observed variable of an unsupported model by itself."""
     tried = {**reading, "weights": None}
-    found = []
+    refused = []
     for rv in model.observed_RVs:
         name, count = str(rv.name), number_of_rows(model, rv)
         reason = _explain_full(count)
@@ -195,8 +195,8 @@ def try_each_observed(
                 reason = f"could be subsampled without the others: observed=[{name!r}]"
             except UnsupportedModelError as error:
                 reason = str(error)
-        found.append(NotSubsampled(name, reason))
-    return (*found, *_priors_and_potentials(model, {}))
+        refused.append(NotSubsampled(name, reason))
+    return (*refused, *_priors_and_potentials(model, {}))
 
 
 def _explain_full(count: int) -> str:
@@ -206,15 +206,15 @@ def _explain_full(count: int) -> str:
 
 def _priors_and_potentials(model: pm.Model, reasons: dict[str, str]) -> list[NotSubsampled]:
     """Free variables, with `reasons` by value variable, and potentials."""
-    found = [
+    variables = [
         NotSubsampled(str(rv.name), reasons.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs
     ]
     reading = potentials_in_full(model)
     for name in (str(potential.name) for potential in model.potentials):
         reason = reading.get(name, "a potential of the parameters alone")
-        found.append(NotSubsampled(name, reason, in_full=name in reading))
-    return found
+        variables.append(NotSubsampled(name, reason, in_full=name in reading))
+    return variables
 
 
 def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:
@@ -235,15 +235,15 @@ def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:
 
 def _updates_without_rows(parts: Factorization, directions: Sequence[np.ndarray]) -> dict[str, str]:
     """How value variables are also updated without observations, by name."""
-    found = {}
+    updates = {}
     for direction in directions:
         moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]
         for name in moved:
             others = " and ".join(repr(other) for other in moved if other != name)
             if np.count_nonzero(direction) == 1:
-                found[name] = "no row depends on it, so that it is also moved without rows"
+                updates[name] = "no row depends on it, so that it is also moved without rows"
             elif others:
-                found.setdefault(name, f"also moved without rows, together with {others}")
+                updates.setdefault(name, f"also moved without rows, together with {others}")
             else:
-                found.setdefault(name, "also moved without rows, all of it alike")
-    return found
+                updates.setdefault(name, "also moved without rows, all of it alike")
+    return updates

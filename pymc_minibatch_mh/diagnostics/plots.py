@@ -194,8 +194,8 @@ def plot_bounds(
     audited = "pairs" in require_trace(data).children
     dim, group = ("pair", "pairs") if audited else ("draw", "sample_stats")
     expected = "the result of audit(), or the trace of a step with bounds, such as TunaMH()"
-    found = require_group(data, group, "bound_ratio", expected)
-    ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if audited else "draw")
+    dataset = require_group(data, group, "bound_ratio", expected)
+    ratios = dataset["bound_ratio"].drop_vars(["chain", "draw"] if audited else "draw")
     ratios = ratios.where(ratios > 0.0)
     if not ratios.notnull().any():
         raise SettingError(
@@ -335,23 +335,23 @@ class _Figure:
 
     def draw_shares(self, data: xr.Dataset) -> None:
         """Panel with the shares of updates in bins of numbers of observations."""
-        (found,) = data.data_vars.values()
-        bars = data if self._is_coloured else data.assign(n_obs=_pool_chains(found))
+        (shares,) = data.data_vars.values()
+        bars = data if self._is_coloured else data.assign(n_obs=_pool_chains(shares))
         self.draw_visual("share", shapes.hist, bars)
-        bins = range(found.attrs["bins"])
+        bins = range(shares.attrs["bins"])
         # Long labels, such as "131k–262k", need more room.
         marked = bins[:: 1 if len(bins) <= MAX_TICKS else -(-len(bins) // MAX_LONG_TICKS)]
         texts = [_bin_label(k) for k in marked]
         self.draw_visual("xticks", shapes.set_xticks, data, values=list(marked), labels=texts)
-        mean = found.attrs["updates"] > 1
-        unit = f", mean of {found.attrs['updates']} updates" if mean else ""
+        mean = shares.attrs["updates"] > 1
+        unit = f", mean of {shares.attrs['updates']} updates" if mean else ""
         share = "share of draws" if mean else "share of updates"
         self.label_panel("n_obs", "Observations per update", f"observations evaluated{unit}", share)
 
     def mark_multiples(self, data: xr.Dataset, limit: float) -> None:
         """Mark zero and multiples of a limit on the x axis."""
-        (found,) = data.sel(plot_axis="x", drop=True).data_vars.values()
-        known = np.append(found.to_numpy(), (-limit, limit)) / limit
+        (values,) = data.sel(plot_axis="x", drop=True).data_vars.values()
+        known = np.append(values.to_numpy(), (-limit, limit)) / limit
         low, high = np.nanmin(known), np.nanmax(known)
         apart = np.ceil(max(high, -low) / 3.0 - 1e-9)
         marks = limit * apart * np.arange(np.ceil(low / apart), high / apart + 1e-9)
@@ -369,9 +369,9 @@ class _Figure:
 
     def mark_decades(self, data: xr.Dataset, axis: str) -> None:
         """Mark powers of ten on an axis of logarithms, because not all backends have such axes."""
-        (found,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
+        (logs,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
         # A ratio to a bound of zero is infinite, and is left out.
-        values = found.where(np.isfinite(found))
+        values = logs.where(np.isfinite(logs))
         first, last = np.floor(float(values.min())), np.ceil(float(values.max()))
         powers = np.arange(first, last + 1.0, 1.0 + (last - first) // MAX_TICKS)
         labels = [f"{10.0**power:g}" for power in powers]
@@ -403,9 +403,9 @@ def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: 
 
 def _drop_neutral_colour(collection: PlotCollection) -> None:
     """Remove the colour of variables without chains or moments, which a legend names "∅"."""
-    for key, found in collection.aes.children.items():
-        if "neutral_element" in found.data_vars:
-            collection.update_aes_from_dataset(key, found.dataset.drop_vars("neutral_element"))
+    for key, mapping in collection.aes.children.items():
+        if "neutral_element" in mapping.data_vars:
+            collection.update_aes_from_dataset(key, mapping.dataset.drop_vars("neutral_element"))
 
 
 def _error_points(pairs: xr.Dataset) -> xr.DataArray:
@@ -445,11 +445,11 @@ def _bars_of_rows(data: xr.DataTree, stats: Mapping[str, Any] | None) -> xr.Data
     bins = np.ceil(np.log2(rows.to_numpy().reshape(rows.sizes["chain"], -1) / updates + 1.0))
     chains, count = len(bins), int(bins.max()) + 1
     ends, heights = np.empty((chains, 2 * count)), np.zeros((chains, 2 * count - 1))
-    for chain, own in enumerate(bins.astype(int)):
+    for chain, numbers in enumerate(bins.astype(int)):
         left = np.arange(count) - 0.5 * FILLED + FILLED * chain / chains
         # Backends fill the space between the first and the last end: gaps are bars without height.
         ends[chain] = np.stack([left, left + FILLED / chains], axis=1).ravel()
-        heights[chain, ::2] = np.bincount(own, minlength=count) / own.size
+        heights[chain, ::2] = np.bincount(numbers, minlength=count) / numbers.size
     bars = np.stack([heights, ends[:, :-1], ends[:, 1:]])
     axes = ["histogram", "left_edges", "right_edges"]
     coords = {"plot_axis": axes, "chain": rows["chain"].to_numpy()}

@@ -227,8 +227,8 @@ def log_likelihood(
     chosen = row_numbers(observations, likelihood.n_rows, likelihood.name)
     values = likelihood.at_draws(posterior_draws(data, model), chosen)
     posterior = data["posterior"].to_dataset()
-    found = label_rows(values, chosen, model, likelihood.name, posterior)
-    return xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": found})
+    dataset = label_rows(values, chosen, model, likelihood.name, posterior)
+    return xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": dataset})
 
 
 #: Modules of random variables that follow NumPy's rules of batches. Variables that call a function
@@ -352,9 +352,9 @@ class PredictiveWalk(BatchWalk):
             raise MixedRowsError(op, f"{operation_name(op)} draws all of its values together")
         batches = []
         for parameter, n_core in zip(parameters, op.ndims_params, strict=True):
-            own = axis - n_batch + (parameter.type.ndim - n_core)
-            shared = own < 0 or parameter.type.broadcastable[own]
-            batches.append(self.whole(parameter) if shared else self.rows(parameter, own))
+            batch_axis = axis - n_batch + (parameter.type.ndim - n_core)
+            shared = batch_axis < 0 or parameter.type.broadcastable[batch_axis]
+            batches.append(self.whole(parameter) if shared else self.rows(parameter, batch_axis))
         lengths = None
         if not isinstance(size.type, NoneTypeT):
             lengths = [self.length if k == axis else size[k] for k in range(n_batch)]

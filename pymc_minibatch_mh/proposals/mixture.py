@@ -180,8 +180,8 @@ class Mixture(Proposal):
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
-        found = given_scales(record, plan) if self.scale_conditional else record
-        return bordered(record, plan) if found is record else found
+        linked = given_scales(record, plan) if self.scale_conditional else record
+        return bordered(record, plan) if linked is record else linked
 
     def scales(self, plan: Any) -> tuple[int, ...]:
         """Scales of a hierarchy, if its effects are proposed given them."""

@@ -159,11 +159,11 @@ class MoveCheck:
         positions = self._drawn(WALKS)
         used = self._walked(positions, updates, sign)
         deviations, root = positions - self._mean, np.sqrt(WALKS)
-        own, white = deviations / self._sd, deviations @ self._whitener.T
+        standardized, white = deviations / self._sd, deviations @ self._whitener.T
         off = {}
         for j in range(self._sd.size):
-            off[f"the mean of coordinate {j}"] = root * own[:, j].mean()
-            spread = (own[:, j] ** 2).mean() - 1.0
+            off[f"the mean of coordinate {j}"] = root * standardized[:, j].mean()
+            spread = (standardized[:, j] ** 2).mean() - 1.0
             off[f"the variance of coordinate {j}"] = root * spread / np.sqrt(2.0)
             for k in range(j):
                 product = root * (white[:, j] * white[:, k]).mean()
@@ -342,8 +342,8 @@ class OwnMove(Proposal):
         MinibatchError
             If the function raises, or changes its position.
         """
-        asked: Any = size
-        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+        dimensions: Any = size
+        if not isinstance(dimensions, int) or isinstance(dimensions, bool) or dimensions < 1:
             raise SettingError(
                 f"size={size!r} is not a number of dimensions. Give an integer of 1 or more."
             )

@@ -75,8 +75,8 @@ class RandomWalk(Proposal):
             positive("scale", self.scale, "Give one, or None.")
         flag("adapt", self.adapt)
         if not isinstance(self.covariance, str):
-            given = positive_definite("covariance", self.covariance)
-            object.__setattr__(self, "covariance", given)
+            covariance = positive_definite("covariance", self.covariance)
+            object.__setattr__(self, "covariance", covariance)
         elif self.covariance not in SHAPES:
             raise SettingError(
                 f"covariance={self.covariance!r} is unknown. Use 'laplace', 'identity' or an array."
@@ -84,8 +84,8 @@ class RandomWalk(Proposal):
 
     def __repr__(self) -> str:
         """Identity of this random walk, equal in every process."""
-        given = self.covariance
-        shape = repr(given) if isinstance(given, str) else f"covariance {digest(given)}"
+        value = self.covariance
+        shape = repr(value) if isinstance(value, str) else f"covariance {digest(value)}"
         return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"
 
     @property

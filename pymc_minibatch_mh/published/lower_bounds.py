@@ -224,13 +224,12 @@ def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -
 def lower_bounds(target: Target, reference: Reference, touching: Touching) -> LowerBounds:
     """Quadratic lower bounds around a centre; BoundsError if an observation has none."""
     gaps = FullData(_placed(target, touching, reference), target.compiled.prior, target.source)
-    whole, own = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
+    full, gap = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
     beta, values = reference.inverse_temperature, gaps.values(reference.centre)
     upper = beta * (values + ROUNDING * (1.0 + np.abs(values)))
     rounded = np.nextafter(upper.astype(np.float32), np.float32(np.inf))
-    sums = reference._replace(
-        gradient=whole.gradient - own.gradient, hessian=whole.hessian - own.hessian, order=2
-    )
+    gradient, hessian = full.gradient - gap.gradient, full.hessian - gap.hessian
+    sums = reference._replace(gradient=gradient, hessian=hessian, order=2)
     return LowerBounds(target, touching, sums, rounded)
 
 

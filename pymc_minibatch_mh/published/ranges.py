@@ -87,8 +87,8 @@ def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Arra
     """BoundsError if one of a few trial observations has no range, before the mode search."""
     for function in functions:
         data = trial_rows(function)
-        found = _enclosed(function, data, _pieces(function, support), support)
-        bounded = np.broadcast_to(np.isfinite(found.width), data.rows.shape)
+        enclosure = _enclosed(function, data, _pieces(function, support), support)
+        bounded = np.broadcast_to(np.isfinite(enclosure.width), data.rows.shape)
         if not bounded.all():
             raise _without_range(function, int(data.rows[np.argmin(bounded)]), support)
 
@@ -123,8 +123,8 @@ def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
     """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
     low, high = np.empty((2, data.rows.size))
     for rows, part, branch in branches_by_data(root, data):
-        found = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
-        low[rows], high[rows] = found.lo, found.hi
+        enclosure = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
+        low[rows], high[rows] = enclosure.lo, enclosure.hi
     return Interval(low, high)
 
 
@@ -258,7 +258,7 @@ def _furthest_out(
         differences_of(target.space, ends, np.arange(first, last), differences, scales)
         width, below = tables.c[:, first:last].astype(np.float64)
         differences += (below - 0.5 * width) / beta
-        ratio, place = largest_of(differences, scales, width, 0.5, beta)
+        ratio, index = largest_of(differences, scales, width, 0.5, beta)
         if ratio > largest:
-            largest, worst = ratio, first + place
+            largest, worst = ratio, first + index
     return largest, worst

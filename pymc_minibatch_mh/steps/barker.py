@@ -87,8 +87,8 @@ def minimax_correction(sigma: float) -> CorrectionTable:
     MinibatchError if HiGHS does not solve the linear programme.
     """
     half_atoms, half_masses = _solve_half(sigma)
-    kept = half_masses > _NEGLIGIBLE_MASS
-    half_atoms, half_masses = half_atoms[kept], half_masses[kept]
+    has_mass = half_masses > _NEGLIGIBLE_MASS
+    half_atoms, half_masses = half_atoms[has_mass], half_masses[has_mass]
     positive = half_atoms > 0.0
     atoms = np.concatenate([-half_atoms[positive][::-1], half_atoms])
     masses = np.concatenate([half_masses[positive][::-1], half_masses])

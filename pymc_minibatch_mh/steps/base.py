@@ -90,12 +90,12 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
             f"sampling_state= is from a step that differs in {what}. Build the step with the "
             "settings of that state."
         )
-    kept, given = own.chain_state.shapes(), state.chain_state.shapes()
-    wrong = [name for name in kept if given[name] != kept[name]]
+    shapes, new_shapes = own.chain_state.shapes(), state.chain_state.shapes()
+    wrong = [name for name in shapes if new_shapes[name] != shapes[name]]
     if wrong:
         raise SettingError(
-            f"sampling_state= has {wrong[0]!r} of shape {given[wrong[0]]} instead of "
-            f"{kept[wrong[0]]}, so it belongs to another model, method or proposal. Build the "
+            f"sampling_state= has {wrong[0]!r} of shape {new_shapes[wrong[0]]} instead of "
+            f"{shapes[wrong[0]]}, so it belongs to another model, method or proposal. Build the "
             "step with the settings of that state."
         )
 
@@ -419,8 +419,8 @@ class MinibatchStep(BlockedStep):
             self.start(chain)
         temperature = chain.temperature
         draws = chain.advance(1) if chain.state.started else chain.repeat_draw()
-        own = self.program
-        stats = report.stats_of_draw(draws.counts[0], own.updates_per_draw, own.statistics)
+        program = self.program
+        stats = report.stats_of_draw(draws.counts[0], program.updates_per_draw, program.statistics)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature

@@ -75,12 +75,12 @@ class ConfidenceMethod(Method):
     @property
     def guarantee(self) -> Guarantee:
         """Approximate, with the controlled error and its condition."""
-        given = (
+        condition = (
             "by a scan of all rows at every update" if self.settings.scans else "given valid bounds"
         )
         return Guarantee(
             Promise.APPROXIMATE,
-            f"probability delta that a decision differs from the full data's, {given}, not the "
+            f"probability delta that a decision differs from the full data's, {condition}, not the "
             "bias of the posterior",
         )
 

@@ -59,12 +59,12 @@ def large_deterministics(
     """
     looked_at = [v for v in model.deterministics if v.name not in known]
     shapes = _shapes(model, looked_at, point)
-    found = (
+    known_sizes = (
         LargeDeterministic(str(v.name), shape, np.dtype(v.dtype).itemsize * prod(shape))
         for v, shape in zip(looked_at, shapes, strict=True)
         if shape is not None
     )
-    return tuple(one for one in found if one.bytes_per_draw > LARGE)
+    return tuple(one for one in known_sizes if one.bytes_per_draw > LARGE)
 
 
 def names_without(model: pm.Model, large: Iterable[LargeDeterministic]) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ def tell_of_large(
 
     The warning skips variables in `left_out`, such as those that Bambi's ``fit`` leaves out.
     """
-    told = _told.setdefault(model, {})
-    new = large_deterministics(model, point, {*told, *left_out})
+    warned = _told.setdefault(model, {})
+    new = large_deterministics(model, point, {*warned, *left_out})
     if not new:
         return
-    told |= {one.name: one for one in new}
+    warned |= {one.name: one for one in new}
     _log.warning(
         "%s: pm.sample() evaluates and stores deterministics at every draw, those of warm-up "
         "included. For 1,000 draws of a chain: %s. This can take far longer than the updates. "
@@ -109,9 +109,9 @@ def tell_of_large(
         "afterwards with pm.compute_deterministics(trace.posterior.isel(draw=slice(None, None, "
         "100)), var_names=%s).",
         step,
-        "; ".join(f"{one.name!r}, {one.priced}" for one in told.values()),
-        list(names_without(model, told.values())),
-        list(told),
+        "; ".join(f"{one.name!r}, {one.priced}" for one in warned.values()),
+        list(names_without(model, warned.values())),
+        list(warned),
     )
 
 
@@ -127,11 +127,11 @@ def _shapes(
     lenient: Any = {"on_unused_input": "ignore", "allow_input_downcast": True}
     shapes_at = pytensor.function(model.value_vars, graphs, mode=mode, **lenient)
     try:
-        found = shapes_at(*(point[v.name] for v in model.value_vars))
+        shapes = shapes_at(*(point[v.name] for v in model.value_vars))
     except Exception:
         # A custom operation may raise anything. An unknown shape is no error: if sampling evaluates
         # the operation, PyMC reports the exception.
         if len(variables) == 1:
             return [None]
         return [shape for v in variables for shape in _shapes(model, [v], point)]
-    return [tuple(int(length) for length in shape) for shape in found]
+    return [tuple(int(length) for length in shape) for shape in shapes]

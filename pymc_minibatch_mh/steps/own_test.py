@@ -88,13 +88,13 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     # The digest distinguishes a function from itself after its globals changed.
     known = name, id(plain), code_digest(plain)
     try:
-        found = _COMPILED.get(known)
-        if found is None:
+        compiled = _COMPILED.get(known)
+        if compiled is None:
             # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken
             # forever.
             with HeldBack():
-                found = _COMPILED[known] = guarded(plain)
-        return found
+                compiled = _COMPILED[known] = guarded(plain)
+        return compiled
     except (NumbaError, TypeError) as error:
         raise SettingError(
             f"{name}={getattr(plain, '__name__', plain)!r} cannot be compiled by numba: {error}. "
@@ -123,8 +123,8 @@ class OwnTestMethod(BatchMethod):
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions."""
         made = partial(OwnTestMethod, full_pass_above=self.full_pass_above)
-        own = self.settings, self.sample_size, self.decide_batch, self.controls, self.walk_target
-        return made, own
+        functions = self.sample_size, self.decide_batch
+        return made, (self.settings, *functions, self.controls, self.walk_target)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -35,9 +35,9 @@ def stats_of_draw(
     counts: np.void, n_updates: int, statistics: Mapping[str, Statistic]
 ) -> dict[str, Any]:
     """Statistics of one draw for PyMC, from the counts of its updates."""
-    found = dict(zip(counts.dtype.names or (), counts.item(), strict=True))
+    sums = dict(zip(counts.dtype.names or (), counts.item(), strict=True))
     return {
-        name: found[at] / n_updates if averaged else found[at] if dtype is _REAL else int(found[at])
+        name: sums[at] / n_updates if averaged else sums[at] if dtype is _REAL else int(sums[at])
         for name, (dtype, _, at, _, averaged) in statistics.items()
         if at is not None
     }
@@ -106,14 +106,14 @@ def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning
     if state.warned:
         return None
     if not state.started:
-        found = _warning(state, name, _WAITING)
+        warning = _warning(state, name, _WAITING)
     elif state.violation:
         text = f"a bound was violated, so this trace is not exact. {state.violation}"
-        found = _warning(state, name, text)
+        warning = _warning(state, name, text)
     else:
-        found = _of_updates(name, state, program)
-    state.warned = found is not None
-    return found
+        warning = _of_updates(name, state, program)
+    state.warned = warning is not None
+    return warning
 
 
 def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarning | None:

@@ -379,8 +379,8 @@ def _records_of(method: type[SharedSettings]) -> tuple[type, ...]:
 
 def names_of(record: type[SharedSettings]) -> list[str]:
     """Names of all settings in signature order, the method's first."""
-    own = [name for cls in _records_of(record) for name in get_annotations(cls) if name != "_"]
-    return list(dict.fromkeys([*SHARED[: "vars" not in own], *own, *SHARED]))
+    names = [name for cls in _records_of(record) for name in get_annotations(cls) if name != "_"]
+    return list(dict.fromkeys([*SHARED[: "vars" not in names], *names, *SHARED]))
 
 
 def takes[**P, S: SharedSettings](
@@ -396,9 +396,9 @@ def takes[**P, S: SharedSettings](
             require_known(type(self), settings, known)
             prepare(self, record(*args, **settings))
 
-        own = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        first = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
         constructor.__signature__ = Signature(  # type: ignore[attr-defined]
-            own + [_parameter_of(known[name]) for name in names_of(cls)]
+            first + [_parameter_of(known[name]) for name in names_of(cls)]
         )
         constructor.record = cls  # type: ignore[attr-defined]
         return constructor
@@ -425,10 +425,10 @@ def require_known(step: type, settings: Mapping[str, Any], known: Mapping[str, A
 
 def signature_of(constructor: Callable[..., None]) -> Signature:
     """Signature of a step class: its own settings, then the shared settings."""
-    _, *own = signature(constructor).parameters.values()
-    named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
-    if named == own:
-        return Signature(own)
+    _, *parameters = signature(constructor).parameters.values()
+    named = [p for p in parameters if p.kind is not Parameter.VAR_KEYWORD]
+    if named == parameters:
+        return Signature(parameters)
     taken, shared = {one.name for one in named} | {"vars"}, fields(SharedSettings)
     return Signature([*named, *(_parameter_of(one) for one in shared if one.name not in taken)])
 
@@ -469,9 +469,9 @@ def _entries_of(record: type) -> list[str]:
 def docstring_of(step: type, record: type[SharedSettings]) -> str:
     """Docstring of a step class, with the parameters of its settings records."""
     head, *sections = re.split(r"\n\n(?=\w+\n---)", cleandoc(step.__doc__ or ""))
-    own = [entry for cls in _records_of(record) for entry in _entries_of(cls)]
-    common = _entries_of(SharedSettings)[: not any(entry.startswith("vars ") for entry in own)]
-    parameters = "\n".join(["Parameters\n----------", *common, *own, IN_BRIEF])
+    entries = [entry for cls in _records_of(record) for entry in _entries_of(cls)]
+    common = _entries_of(SharedSettings)[: not any(entry.startswith("vars ") for entry in entries)]
+    parameters = "\n".join(["Parameters\n----------", *common, *entries, IN_BRIEF])
     complete = all(p.default is not Parameter.empty for p in signature(step).parameters.values())
     example = EXAMPLE.format(name=step.__name__) if complete else ""
     return "\n\n".join([head, parameters, *sections]) + SEE_ALSO + example
@@ -491,10 +491,10 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
     """Value variables of a step: the selected ones, or all continuous ones."""
     if vars is None:
         vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
-    own = value_variables(model, vars)
+    variables = value_variables(model, vars)
     # The check of names comes before the compilation of the model's initial point.
-    require_continuous(model, own)
-    return own
+    require_continuous(model, variables)
+    return variables
 
 
 def check_bounds(name: str, value: Any) -> Any:

@@ -217,7 +217,7 @@ class PoissonMethod(Method):
 
     def record(self, plan: Plan) -> PoissonTest:
         """Settings with a starting χ at which typical proposals do not need the full data."""
-        found = poisson_test(
+        test = poisson_test(
             self.form,
             self.chi or 0.0,
             delayed_acceptance=self.delayed_acceptance,
@@ -225,10 +225,10 @@ class PoissonMethod(Method):
             tolerate=self.tolerates_violations,
         )
         if self._raises_ceilings(plan):
-            return found._replace(ceiling_factor=USUAL_FACTOR)
+            return test._replace(ceiling_factor=USUAL_FACTOR)
         if self.chi is not None:
-            return found
-        return found._replace(chi=starting_chi(plan.typical_sizes, found.max_rate))
+            return test
+        return test._replace(chi=starting_chi(plan.typical_sizes, test.max_rate))
 
     def _raises_ceilings(self, plan: Plan) -> bool:
         """Whether warm-up chooses κ instead of χ, because separable bounds thin candidates."""

@@ -28,7 +28,7 @@ FORECAST = Forecast(
     seconds=7.25,
     memory=Memory(data=3 * 2**30, tables=5 * 2**20, sums=7 * 2**10),
     preparation_seconds=6.5,
-    held=("wide", "mean"),
+    constant_variables=("wide", "mean"),
     warning="the chain hardly moves",
 )
 NUTS_FORECAST = NutsForecast(

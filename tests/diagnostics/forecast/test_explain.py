@@ -182,7 +182,7 @@ def test_what_is_not_subsampled_has_its_reason_and_names_are_no_tags(of_two_term
     assert "prior" in reasons["effect"]
     assert [other.name for other in of_two_terms.others if other.in_full] == ["short"]
     assert of_two_terms.forecast.preparation_seconds > 0.0
-    assert of_two_terms.forecast.held == ()
+    assert of_two_terms.forecast.constant_variables == ()
     assert of_two_terms.large_deterministics == ()
     assert of_two_terms.var_names == ("<slope>", "effect")
     page = of_two_terms._repr_html_()
@@ -225,7 +225,7 @@ def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
     assert "discrete variable 'shifted'" in found.certificate.reason
     assert found.certificate.tables == ()
     assert found.forecast.memory.tables == 0
-    assert found.forecast.held == ("shifted",)
+    assert found.forecast.constant_variables == ("shifted",)
     reasons = {other.name: other.reason for other in found.others}
     assert "another step moves it" in reasons["shifted"]
     assert "another step" not in reasons["level"]
