@@ -337,7 +337,7 @@ def accumulate_statistics(
     if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
         away = chain.plan.distance(chain.position)
-        state.settled = away < chain.plan.usual_distance + SETTLED
+        state.near_mode = away < chain.plan.usual_distance + SETTLED
     if state.n_draws == stage.end:
         _forget(chain)
 
@@ -348,7 +348,7 @@ def _forget(chain: Chain) -> None:
     for sums in (state.window, state.total, state.window_counts, state.total_counts):
         sums[...] = 0.0
     state.warm_up_sum[:] = 0.0
-    state.warm_up_weight, state.settled = 0.0, False
+    state.warm_up_weight, state.near_mode = 0.0, False
     records = chain.program.sampler.recentred(state.records, warm_up_counts(chain), chain.plan)
     chain.change(records=records)
 
@@ -366,7 +366,7 @@ def warm_up_counts(chain: Chain) -> WarmUpCounts:
 
 def _adapt(chain: Chain) -> None:
     state = chain.state
-    if state.settled:
+    if state.near_mode:
         _add(state.window, state.total)
     _add(state.window_counts, state.total_counts)
     tallies = Tallies(state.window, state.total)
