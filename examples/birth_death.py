@@ -26,7 +26,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh import OwnMove, TunaMH, sample
+from pymc_minibatch_mh import CustomProposal, TunaMH, sample
 
 Vector = NDArray[np.float64]
 #: Settings of the paper: standard deviations of updates and births, and λ.
@@ -94,7 +94,7 @@ def selection(rows: int = 20_000, features: int = 8, kept: int = 3, seed: int = 
 def main() -> None:
     """Sample, and print how often each feature is in."""
     with selection():
-        step = TunaMH(proposal=OwnMove(birth_death, state=[UPDATE, BIRTH]))
+        step = TunaMH(proposal=CustomProposal(birth_death, state=[UPDATE, BIRTH]))
         trace = sample(step, 20_000, tune=2_000, chains=2, random_seed=1)
     kept = trace.posterior["w"] != 0.0
     print("share of draws with each feature:", kept.mean(("chain", "draw")).to_numpy())

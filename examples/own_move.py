@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh import OwnMove, TunaMH, sample
+from pymc_minibatch_mh import CustomProposal, TunaMH, sample
 
 Vector = NDArray[np.float64]
 #: Degrees of freedom, and width in posterior standard deviations, before warm-up.
@@ -67,7 +67,7 @@ def regression(rows: int = 200_000) -> pm.Model:
 def main() -> None:
     """Sample with the move, and with the moves that a step takes by itself."""
     with regression():
-        for proposal in (OwnMove(student, state=[WIDTH], adapt=widen), "auto"):
+        for proposal in (CustomProposal(student, state=[WIDTH], adapt=widen), "auto"):
             step = TunaMH(proposal=proposal)
             trace = sample(step, 20_000, chains=4, random_seed=1)
             print(step.program.sampler.key["its proposal"])

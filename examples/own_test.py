@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh import OwnTestMH, audit, sample
+from pymc_minibatch_mh import CustomTestMH, audit, sample
 
 Vector = NDArray[np.float64]
 #: Standard deviation of the log ratio's noise that a batch is sized for.
@@ -58,7 +58,7 @@ def regression(rows: int = 100_000) -> pm.Model:
 def main() -> None:
     """Sample with the test, and measure its error with all rows."""
     with regression() as model:
-        step = OwnTestMH(
+        step = CustomTestMH(
             sample_size,
             decide_batch,
             numbers=[LARGEST_NOISE, FEWEST_ROWS],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.langevin import Langevin as Langevin
     from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
     from pymc_minibatch_mh.proposals.mixture import Mixture as Mixture
-    from pymc_minibatch_mh.proposals.own_move import OwnMove as OwnMove
+    from pymc_minibatch_mh.proposals.own_move import CustomProposal as CustomProposal
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
     from pymc_minibatch_mh.published.barker_paper import BarkerPaperMH as BarkerPaperMH
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
-    from pymc_minibatch_mh.steps.own_test import OwnTestMH as OwnTestMH
+    from pymc_minibatch_mh.steps.own_test import CustomTestMH as CustomTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
     from pymc_minibatch_mh.steps.tuna import FactorizedMH as FactorizedMH
     from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
@@ -60,8 +60,8 @@ _ON_FIRST_USE = {
     "Laplace": "proposals.mixture",
     "MinibatchError": "errors",
     "Mixture": "proposals.mixture",
-    "OwnMove": "proposals.own_move",
-    "OwnTestMH": "steps.own_test",
+    "CustomProposal": "proposals.own_move",
+    "CustomTestMH": "steps.own_test",
     "PenaltyMH": "steps.penalty",
     "PoissonMH": "published.poisson",
     "Proposal": "proposals.base",

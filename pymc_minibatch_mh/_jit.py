@@ -7,10 +7,10 @@ from numba import config, njit
 from numba.core import event
 
 from pymc_minibatch_mh.errors import MinibatchError
-from pymc_minibatch_mh.progress import compiling
+from pymc_minibatch_mh.progress import show_compiling
 
 
-def compiled(signature: Any = None, *, inlined: bool = False) -> Callable[[Callable], Any]:
+def compile_by_numba(signature: Any = None, *, inlined: bool = False) -> Callable[[Callable], Any]:
     """Compile a function by numba, for a signature or for all argument types at a call.
 
     The function releases the GIL and follows IEEE for division by zero. With `inlined` it is
@@ -33,13 +33,13 @@ class _Watch(event.Listener):
         """Count the start of a compilation, which may be nested."""
         self._depth += 1
         if self._depth == 1:
-            compiling(True)
+            show_compiling(True)
 
     def on_end(self, _: Any) -> None:
         """Count the end of a compilation."""
         self._depth -= 1
         if self._depth == 0:
-            compiling(False)
+            show_compiling(False)
 
 
 event.register("numba:compile", _Watch())

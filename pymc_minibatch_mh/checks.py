@@ -13,21 +13,21 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def positive(name: str, value: Any, or_else: str = "Give a number above 0.") -> float:
+def check_positive(name: str, value: Any, or_else: str = "Give a number above 0.") -> float:
     """Validate a positive finite number; `or_else` completes the message with a remedy."""
     if is_number(value) and 0.0 < float(value) < math.inf:
         return float(value)
     raise SettingError(f"{name}={value!r} is not a positive number. {or_else}")
 
 
-def integer(name: str, value: Any, least: int = 1) -> int:
+def check_integer(name: str, value: Any, least: int = 1) -> int:
     """Validate an integer of at least `least`."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
         return int(value)
     raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
 
 
-def rows(name: str, value: Any) -> int:
+def check_row_count(name: str, value: Any) -> int:
     """Validate a number of observations."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -36,14 +36,14 @@ def rows(name: str, value: Any) -> int:
     )
 
 
-def flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: Any) -> bool:
     """Validate a boolean."""
     if not isinstance(value, bool | np.bool_):
         raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
     return bool(value)
 
 
-def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
+def check_choice(name: str, value: Any, known: tuple[str, ...]) -> str:
     """Validate a choice among known names."""
     if value not in known:
         *others, last = map(repr, known)

@@ -41,6 +41,6 @@ class SourceError(MinibatchError):
     """Stored observations that cannot be read, or have changed."""
 
 
-def refuse(variable: str, cause: str, fix: str) -> UnsupportedModelError:
+def refusal_message(variable: str, cause: str, fix: str) -> UnsupportedModelError:
     """Message for an unsupported likelihood: a clause on its cause, and a remedy."""
     return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

@@ -17,20 +17,20 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 #: Seconds before the line appears. Imports may take as long before it, and two seconds are the
 #: maximum silence.
-PATIENCE = 1.0
+SECONDS_BEFORE_LINE = 1.0
 #: Refreshes per second: few, because preparation may be timed.
-PER_SECOND = 4.0
+REFRESHES_PER_SECOND = 4.0
 #: Minimum estimate in seconds for showing the time left.
-LONG = 5.0
+MIN_SECONDS_LEFT = 5.0
 
 
 @contextmanager
-def showing(stage: str) -> Iterator[None]:
+def show_progress(stage: str) -> Iterator[None]:
     """Show the stages of a block after :data:`PATIENCE` seconds, and remove the line at the end."""
     if _Line.current is not None or not is_watched():
-        report(stage)
+        report_stage(stage)
         yield
-        in_parts()
+        number_parts()
         return
     line = _Line.current = _Line(stage)
     try:
@@ -40,13 +40,13 @@ def showing(stage: str) -> Iterator[None]:
         line.close()
 
 
-def report(stage: str, text: str = "") -> None:
+def report_stage(stage: str, text: str = "") -> None:
     """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``."""
     if _Line.current is not None:
         _Line.current.say(f"{stage} {text}".rstrip())
 
 
-def in_parts(*stages: str) -> None:
+def number_parts(*stages: str) -> None:
     """Number the compiled functions of a model in the line, from the current stage on.
 
     Each of the `stages` begins a new part; without stages the numbering stops.
@@ -56,20 +56,20 @@ def in_parts(*stages: str) -> None:
         _Line.current.part = 1
 
 
-def compiling(active: bool) -> None:
+def show_compiling(active: bool) -> None:
     """Show compilation instead of the stage that needs it, or end this display."""
     if _Line.current is not None:
         _Line.current.compile(active)
 
 
 @contextmanager
-def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
+def count_parts(label: str, total: int) -> Iterator[Callable[[], None]]:
     """Show the progress of `total` parts beside the current stage, and the time left if it is long.
 
     Yields a function that counts one part. Nested counts are ignored: the line keeps the outer
     share.
     """
-    with showing(label) if _Line.current is None else nullcontext():
+    with show_progress(label) if _Line.current is None else nullcontext():
         line = _Line.current
         line = None if line is None or line.counts else line
         done, began = 0, time.monotonic()
@@ -93,7 +93,7 @@ def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
 
 def time_left(seconds: float) -> str:
     """Text such as ", about 40 s left"; empty for short times."""
-    if seconds < LONG:
+    if seconds < MIN_SECONDS_LEFT:
         return ""
     amount = f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min"
     return f", about {amount} left"
@@ -116,10 +116,10 @@ class _Line:
             TimeElapsedColumn(),
             console=get_console(),
             transient=True,
-            refresh_per_second=PER_SECOND,
+            refresh_per_second=REFRESHES_PER_SECOND,
         )
         self._task = self._display.add_task(stage, total=None)
-        self._timer = Timer(PATIENCE, self._display.start)
+        self._timer = Timer(SECONDS_BEFORE_LINE, self._display.start)
         self._timer.daemon = True
         self._timer.start()
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from threadpoolctl import ThreadpoolController
 
 #: Seconds between two checks by the main thread for results and interrupts.
-LOOK = 0.1
+SECONDS_BETWEEN_CHECKS = 0.1
 
 
 def usable_cores() -> int:
@@ -27,7 +27,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-class HeldBack:
+class DelayedInterrupts:
     """Context of the main thread that delays interrupts; handlers are called at its end."""
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class HeldBack:
         self._came = came
 
 
-def result_of(future: Future[Any]) -> Any:
+def wait_for_result(future: Future[Any]) -> Any:
     """Wait for the result or the exception of a thread."""
-    with HeldBack() as interrupt:
-        while not wait([future], LOOK).done:
+    with DelayedInterrupts() as interrupt:
+        while not wait([future], SECONDS_BETWEEN_CHECKS).done:
             interrupt.let_through()
         return future.result()
 
@@ -92,7 +92,7 @@ class _OneThreadOfBLAS(ContextDecorator):
 one_thread_of_blas = _OneThreadOfBLAS()
 
 
-def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
+def map_in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
     """Yield the results of `work` on parts, in order, from a thread for each usable core.
 
     Unstarted parts are cancelled when the iteration stops early; a single part needs no thread.
@@ -102,10 +102,10 @@ def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[An
         return
     pool = ThreadPoolExecutor(usable_cores())
     try:
-        with HeldBack():
+        with DelayedInterrupts():
             begun = deque(pool.submit(work, part) for part in parts)
         while begun:
-            yield result_of(begun.popleft())
+            yield wait_for_result(begun.popleft())
     finally:
-        with HeldBack():
+        with DelayedInterrupts():
             pool.shutdown(cancel_futures=True)

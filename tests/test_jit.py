@@ -17,7 +17,7 @@ def doubled(x):
 def test_a_compiler_that_is_turned_off_is_named(monkeypatch):
     monkeypatch.setattr(config, "DISABLE_JIT", 1)
     with pytest.raises(MinibatchError, match="NUMBA_DISABLE_JIT turns numba's compiler off"):
-        _jit.compiled()(doubled)
+        _jit.compile_by_numba()(doubled)
 
 
 def test_nothing_else_is_said_of_a_compiler_that_is_turned_off():

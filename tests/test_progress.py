@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 
 from pymc_minibatch_mh import progress
-from pymc_minibatch_mh.progress import counting, in_parts, report, showing
+from pymc_minibatch_mh.progress import count_parts, number_parts, report_stage, show_progress
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 
 
@@ -20,7 +20,7 @@ def console_of(monkeypatch):
     def use(**kind):
         console = Console(file=io.StringIO(), width=100, **kind)
         monkeypatch.setattr(progress, "get_console", lambda: console)
-        monkeypatch.setattr(progress, "PATIENCE", 0.0)
+        monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 0.0)
         return console
 
     return use
@@ -36,7 +36,7 @@ def collected(monkeypatch):
     texts = []
     console = Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr(progress, "get_console", lambda: console)
-    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 3_600.0)
     monkeypatch.setattr(progress._Line, "_draw", lambda _, text: texts.append(text))
     return texts
 
@@ -57,10 +57,10 @@ def shown(console):
 
 
 def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_nothing_afterwards(terminal):
-    with showing("Searching for the mode"):
+    with show_progress("Searching for the mode"):
         appeared()
         # Names in brackets are no markup.
-        report("Newton for beta[red] and beta[/red]", "23/60, distance 4.1")
+        report_stage("Newton for beta[red] and beta[/red]", "23/60, distance 4.1")
     assert "Searching for the mode 0:00:00" in shown(terminal)
     assert "beta[red] and beta[/red] 23/60, distance 4.1 0:00:00" in shown(terminal)
     # Back to the start of the line, up, and erased.
@@ -72,26 +72,29 @@ def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_nothing_afterw
 )
 def test_logs_and_pipes_stay_quiet(console_of, kind):
     console = console_of(**kind)
-    with showing("Searching for the mode"), counting("Evaluating all observations", 2) as advance:
-        report("Newton", "1/60")
+    with (
+        show_progress("Searching for the mode"),
+        count_parts("Evaluating all observations", 2) as advance,
+    ):
+        report_stage("Newton", "1/60")
         advance()
         assert progress._Line.current is None
     assert shown(console) == ""
 
 
 def test_what_is_done_soon_is_not_shown(terminal, monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
-    with showing("Searching for the mode"):
-        report("Newton", "1/60")
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 3_600.0)
+    with show_progress("Searching for the mode"):
+        report_stage("Newton", "1/60")
     assert terminal.file.getvalue() == ""
 
 
 @pytest.mark.parametrize("widgets", [True, False])
 def test_notebooks_show_the_line_where_they_have_widgets(console_of, monkeypatch, widgets):
     console_of(force_jupyter=True)
-    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 3_600.0)
     monkeypatch.setattr(progress, "find_spec", lambda _: object() if widgets else None)
-    with showing("Searching for the mode"):
+    with show_progress("Searching for the mode"):
         assert (progress._Line.current is not None) == widgets
 
 
@@ -99,24 +102,24 @@ def test_a_bar_that_is_already_there_is_left_alone(terminal, monkeypatch):
     # Live displays, such as the bar of pm.sample(), replace this process's output by their own.
     monkeypatch.setattr("sys.stdout", io.StringIO())
     bar = Live("the bar of pm.sample()", console=Console(force_terminal=True))
-    with bar, showing("Searching for the mode"):
+    with bar, show_progress("Searching for the mode"):
         assert progress._Line.current is None
     assert terminal.file.getvalue() == ""
 
 
 def test_what_is_begun_inside_is_told_in_the_same_line(said):
-    with showing("Explaining"):
+    with show_progress("Explaining"):
         line = progress._Line.current
-        with showing("Searching for the mode"):
+        with show_progress("Searching for the mode"):
             assert progress._Line.current is line
-            report("Newton", "1/60")
+            report_stage("Newton", "1/60")
         assert progress._Line.current is line
     assert said == ["Searching for the mode", "Newton 1/60"]
 
 
 def test_an_error_takes_the_line_with_it(terminal):
 
-    @showing("Searching for the mode")
+    @show_progress("Searching for the mode")
     def fail():
         appeared()
         raise ValueError("as in the test")
@@ -124,7 +127,7 @@ def test_an_error_takes_the_line_with_it(terminal):
     with pytest.raises(ValueError, match="as in the test"):
         fail()
     assert progress._Line.current is None
-    report("Newton", "1/60")
+    report_stage("Newton", "1/60")
     assert "Newton" not in shown(terminal)
 
 
@@ -134,14 +137,14 @@ def added(x):
 
 def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_them(monkeypatch):
     said = collected(monkeypatch)
-    with showing("Explaining"):
-        report("Newton", "1/60")
+    with show_progress("Explaining"):
+        report_stage("Newton", "1/60")
         njit(added)(1.0)
-        with showing("Reading the model"):
-            in_parts("Reading the model", "Bounding", "Preparing updates")
-            report("Bounding")
+        with show_progress("Reading the model"):
+            number_parts("Reading the model", "Bounding", "Preparing updates")
+            report_stage("Bounding")
             njit(added)(1.0)
-            report("Newton")
+            report_stage("Newton")
             njit(added)(1.0)
         njit(added)(1.0)
     once = "Compiling functions for this model, once"
@@ -160,16 +163,16 @@ def test_functions_that_are_compiled_are_named_instead_of_the_stage_that_needs_t
 def test_long_work_says_how_much_time_is_left(monkeypatch, taken, left):
     said, times = collected(monkeypatch), iter([0.0, taken])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    with showing("Explaining"), counting("Pilot", 4) as advance:
+    with show_progress("Explaining"), count_parts("Pilot", 4) as advance:
         advance()
     assert said == [f"Explaining – pilot 25%{left}"]
 
 
 def test_a_pass_says_how_far_it_is_beside_what_it_is_for(said):
     chunks = [np.arange(3), np.arange(3, 5)]
-    with showing("Newton 2/60"):
+    with show_progress("Newton 2/60"):
         assert list(on_all_cores(np.sum, chunks)) == [3, 7]
-        report("Bounding all observations")
+        report_stage("Bounding all observations")
         assert list(on_all_cores(np.sum, chunks, "Bounding all observations")) == [3, 7]
     assert said == [
         "Newton 2/60 – evaluating all observations 50%",
@@ -181,12 +184,12 @@ def test_a_pass_says_how_far_it_is_beside_what_it_is_for(said):
 
 
 def test_passes_inside_of_counted_work_leave_its_share_in_the_line(said):
-    with showing("Audit"), counting("Evaluating pairs", 2) as pair:
+    with show_progress("Audit"), count_parts("Evaluating pairs", 2) as pair:
         for _ in range(2):
-            with counting("Reading all rows", 4) as row:
+            with count_parts("Reading all rows", 4) as row:
                 row()
             pair()
-    with showing("Audit"), counting("Reading all rows", 4) as row:
+    with show_progress("Audit"), count_parts("Reading all rows", 4) as row:
         row()
     assert said == [
         "Audit – evaluating pairs 50%",
@@ -203,7 +206,7 @@ def test_a_pass_on_its_own_has_a_line_of_its_own(said):
 
 def test_preparing_a_step_says_what_it_does(said, prepared):
     step = prepared("logistic", "TunaMH")
-    with showing("Reading the model"):
+    with show_progress("Reading the model"):
         step.target.expand(np.zeros(3), np.random.default_rng(0))
         dataclasses.replace(step.plan, tables=None).completed()
     assert {

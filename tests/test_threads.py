@@ -17,19 +17,19 @@ from pymc_minibatch_mh import ScalableSubsamplingMH, threads
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.proposals.user_functions import address_of
 from pymc_minibatch_mh.threads import (
-    HeldBack,
-    in_threads,
+    DelayedInterrupts,
+    map_in_threads,
     one_thread_of_blas,
-    result_of,
     usable_cores,
+    wait_for_result,
 )
 
 
 def test_what_handles_interrupts_is_called_at_the_end():
     came = []
     with handled_by(lambda number, frame: came.append(number)):
-        with HeldBack() as outer:
-            with HeldBack():
+        with DelayedInterrupts() as outer:
+            with DelayedInterrupts():
                 signal.raise_signal(signal.SIGINT)
                 signal.raise_signal(signal.SIGINT)
                 assert came == []
@@ -43,7 +43,7 @@ def test_what_handles_interrupts_is_called_at_the_end():
 
 def test_interrupts_that_are_ignored_stay_so():
     with handled_by(signal.SIG_IGN):
-        with HeldBack():
+        with DelayedInterrupts():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
             signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -53,7 +53,7 @@ def test_other_threads_hold_nothing_back():
     with ThreadPoolExecutor(1) as pool:
 
         def handler():
-            with HeldBack():
+            with DelayedInterrupts():
                 return signal.getsignal(signal.SIGINT)
 
         assert pool.submit(handler).result() is signal.getsignal(signal.SIGINT)
@@ -65,10 +65,10 @@ def test_who_waits_for_a_thread_is_interrupted():
         waiting = pool.submit(end.wait)
         try:
             with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
-                result_of(waiting)
+                wait_for_result(waiting)
         finally:
             end.set()
-        assert result_of(waiting)
+        assert wait_for_result(waiting)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
     with ThreadPoolExecutor(1) as pool:
 
         def work(_):
-            with HeldBack():
+            with DelayedInterrupts():
                 begun = pool.submit(int)
-            result_of(begun)
+            wait_for_result(begun)
 
         for _ in interrupted_at_each(place, "work", lambda: None, work):
             assert answers(pool)
@@ -101,7 +101,7 @@ def test_an_interrupt_at_any_instruction_leaves_llvm_to_others():
 @pytest.mark.parametrize("place", ["locks", "ours"])
 def test_parts_that_are_interrupted_end(place):
     def work(_):
-        assert list(in_threads(str, [3, 4])) == ["3", "4"]
+        assert list(map_in_threads(str, [3, 4])) == ["3", "4"]
 
     before = set(threading.enumerate())
     for _ in interrupted_at_each(place, "work", lambda: None, work):
@@ -111,7 +111,7 @@ def test_parts_that_are_interrupted_end(place):
 
 
 def test_results_come_in_the_order_of_the_parts():
-    assert list(in_threads(lambda k: k * k, range(50))) == [k * k for k in range(50)]
+    assert list(map_in_threads(lambda k: k * k, range(50))) == [k * k for k in range(50)]
 
 
 def test_parts_that_nobody_asks_for_are_left(monkeypatch):
@@ -122,7 +122,7 @@ def test_parts_that_nobody_asks_for_are_left(monkeypatch):
         time.sleep(0.01)
 
     monkeypatch.setattr(threads, "usable_cores", lambda: 2)
-    found = in_threads(work, range(1_000))
+    found = map_in_threads(work, range(1_000))
     next(found)
     found.close()
     # All of them would take five seconds.
@@ -130,7 +130,7 @@ def test_parts_that_nobody_asks_for_are_left(monkeypatch):
 
 
 def test_what_a_part_raises_comes_in_its_place():
-    found = in_threads([1, 2, None, 4].__getitem__, [0, 1, 9])
+    found = map_in_threads([1, 2, None, 4].__getitem__, [0, 1, 9])
     assert list(islice(found, 2)) == [1, 2]
     with pytest.raises(IndexError):
         next(found)
@@ -146,7 +146,7 @@ def test_threads_are_no_more_than_the_cores_that_may_be_used():
         patch.setattr(os, "sched_getaffinity", lambda _: set(range(9_973)), raising=False)
         assert usable_cores() == 9_973
         patch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
-        assert len(set(in_threads(thread, range(12)))) == 1
+        assert len(set(map_in_threads(thread, range(12)))) == 1
 
 
 def test_cores_are_those_of_the_machine_where_nothing_else_is_known(monkeypatch):

@@ -36,7 +36,7 @@ from papers.sequential import (
 )
 from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.diagnostics.forecast import first_point, fresh_chain
-from pymc_minibatch_mh.model.inputs import generator_of
+from pymc_minibatch_mh.model.inputs import as_generator
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 
 Floats = NDArray[np.float64]
@@ -292,7 +292,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
     random_seed
         Seed of the chain.
     """
-    model, rng = model_behind(step), generator_of("random_seed", random_seed)
+    model, rng = model_behind(step), as_generator("random_seed", random_seed)
     factorization, others = step.target.factorization, step.target.source.others
     before = others.copy()
     try:

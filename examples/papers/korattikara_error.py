@@ -27,7 +27,7 @@ from papers.runner import Array, Size, main, trials
 from papers.sequential import sequential_error, sequential_use
 from pymc_minibatch_mh import (
     AustereMH,
-    OwnMove,
+    CustomProposal,
     RandomWalk,
     TunaMH,
 )
@@ -129,7 +129,9 @@ def simulated(problem: Problem, level: float, size: Size, seed: int) -> Tests:
             centre="start",
             temperature=TEMPERATURE,
             full_pass_above=np.inf,
-            proposal=OwnMove(swap, state=[*here, *there, threshold - ratio, threshold + ratio]),
+            proposal=CustomProposal(
+                swap, state=[*here, *there, threshold - ratio, threshold + ratio]
+            ),
         )
         draws = size.of(30, 250, 500)
         run = trials(step, draws, starts=[{"beta": here}] * 2, seed=int(rng.integers(2**30)))

@@ -29,7 +29,7 @@ from papers.data import stored
 from papers.parts import Part, part
 from papers.report import Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
-from pymc_minibatch_mh import AustereMH, OwnMove, TunaMH
+from pymc_minibatch_mh import AustereMH, CustomProposal, TunaMH
 
 ROWS, FEATURES, TRAINING = 130_065, 50, 104_052
 EPSILONS = (0.0, 0.01, 0.05, 0.1)
@@ -100,7 +100,7 @@ def austere(model: pm.Model, epsilon: float, updates_per_draw: int = 1) -> Auste
         batch_size=BATCH,
         centre="start",
         full_pass_above=np.inf,
-        proposal=OwnMove(birth_death, state=[UPDATE, BIRTH]),
+        proposal=CustomProposal(birth_death, state=[UPDATE, BIRTH]),
         updates_per_draw=updates_per_draw,
     )
 
@@ -303,7 +303,7 @@ def experiment(size: Size, seed: int) -> Report:
         for i, epsilon in enumerate(EPSILONS, 1)
     }
     ends: dict[str, Part] = {ONE: vars(levels[0.0]), MODE: exact}
-    ours = TunaMH(model=model, proposal=OwnMove(birth_death, state=[UPDATE, BIRTH]))
+    ours = TunaMH(model=model, proposal=CustomProposal(birth_death, state=[UPDATE, BIRTH]))
     starts = [{"w": mode}] * 2
     run = trials(ours, size.of(50, 100, 300), starts=starts, seed=seed + 90)
     ends[OURS] = of_run(run, given)

@@ -29,7 +29,7 @@ from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class PerUpdateSettings(SharedSettings):
         The grid and the tolerance.
     """
 
-    design: PerUpdate = setting()
+    design: PerUpdate = setting_field()
 
 
 class PerUpdateAustereMH(MinibatchStep):
@@ -203,7 +203,7 @@ class PerUpdateAustereMH(MinibatchStep):
 
     name = "per_update_austere_mh"
 
-    @takes(PerUpdateSettings)
+    @takes_settings(PerUpdateSettings)
     def __init__(self, settings: PerUpdateSettings) -> None:
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
         empty = PerUpdateTest(**UNMEASURED, distances=nothing, batch_sizes=none, epsilons=nothing)

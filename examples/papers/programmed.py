@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from papers.runner import Array
-from pymc_minibatch_mh import OwnTestMH
+from pymc_minibatch_mh import CustomTestMH
 from pymc_minibatch_mh.steps.barker import correction_table
 
 #: Standard errors from zero at which a batch decides at once, and rows of the first batch.
@@ -52,9 +52,9 @@ def decide_batch(
     return (1.0 if uniform < probability else 0.0), probability, 0.0
 
 
-def early_barker(sigma: float = 1.0, **settings: Any) -> OwnTestMH:
+def early_barker(sigma: float = 1.0, **settings: Any) -> CustomTestMH:
     """Return the test as it was programmed, with the settings that every step has."""
     table = correction_table(sigma)
     numbers = [float(BATCH), sigma, *table.atoms, *table.masses]
     controls = "noise of a batch, unless its mean is five standard errors from zero"
-    return OwnTestMH(sample_size, decide_batch, controls=controls, numbers=numbers, **settings)
+    return CustomTestMH(sample_size, decide_batch, controls=controls, numbers=numbers, **settings)

@@ -15,7 +15,7 @@ import pymc as pm
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.data import array_digest
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = "pymc", "pytensor", "numba", "numpy"
@@ -40,7 +40,7 @@ def note_data(model: pm.Model) -> None:
         for each in ancestors([*model.observed_RVs, *values])
         if isinstance(each, Constant) and np.size(each.data) > 1
     ]
-    note_digests(digest(array) for array in arrays if array.dtype.kind in "fiub")
+    note_digests(array_digest(array) for array in arrays if array.dtype.kind in "fiub")
 
 
 def note_digests(several: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.steps.barker import (
     correction_table,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 #: Points that stand for those of the paper: errors with twice as many differ by 2 % at most.
 COARSE = 200
@@ -154,10 +154,10 @@ class RidgeSettings(SharedSettings):
         As in :class:`~pymc_minibatch_mh.BarkerPaperMH`.
     """
 
-    ridge: float = setting(default=10.0)
-    points: int = setting(default=4_000)
-    sigma: float = setting(default=1.0)
-    batch_size: int = setting(default=100)
+    ridge: float = setting_field(default=10.0)
+    points: int = setting_field(default=4_000)
+    sigma: float = setting_field(default=1.0)
+    batch_size: int = setting_field(default=100)
 
 
 class RidgeBarkerMH(MinibatchStep):
@@ -169,7 +169,7 @@ class RidgeBarkerMH(MinibatchStep):
 
     name = "ridge_barker_mh"
 
-    @takes(RidgeSettings)
+    @takes_settings(RidgeSettings)
     def __init__(self, settings: RidgeSettings) -> None:
         size = settings.batch_size
         test = ridge_test(settings.ridge, settings.points, settings.sigma, batch_size=size)

@@ -26,9 +26,9 @@ from numba import njit
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.own_move import LinkedOwnMove, linked_move, require_proposed
+from pymc_minibatch_mh.proposals.own_move import LinkedOwnMove, link_function, require_proposed
 from pymc_minibatch_mh.proposals.user_functions import MOVE_SIGNATURE
-from pymc_minibatch_mh.proposals.walk import tuned
+from pymc_minibatch_mh.proposals.walk import tune_scale
 
 #: How far products of columns may be from 0 and 1 before a position is off the manifold.
 TOLERANCE = 1e-6
@@ -108,7 +108,7 @@ def linked(scale: float, first: int, shape: tuple[int, int], size: int) -> Linke
     rows, columns = shape
     sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
     state = np.array([scale, first, *sides], dtype=np.float64)
-    return linked_move(rotate, state, 0, size)
+    return link_function(rotate, state, 0, size)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class StiefelWalk(Proposal):
         """Move the acceptance to that of a random walk."""
         if not self.adapt:
             return record
-        return StiefelNumbers(tuned(record.scale, window[0], total[0], walk_target))
+        return StiefelNumbers(tune_scale(record.scale, window[0], total[0], walk_target))
 
     def linked(self, record: StiefelNumbers, plan: Any) -> LinkedOwnMove:
         """Return the scale with the place of the matrix.

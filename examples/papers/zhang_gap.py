@@ -20,7 +20,7 @@ import pymc as pm
 from papers.report import Claim, Curve, Look, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.zhang_laws import batch_decision, gap, poisson_acceptance, rate, stationary, walk
-from pymc_minibatch_mh import AustereMH, BarkerPaperMH, FactorizedMH, OwnMove, TunaMH
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, CustomProposal, FactorizedMH, TunaMH
 from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps.austere import austere_test
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -71,7 +71,7 @@ def shared(model: pm.Model, **settings: Any) -> dict[str, Any]:
         "centre": "start",
         "taylor_order": 0,
         "full_pass_above": np.inf,
-        "proposal": OwnMove(neighbour),
+        "proposal": CustomProposal(neighbour),
         **settings,
     }
 

@@ -17,7 +17,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables, without_cached
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.data.source import BLOCK_ROWS, Drawn, StoredRows
+from pymc_minibatch_mh.data.source import BLOCK_ROWS, SampledRows, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
@@ -163,9 +163,9 @@ class BlockTables:
         """Return the share of drawn candidates that survive thinning."""
         return float(self.headers[table, TOTAL] / self._candidates[table, -1])
 
-    def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+    def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Draw rows by their c_i, with replacement; SourceError if their data have changed."""
-        parts: list[Drawn] = []
+        parts: list[SampledRows] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
             return self._draw_exactly(table, rng, count)
@@ -184,7 +184,7 @@ class BlockTables:
         first = self.length * blocks.astype(np.int64)
         return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
-    def _draw_exactly(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+    def _draw_exactly(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Compute the c_i of all rows and draw by them."""
         rows = np.arange(self.n_rows)
         largest = self.largest[table, rows // self.length]
@@ -192,7 +192,7 @@ class BlockTables:
         if read.exceeding >= 0:
             raise self._changed(read.exceeding)
         columns = tuple(Column(name, values, 0) for name, values in read.columns)
-        return Drawn(read.places, read.c, columns)
+        return SampledRows(read.places, read.c, columns)
 
     def _changed(self, row: int) -> SourceError:
         return SourceError(
@@ -200,7 +200,7 @@ class BlockTables:
             "Build the model and the step again."
         )
 
-    def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
+    def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
         """Fetch rows and keep each with probability c_i over the largest of its block."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
@@ -213,20 +213,20 @@ class BlockTables:
         drawn = np.argsort(order[read.places])
         kept = order[read.places[drawn]]
         columns = tuple(Column(name, values[drawn], 0) for name, values in read.columns)
-        return Drawn(rows[kept], read.c[drawn], columns)
+        return SampledRows(rows[kept], read.c[drawn], columns)
 
 
 #: Bounds of all rows, in memory or stored.
 AnyTables = Tables | BlockTables
 
 
-def _joined(parts: Sequence[Drawn], count: int) -> Drawn:
+def _joined(parts: Sequence[SampledRows], count: int) -> SampledRows:
     columns = tuple(
         Column(same[0].name, np.concatenate([column.values for column in same])[:count], 0)
         for same in zip(*(part.columns for part in parts), strict=True)
     )
     rows = np.concatenate([part.rows for part in parts])[:count]
-    return Drawn(rows, np.concatenate([part.c for part in parts])[:count], columns)
+    return SampledRows(rows, np.concatenate([part.c for part in parts])[:count], columns)
 
 
 #: Rows that are bounded at a time: working memory is some hundred numbers for each.

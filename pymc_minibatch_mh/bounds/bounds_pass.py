@@ -29,7 +29,7 @@ from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Expr
-from pymc_minibatch_mh.expressions.patterns import in_order, is_a, reachable
+from pymc_minibatch_mh.expressions.patterns import is_a, operands_first, subexpressions
 from pymc_minibatch_mh.expressions.rules import is_impossible
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import TOTAL
@@ -43,9 +43,9 @@ from pymc_minibatch_mh.native.whitened_copy import (
     pack_rows,
     width_of,
 )
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
-from pymc_minibatch_mh.structure.row_function import MOST_ARGUMENTS, RowData, RowFunction
+from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
 #: The way out of a condition that the model itself has.
 SMOOTH_STEP = (
@@ -125,15 +125,15 @@ def _is_condition(culprit: Apply | None) -> bool:
 def _about_condition(function: RowFunction, condition: Apply) -> str:
     """Return where a condition comes from, and the way out."""
     all_switches = [x for x in _operations(function.root) if is_a(x, scalar.Switch)]
-    switches = [x for x in all_switches if condition in (x, *reachable(x.inputs[0]))]
-    if any(x in function.exprs.checks for s in switches for x in reachable(s.inputs[0])):
+    switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
+    if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
         return CHECKED
     return SUPPORT if any(is_impossible(x) for s in switches for x in s.inputs) else SMOOTH_STEP
 
 
 def _operations(root: Expr) -> list[Apply]:
     """Return the operations on parameters, each after those that it is computed from."""
-    return [x for x in in_order([root]) if isinstance(x, Apply) and not x.is_data]
+    return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
 
 
 #: Chances that a normal posterior leaves the nested trust regions.
@@ -244,7 +244,7 @@ class BoundsPass(RowPass):
 
     def tables(self) -> Tables:
         """Bound all rows; BoundsError if one has no bound even over the smallest region."""
-        report(BOUNDING)
+        report_stage(BOUNDING)
         trials, radii, plans = self._plan()
         self._copy = self._worthwhile_copy(trials)
         return self._tables(trials, radii, plans)
@@ -500,7 +500,7 @@ def _fits_memory(n_bytes: int) -> bool:
 
 def _chunk(function: RowFunction) -> int:
     """Return how many rows are bounded at a time: the products of many arguments take memory."""
-    many = max(len(function.arguments) / MOST_ARGUMENTS, 1.0)
+    many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)
 
 

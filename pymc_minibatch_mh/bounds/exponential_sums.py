@@ -19,9 +19,15 @@ from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.expressions.graph import Expr
-from pymc_minibatch_mh.expressions.log_sums import LogSum, Parts, Weights, branches, parts_of
+from pymc_minibatch_mh.expressions.log_sums import (
+    LogSum,
+    NonlinearParts,
+    Weights,
+    choice_branches,
+    nonlinear_parts,
+)
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
-from pymc_minibatch_mh.structure.row_function import MOST_ARGUMENTS, RowData, RowFunction
+from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
 #: Largest third central moment on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
@@ -255,7 +261,7 @@ class Region:
 
 def use_joint_bound(function: RowFunction, order: int) -> bool:
     """Whether the derivatives of a row are few enough to be bounded one by one."""
-    return order == 1 or len(function.arguments) <= MOST_ARGUMENTS
+    return order == 1 or len(function.arguments) <= MAX_ARGUMENTS
 
 
 def use_sum_bound(function: RowFunction, order: int) -> bool:
@@ -273,8 +279,8 @@ def is_nonlinear_mixture(function: RowFunction) -> bool:
     return any(part.mixture for part in _all(function))
 
 
-def _all(function: RowFunction) -> list[Parts]:
-    return [parts_of(function.exprs, branch) for branch in branches(function.root)]
+def _all(function: RowFunction) -> list[NonlinearParts]:
+    return [nonlinear_parts(function.exprs, branch) for branch in choice_branches(function.root)]
 
 
 def pair_by_parts(
@@ -285,7 +291,7 @@ def pair_by_parts(
     # The same logarithm is a part of all branches, as a rule, and the data only add to it.
     shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
     for rows, some, branch in branches_by_data(function.root, data):
-        parts = parts_of(function.exprs, branch)
+        parts = nonlinear_parts(function.exprs, branch)
         for log_sum in parts.log_sums:
             key = log_sum.core, log_sum.factor
             shared.setdefault(key, (log_sum, []))[1].append(rows)
@@ -300,7 +306,7 @@ def pair_by_parts(
 
 
 def _own(
-    function: RowFunction, parts: Parts, data: RowData, place: Geometry, region: Region
+    function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
 ) -> Array:
     """Return the bounds of a sum that is not a softmax, shape (2, rows)."""
     if parts.mixture:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh.compiled.form_rows import placed
+from pymc_minibatch_mh.compiled.form_rows import evaluate_predictors
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.structure.predictor_groups import MOST_DIRECTIONS, group_directions
+from pymc_minibatch_mh.structure.predictor_groups import MAX_DIRECTIONS, group_directions
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
@@ -52,12 +52,12 @@ def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
         common, apart = group_directions(function, size)
         shared += common
         own |= apart
-        if len(own) > MOST_DIRECTIONS:
+        if len(own) > MAX_DIRECTIONS:
             return None
     # A group that reads no more than another one needs no line of its own.
     largest = [lines for key, lines in own.items() if not any(key < other for other in own)]
     each = max((len(lines) for lines in largest), default=0)
-    if not each or len(largest) * each > MOST_DIRECTIONS or len(shared) + each >= size:
+    if not each or len(largest) * each > MAX_DIRECTIONS or len(shared) + each >= size:
         return None
     return _whitened(np.reshape(shared, (-1, size)), largest, each, factor)
 
@@ -156,7 +156,7 @@ def geometry(
     """
     # Correlations are asked for where there are several arguments.
     directions |= len(function.arguments) > 1
-    found = placed(data.function, data.rows, centre, factor, directions=directions)
+    found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)
     # Rounding errors are relative to the products, not to their sum.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]

@@ -17,11 +17,11 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Data, Expr
-from pymc_minibatch_mh.expressions.patterns import Between, in_order
+from pymc_minibatch_mh.expressions.patterns import LogBetweenTails, operands_first
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
-from pymc_minibatch_mh.structure.row_function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.functions.rules import NoRuleError, enclose_derivatives
+from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, RowData, RowFunction
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
@@ -65,7 +65,7 @@ class Jets:
             return {(): self._boxes[expr.number], (expr.number,): one}
         assert isinstance(expr, Apply)
         op, operands = expr.op, expr.inputs
-        if isinstance(op, Between):
+        if isinstance(op, LogBetweenTails):
             return _in_both(*(self.of(x) for x in operands[1:]))
         if isinstance(op, scalar.Switch):
             return self._switch(*operands)
@@ -96,7 +96,7 @@ class Jets:
             raise self._without_rule(op)
         inner, data = self.of(operands[0]), [self._data.value(x) for x in operands[1:]]
         try:
-            outer = derivatives(op, inner[()], self._order, *data)
+            outer = enclose_derivatives(op, inner[()], self._order, *data)
         except NoRuleError:
             raise self._without_rule(op) from None
         return _composed(outer, inner)
@@ -104,7 +104,7 @@ class Jets:
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(
             f"{self._data.function.name!r} goes through {operation_name(op)}, whose derivatives "
-            f"have no known bound. {WAY_ON}"
+            f"have no known bound. {USE_UNBOUNDED_SAMPLERS}"
         )
 
     def _of_data(self, expr: Expr) -> Jet:
@@ -213,7 +213,7 @@ def require_rules(function: RowFunction) -> None:
     everywhere = [Interval.everything()] * len(function.arguments)
     jets = Jets(_AnyRow(function), everywhere, 1)
     with np.errstate(all="ignore"):
-        for expr in in_order([function.root]):
+        for expr in operands_first([function.root]):
             if not expr.is_data:
                 jets.of(expr)
 

@@ -19,12 +19,12 @@ from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.parts import Ends, Parts, ceilings_of, fill_running
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import Read
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.structure.random_effects import Elements
+from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Chance that a normal posterior has the border beyond its radius; radius of an element, in
@@ -58,7 +58,7 @@ class PartTables:
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
     """Bound all rows around a centre; BoundsError if one has no bound."""
-    report(BOUNDING)
+    report_stage(BOUNDING)
     bounds = _RowBounds(target, found)
     looked = list(on_all_cores(bounds.of, target.element_rows.chunks, BOUNDING))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
@@ -68,7 +68,7 @@ def part_tables(target: Target, found: GroupedReference) -> PartTables:
     return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
 
 
-def _is_signed(elements: Elements) -> bool:
+def _is_signed(elements: RandomEffects) -> bool:
     """Return whether all elements that a row reads are in one of its arguments."""
     readings = [factor.readings for factor in (*elements.factors, *elements.chosen)]
     terms = zip(*readings, strict=True)

@@ -15,7 +15,7 @@ from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh.bounds.geometry import Groups
-from pymc_minibatch_mh.data import code_digest, digest
+from pymc_minibatch_mh.data import array_digest, code_digest
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
@@ -126,7 +126,7 @@ class Tables:
         if self.verified:
             return "derived"
         metric = "" if self.metric is None else code_digest(self.metric)
-        return f"{digest(self.c)} {metric}"
+        return f"{array_digest(self.c)} {metric}"
 
     @property
     def nbytes(self) -> int:

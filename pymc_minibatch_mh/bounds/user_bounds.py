@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pymc_minibatch_mh.bounds.bounds_pass import rounded_up
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.inputs import array_of
+from pymc_minibatch_mh.model.inputs import as_numeric_array
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN
 
 _log = logging.getLogger("pymc")
@@ -20,7 +20,7 @@ def numbers_per_row(
     setting: str, name: str, given: ArrayLike, n_rows: int, least: float
 ) -> np.ndarray:
     """Return a number per row that a user gave, float64; SettingError unless finite, >= `least`."""
-    array = array_of(f"{setting} has a {name} with", given)
+    array = as_numeric_array(f"{setting} has a {name} with", given)
     per_row = "Give one number per row of the subsampled terms."
     try:
         numbers = array.astype(np.float64)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
-from pymc_minibatch_mh.chain.prefetch import Prefetcher, no_supplies
-from pymc_minibatch_mh.chain.program import Program, Stage, stage_of
+from pymc_minibatch_mh.chain.prefetch import Prefetcher, empty_supplies
+from pymc_minibatch_mh.chain.program import SamplerSpec, Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, MinibatchError, ModeError
 from pymc_minibatch_mh.native.library import LaidOut, Status
@@ -24,13 +24,13 @@ from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 #: Draws between two adaptations.
 WINDOW = 50
 #: Weight of earlier windows relative to the last one.
-FORGET = 0.97
+WINDOW_WEIGHT = 0.97
 #: The same for the warm-up mean, whose first half may precede convergence.
-FORGET_POSITION = 0.9
+POSITION_WEIGHT = 0.9
 #: Largest excess distance from the centre of a converged window; earlier jumps do not count.
-SETTLED = 4.0
+MAX_EXCESS = 4.0
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
-MOVED = 1.0
+MIN_SHIFT = 1.0
 
 
 class Draws(NamedTuple):
@@ -47,7 +47,7 @@ class Chain:
     does.
     """
 
-    def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
+    def __init__(self, program: SamplerSpec, rng: np.random.Generator, adapting: bool) -> None:
         self.program = program
         self._rng = rng
         plan, sampler = program.plan, program.sampler
@@ -64,7 +64,7 @@ class Chain:
             handed_out=np.full((2, size), np.nan),
             adapting=adapting,
             violation=plan.violation or "",
-            supplies=no_supplies(plan),
+            supplies=empty_supplies(plan),
         )
         self._linked: LaidOut | None = None
         self._pool: Prefetcher | None = None
@@ -138,7 +138,7 @@ class Chain:
         counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
         records = self.program.sampler.recentred(self._state.records, counts, plan)
         self.change(reference=plan.expansion, records=records)
-        self._state.supplies = no_supplies(plan, self._state.supplies)
+        self._state.supplies = empty_supplies(plan, self._state.supplies)
         self.handle_violation(plan.violation or "")
 
     def place(self, position: np.ndarray, others: np.ndarray) -> None:
@@ -335,14 +335,14 @@ def accumulate_statistics(
         window += of_draw
         state.warm_up_sum += position
     if (state.n_draws - stage.begin) % WINDOW == 0:
-        _adapt(chain)
+        _adapt_records(chain)
         away = chain.plan.distance(chain.position)
-        state.near_mode = away < chain.plan.usual_distance + SETTLED
+        state.near_mode = away < chain.plan.usual_distance + MAX_EXCESS
     if state.n_draws == stage.end:
-        _forget(chain)
+        _reset_counts(chain)
 
 
-def _forget(chain: Chain) -> None:
+def _reset_counts(chain: Chain) -> None:
     """Reset the counts at another temperature; the proposal keeps its adaptation."""
     state = chain.state
     for sums in (state.window, state.total, state.window_counts, state.total_counts):
@@ -353,9 +353,9 @@ def _forget(chain: Chain) -> None:
     chain.change(records=records)
 
 
-def _add(window: np.ndarray, total: np.ndarray) -> None:
+def _add_window(window: np.ndarray, total: np.ndarray) -> None:
     """Add a window's records to the discounted sums of earlier windows."""
-    numbers(total)[...] = FORGET * numbers(total) + numbers(window)
+    numbers(total)[...] = WINDOW_WEIGHT * numbers(total) + numbers(window)
 
 
 def warm_up_counts(chain: Chain) -> WarmUpCounts:
@@ -364,18 +364,18 @@ def warm_up_counts(chain: Chain) -> WarmUpCounts:
     return WarmUpCounts(state.window_counts, state.total_counts, WINDOW * updates, updates)
 
 
-def _adapt(chain: Chain) -> None:
+def _adapt_records(chain: Chain) -> None:
     state = chain.state
     if state.near_mode:
-        _add(state.window, state.total)
-    _add(state.window_counts, state.total_counts)
+        _add_window(state.window, state.total)
+    _add_window(state.window_counts, state.total_counts)
     tallies = Tallies(state.window, state.total)
     counts = warm_up_counts(chain)
     chain.change(records=chain.program.sampler.adapted(state.records, tallies, counts, chain.plan))
     state.window[...] = 0.0
     state.window_counts[...] = 0.0
-    state.warm_up_sum *= FORGET_POSITION
-    state.warm_up_weight = FORGET_POSITION * (state.warm_up_weight + WINDOW)
+    state.warm_up_sum *= POSITION_WEIGHT
+    state.warm_up_weight = POSITION_WEIGHT * (state.warm_up_weight + WINDOW)
 
 
 def recentre(chain: Chain) -> None:
@@ -385,7 +385,7 @@ def recentre(chain: Chain) -> None:
     if made < 2 * WINDOW or chain.plan.target.covariance is not None:
         return
     mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
-    if chain.plan.distance(mean) < MOVED * np.sqrt(mean.size):
+    if chain.plan.distance(mean) < MIN_SHIFT * np.sqrt(mean.size):
         return
     target = chain.plan.target
     target.source.others[:] = chain.others
@@ -399,7 +399,7 @@ def recentre(chain: Chain) -> None:
     chain.move_centre(plan)
 
 
-def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
+def set_to_point(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
     """Set a chain to a point, or keep its position if PyMC returns the last point unchanged.
 
     Reparametrised or single-precision positions come back with rounding errors, which would look
@@ -413,7 +413,7 @@ def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
     chain.place(position, factorization.ravel_others(point))
 
 
-def point_of(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def point_at(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Point with the value variables of a chain; the chain stores it if it rounds."""
     factorization = chain.plan.target.factorization
     moved = factorization.unravel(chain.position.copy(), point)

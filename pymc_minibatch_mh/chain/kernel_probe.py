@@ -20,13 +20,13 @@ from pymc_minibatch_mh.reference.full_data import (
 )
 
 #: Observations per evaluated block.
-CHUNK = 65_536
+ROWS_PER_BLOCK = 65_536
 #: Share of all observations that counts as the largest, and the maximum of their number.
-TOP_SHARE, MOST_TOP_ROWS = 1e-3, 1_000
+TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000
 #: Repetitions of a test: pilot repetitions that measure its cost, and limits of all others.
-PILOT, FEWEST_REPETITIONS, MOST_REPETITIONS = 2, 2, 100
+PILOT_REPETITIONS, MIN_REPETITIONS, MAX_REPETITIONS = 2, 2, 100
 #: Smallest budget of observations for the repetitions of one proposal.
-LEAST_BUDGET = 30_000
+MIN_BUDGET = 30_000
 
 
 class ProposedMove(NamedTuple):
@@ -54,7 +54,7 @@ class Acceptance(NamedTuple):
     fewest_rows: float
 
 
-class RowsOfMove(NamedTuple):
+class MoveSummary(NamedTuple):
     """Summary of the differences of all observations in a proposal.
 
     The exact log ratio is -inf if a difference is not finite. Variance, skewness, and the variance
@@ -87,7 +87,7 @@ class Probe:
         self._tests = self._chain.kernel_state()
         self._posterior = self._tests.record.posterior
         self.n_rows = self._chain.plan.n_rows
-        self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
+        self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MAX_TOP_ROWS)
         self._beta = float(self._posterior.reference.inverse_temperature)
 
     def fix_others(self, others: np.ndarray) -> None:
@@ -103,12 +103,12 @@ class Probe:
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
         """Measured acceptance probability of a proposal under the step's own test."""
-        outcomes, repetitions = self._repeated(move, PILOT), PILOT
+        outcomes, repetitions = self._repeated(move, PILOT_REPETITIONS), PILOT_REPETITIONS
         if outcomes is not None:
             # The pilot only sets the number of repetitions: stopping by its own draws would bias
             # the mean.
-            affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(outcomes[ROWS], 1.0)
-            repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
+            affordable = max(self.n_rows, MIN_BUDGET) * PILOT_REPETITIONS / max(outcomes[ROWS], 1.0)
+            repetitions = int(np.clip(affordable, MIN_REPETITIONS, MAX_REPETITIONS))
             outcomes = self._repeated(move, repetitions)
         if outcomes is None:
             return Acceptance(math.nan, math.nan, math.nan, math.nan)
@@ -121,10 +121,10 @@ class Probe:
             outcomes[FEWEST],
         )
 
-    def rows(self, move: ProposedMove) -> RowsOfMove:
+    def rows(self, move: ProposedMove) -> MoveSummary:
         """Differences of all observations in a proposal, evaluated in blocks."""
         table, m = self._bounds_of(move)
-        chunks = chunks_of(self.n_rows, CHUNK)
+        chunks = chunks_of(self.n_rows, ROWS_PER_BLOCK)
         ends = move.position, move.new, self._posterior.reference.centre
         order = self._chain.plan.target.taylor_order
         bounded = BoundedMove(order, ends, table, m, self._beta)
@@ -148,15 +148,15 @@ class Probe:
 
         return on_all_cores(part, asked)
 
-    def _summary(self, move: ProposedMove, spread: Spread) -> RowsOfMove:
+    def _summary(self, move: ProposedMove, spread: Spread) -> MoveSummary:
         (n, mean, second, third), worst = spread.moments, (spread.ratio, spread.row)
         log_ratio = move.cheap + self._beta * (n * mean + spread.known)
         if not np.isfinite(log_ratio):
-            return RowsOfMove(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
+            return MoveSummary(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
         if not second > 0.0:
-            return RowsOfMove(log_ratio, 0.0, 0.0, 0.0, 0.0, *worst)
+            return MoveSummary(log_ratio, 0.0, 0.0, 0.0, 0.0, *worst)
         squares = np.sort((spread.top - mean) ** 2)[::-1][: self.n_top]
-        return RowsOfMove(
+        return MoveSummary(
             log_ratio,
             second / max(n - 1, 1),
             math.sqrt(n) * third / second**1.5,

@@ -19,15 +19,15 @@ from pymc_minibatch_mh.errors import MinibatchError
 from pymc_minibatch_mh.native.draw import ALL, NO_SUPPLY, NUMBER, Supply
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.threads import HeldBack, result_of
+from pymc_minibatch_mh.threads import DelayedInterrupts, wait_for_result
 
 #: Rows of one supply.
-ROOM = 4096
+SUPPLY_ROWS = 4096
 #: Return values of the callback for compiled code.
 NOT_ANSWERED, ANSWERED = range(2)
 
 
-def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
+def empty_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
     """Empty supplies, shape (T, 3), with numbers that continue those of `before`."""
     drawn_from = plan.drawn_from
     if drawn_from is None:
@@ -51,7 +51,7 @@ class Prefetcher:
         self._drawn_from = drawn_from
         self._move: tuple[np.ndarray, np.ndarray] | None = None
         n_tables, always = drawn_from.n_tables, drawn_from.heavy
-        slots = 2 * ROOM * n_tables
+        slots = 2 * SUPPLY_ROWS * n_tables
         #: Row number of each slot, and the slots of the influential observations.
         self.rows = np.concatenate([np.zeros(slots, dtype=np.int64), always])
         self.heavy = np.arange(slots, self.rows.size)
@@ -73,7 +73,7 @@ class Prefetcher:
             onerror=lambda _, error, __: note()(error),  # type: ignore[misc]
         )
         n_rows, places = drawn_from.n_rows, state.supplies
-        self.supply = Supply(places, self._called, np.zeros(1), ROOM, n_rows, self.rows)
+        self.supply = Supply(places, self._called, np.zeros(1), SUPPLY_ROWS, n_rows, self.rows)
         self._restore()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
@@ -124,7 +124,7 @@ class Prefetcher:
         places = self.supply.places
         number = int(places[table, NUMBER])
         first = self._put(table, number)
-        places[table] = first, first + ROOM, number + 1
+        places[table] = first, first + SUPPLY_ROWS, number + 1
         self._ahead(table, number + 1)
 
     def _put(self, table: int, number: int) -> int:
@@ -132,18 +132,18 @@ class Prefetcher:
         draw = self._ahead(table, number)
         # A failed supply is drawn again at the next request.
         del self._fetching[table, number]
-        drawn = result_of(draw)
-        first = ROOM * (2 * table + number % 2)
-        slots = slice(first, first + ROOM)
+        drawn = wait_for_result(draw)
+        first = SUPPLY_ROWS * (2 * table + number % 2)
+        slots = slice(first, first + SUPPLY_ROWS)
         self.rows[slots] = drawn.rows
         self.c[table, slots] = drawn.c
         self._placed.write(slots, drawn.columns)
         return first
 
     def _ahead(self, table: int, number: int) -> Future[Any]:
-        with HeldBack():
+        with DelayedInterrupts():
             if (table, number) not in self._fetching:
                 rng = np.random.default_rng([self._state.supply_key, table, number])
-                draw = self._fetcher.submit(self._drawn_from.draw, table, rng, ROOM)
+                draw = self._fetcher.submit(self._drawn_from.draw, table, rng, SUPPLY_ROWS)
                 self._fetching[table, number] = draw
             return self._fetching[table, number]

@@ -42,7 +42,7 @@ def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
     return Stage(begin, schedule[len(begun)][0], temperature)
 
 
-def tempered(reference: Reference, temperature: float | None) -> Reference:
+def at_temperature(reference: Reference, temperature: float | None) -> Reference:
     """Control variates of order 0, scaled to another temperature."""
     if temperature is None:
         return reference
@@ -52,7 +52,7 @@ def tempered(reference: Reference, temperature: float | None) -> Reference:
 
 
 #: Largest automatic number of slice proposals per update, of about five prior evaluations each.
-MOST_MOVES = 10
+MAX_MOVES = 10
 #: Slice step in conditional standard deviations: about a normal density's width above a level.
 WIDTH = 2.5
 
@@ -64,11 +64,11 @@ def possible_slices(plan: Plan) -> Slices:
         return NO_SLICES
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
-    return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
+    return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MAX_MOVES))
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class SamplerSpec:
     """Everything that chains share, in any threads: plan, sampler and compiled functions.
 
     Each update is followed by `moves_without_rows` slice proposals in the null space of the
@@ -94,7 +94,7 @@ class Program:
 
     def __reduce__(self) -> tuple:
         """Pickle without the addresses of this process."""
-        return Program, tuple(getattr(self, own.name) for own in fields(self))
+        return SamplerSpec, tuple(getattr(self, own.name) for own in fields(self))
 
     @cached_property
     def _compiled(self) -> tuple[Any, Likelihood]:
@@ -145,7 +145,7 @@ class Program:
         return Posterior(
             prior,
             rows._replace(context=context),
-            tempered(reference, temperature),
+            at_temperature(reference, temperature),
             tables,
             float(self.method.most_drawn(self.plan)),
         )

@@ -11,23 +11,23 @@ from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import whitened_directions
 
-Begun = Literal["stepped off", "waits"] | None
+StartOutcome = Literal["stepped off", "waits"] | None
 
 #: Posterior standard deviations of the perturbation.
 STEP_OFF = 0.1
 #: Slice proposals per direction, and their total, after which a diverging chain is far off: scale
 #: and location of effects in other steps diverge together, and slowly.
-SWEEPS, MOST_MOVES = 200, 20_000
+SWEEPS, MAX_MOVES = 200, 20_000
 #: Excess distance that counts as far, in conditional standard deviations; and the share of it that
 #: counts as no divergence, for unknown standard deviations.
-FAR, MUCH_LESS = 20.0, 0.125
+MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
 #: Seed of the trial proposals: every process judges a start in the same way.
 SEED = 20_261_122
 
 
 def scale_collapses(plan: Plan, position: np.ndarray) -> bool:
     """Whether slice proposals without the likelihood diverge from the posterior."""
-    return not _distance_after(plan, position) < FAR
+    return not _distance_after(plan, position) < MIN_FAR_DISTANCE
 
 
 def _distance_after(plan: Plan, position: np.ndarray) -> float:
@@ -37,7 +37,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
     if not n:
         return 0.0
     rng = np.random.default_rng(SEED)
-    repeated = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
+    repeated = slices._replace(moves=n * max(1, min(SWEEPS, MAX_MOVES // n)))
     sweep_without_rows(there, repeated, target.prior, target.rows.context, rng)
     reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
     away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
@@ -52,11 +52,11 @@ def perturbed_start(
     noise[:first] = 0.0
     near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
     left = _distance_after(plan, near)
-    most = max(FAR, MUCH_LESS * _distance_after(plan, position))
+    most = max(MIN_FAR_DISTANCE, MUCH_LESS * _distance_after(plan, position))
     return near if left < most else None
 
 
-def begin(chain: Chain) -> Begun:
+def check_start(chain: Chain) -> StartOutcome:
     """Replace a start whose scale collapses, or wait for other steps; None for neither.
 
     If all effects of a hierarchy equal their location, as at PyMC's default start, the density of
@@ -67,7 +67,7 @@ def begin(chain: Chain) -> Begun:
     """
     plan, first = chain.plan, chain.plan.reference.first
     if chain.state.waiting:
-        _wait(chain)
+        _end_waiting(chain)
         return None
     # Updates that move all coordinates leave by themselves.
     moves = first > 0 or (isinstance(plan, DensePlan) and len(chain.program.slices.steps) > 0)
@@ -83,7 +83,7 @@ def begin(chain: Chain) -> Begun:
     return None
 
 
-def _wait(chain: Chain) -> None:
+def _end_waiting(chain: Chain) -> None:
     """End the waiting of a chain after the variables of the likelihood have changed."""
     state, first = chain.state, chain.plan.reference.first
     moved = chain.position[:first] != state.waits_at[:first]

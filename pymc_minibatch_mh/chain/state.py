@@ -50,7 +50,9 @@ class ChainState:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChainState):
             return NotImplemented
-        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return all(
+            _equal_values(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -75,12 +77,12 @@ class ChainState:
         # Another centre may have another number of tables, or of directions.
         for name in ("supplies", "reference", "records"):
             del parts[name]
-        return {name: _shape(part) for name, part in (parts | self.records._asdict()).items()}
+        return {name: _array_shape(part) for name, part in (parts | self.records._asdict()).items()}
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_values(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
-        return type(one) is type(other) and all(map(_same, one, other))
+        return type(one) is type(other) and all(map(_equal_values, one, other))
     if not isinstance(one, np.ndarray):
         return bool(np.array_equal(one, other))
     if one.dtype != other.dtype:
@@ -90,7 +92,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
-def _shape(part: Any) -> Any:
+def _array_shape(part: Any) -> Any:
     if isinstance(part, tuple):
-        return type(part).__name__, *(_shape(inner) for inner in part)
+        return type(part).__name__, *(_array_shape(inner) for inner in part)
     return part.shape if isinstance(part, np.ndarray) else ()

@@ -23,7 +23,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
 from pymc_minibatch_mh.expressions.graph import (
     Apply,
     Argument,
@@ -33,10 +33,10 @@ from pymc_minibatch_mh.expressions.graph import (
     ExprGraph,
     LoweringError,
 )
-from pymc_minibatch_mh.expressions.patterns import in_order, is_a, number, summands
-from pymc_minibatch_mh.expressions.rules import apply
+from pymc_minibatch_mh.expressions.patterns import constant_value, is_a, operands_first, sum_parts
+from pymc_minibatch_mh.expressions.rules import apply_operation
 from pymc_minibatch_mh.functions import changes
-from pymc_minibatch_mh.functions.base import CHANGES, numpy_of, slopes_of
+from pymc_minibatch_mh.functions.base import CHANGES, numpy_function, value_and_slopes
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 _STEPS = (
@@ -50,7 +50,7 @@ _ARITHMETIC = (
 )  # fmt: skip
 
 
-class Slopes:
+class PartialDerivatives:
     """Cache of partial derivatives of expressions with respect to arguments."""
 
     def __init__(self, exprs: ExprGraph) -> None:
@@ -81,33 +81,35 @@ class Slopes:
             return exprs.zero
         if isinstance(op, scalar.Switch):
             condition, *branches = inputs
-            return apply(exprs, op, condition, *(self._first(x, argument) for x in branches))
+            return apply_operation(
+                exprs, op, condition, *(self._first(x, argument) for x in branches)
+            )
         inner = [self._first(x, argument) for x in inputs]
         if isinstance(op, scalar.Add):
-            return add(exprs, *inner)
+            return add_exprs(exprs, *inner)
         if isinstance(op, scalar.Mul):
             others = [[*inputs[:k], *inputs[k + 1 :]] for k in range(len(inputs))]
             parts = zip(inner, others, strict=True)
-            return add(exprs, *(multiply(exprs, x, *rest) for x, rest in parts))
+            return add_exprs(exprs, *(multiply_exprs(exprs, x, *rest) for x, rest in parts))
         moving = [k for k, x in enumerate(inner) if x is not exprs.zero]
         if not moving:
             return exprs.zero
-        outer = _outer(exprs, expr, moving)
-        return add(exprs, *(multiply(exprs, outer[k], inner[k]) for k in moving))
+        outer = _operand_slopes(exprs, expr, moving)
+        return add_exprs(exprs, *(multiply_exprs(exprs, outer[k], inner[k]) for k in moving))
 
 
-def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
+def _operand_slopes(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
     """Derivatives of an operation with respect to the operands at `places`."""
     operands = [scalar.get_scalar_type(x.dtype.name)() for x in expr.inputs]
     try:
-        value, slopes = slopes_of(expr.op, operands)
+        value, slopes = value_and_slopes(expr.op, operands)
     except (MethodNotDefined, NotImplementedError) as error:
         raise LoweringError(expr.op, "has no derivative") from error
     known = dict(zip([*operands, value], [*expr.inputs, expr], strict=True))
-    return {k: _taken_over(exprs, expr.op, known, slopes[k]) for k in places}
+    return {k: _to_expr(exprs, expr.op, known, slopes[k]) for k in places}
 
 
-def _taken_over(
+def _to_expr(
     exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
 ) -> Expr:
     """Expression for PyTensor's scalar graph of a derivative."""
@@ -125,25 +127,27 @@ def _taken_over(
             raise LoweringError(op, "has a derivative that is computed in a loop")
         operands = [expr_of(x) for x in node.inputs]
         simple = isinstance(node.op, _ARITHMETIC)
-        made = apply(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
+        made = (
+            apply_operation(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
+        )
         known[node.outputs[0]] = made
     return expr_of(slope)
 
 
 def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -> ScalarOp | None:
     """First operation of an observation without finite derivatives up to the second, if any."""
-    data, slopes = RowData(function, np.array([row])), Slopes(function.exprs)
+    data, slopes = RowData(function, np.array([row])), PartialDerivatives(function.exprs)
     forms = [data.coefficients(form, position.size) @ position for form in function.arguments]
     known: dict[Expr, Any] = {}
 
     def value_of(root: Expr) -> Any:
-        for expr in in_order([root], known):
+        for expr in operands_first([root], known):
             if expr.is_data:
                 known[expr] = np.ravel(data.value(expr))[0]
             elif isinstance(expr, Argument):
                 known[expr] = forms[expr.number][0]
             elif isinstance(expr, Apply):
-                known[expr] = numpy_of(expr.op)(*(known[x] for x in expr.inputs))
+                known[expr] = numpy_function(expr.op)(*(known[x] for x in expr.inputs))
         return known[root]
 
     def is_defined(expr: Expr) -> bool:
@@ -154,12 +158,14 @@ def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -
 
     with np.errstate(all="ignore"):
         value_of(function.root)
-        taken = _taken(function.root, known)
-        operations = (x for x in in_order([function.root]) if x in taken and isinstance(x, Apply))
+        taken = _evaluated_expressions(function.root, known)
+        operations = (
+            x for x in operands_first([function.root]) if x in taken and isinstance(x, Apply)
+        )
         return next((x.op for x in operations if not (x.is_data or is_defined(x))), None)
 
 
-def _taken(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
+def _evaluated_expressions(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
     """Expressions that determine a value: a switch contributes only its selected branch."""
     taken, waiting = {root}, [root]
     while waiting:
@@ -176,7 +182,7 @@ def _taken(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
 
-class Plain:
+class PlainArithmetic:
     """Builder of sums and products without reordering, so that rounding stays as written."""
 
     def __init__(self, exprs: ExprGraph) -> None:
@@ -185,31 +191,33 @@ class Plain:
 
     def add(self, *terms: Expr) -> Expr:
         """Sum of expressions."""
-        kept = [x for x in terms if number(x) != 0.0]
+        kept = [x for x in terms if constant_value(x) != 0.0]
         if len(kept) < 2:
             return kept[0] if kept else self._exprs.zero
         return self._exprs.node(scalar.add, kept)
 
     def multiply(self, left: Expr, right: Expr) -> Expr:
         """Product of expressions; zero times anything is zero."""
-        if number(left) == 0.0 or number(right) == 0.0:
+        if constant_value(left) == 0.0 or constant_value(right) == 0.0:
             return self._exprs.zero
-        if number(left) == 1.0 or number(right) == 1.0:
-            return right if number(left) == 1.0 else left
+        if constant_value(left) == 1.0 or constant_value(right) == 1.0:
+            return right if constant_value(left) == 1.0 else left
         return self._exprs.node(scalar.mul, (left, right))
 
     def subtract(self, left: Expr, right: Expr) -> Expr:
         """Difference of expressions."""
-        return left if number(right) == 0.0 else self._exprs.node(scalar.sub, (left, right))
+        return left if constant_value(right) == 0.0 else self._exprs.node(scalar.sub, (left, right))
 
     def sizes(self, *terms: Expr) -> Expr:
         """Sum of absolute values."""
-        kept = [x for x in terms if number(x) != 0.0]
+        kept = [x for x in terms if constant_value(x) != 0.0]
         return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
     def ratio(self, part: Expr, whole: Expr) -> Expr:
         """|part / whole|, or 0 where the quotient is undefined."""
-        return part if number(part) == 0.0 else self._exprs.node(changes.ratio, (part, whole))
+        return (
+            part if constant_value(part) == 0.0 else self._exprs.node(changes.ratio, (part, whole))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +238,7 @@ class Differences:
     """
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
-        self.plain = Plain(exprs)
+        self.plain = PlainArithmetic(exprs)
         self._exprs = exprs
         self._known: dict[Expr, Difference] = {}
         self._arguments = arguments
@@ -352,12 +360,12 @@ class Differences:
         return Difference(before, after, plain.subtract(after, before), error, doubt)
 
 
-def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
+def partial_derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
     """Partial derivatives of f of the given orders; second ones for all a <= b.
 
     Order 0 is f itself.
     """
-    slopes, numbers = Slopes(function.exprs), range(len(function.arguments))
+    slopes, numbers = PartialDerivatives(function.exprs), range(len(function.arguments))
     return [
         slopes.of(function.root, *index)
         for order in orders
@@ -372,20 +380,20 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     of 0 to 2.
     """
     exprs, m = function.exprs, len(function.arguments)
-    plain, slopes = Plain(exprs), Slopes(exprs)
+    plain, slopes = PlainArithmetic(exprs), PartialDerivatives(exprs)
     moves = [
         _moved_argument(plain, *(exprs.argument(part * m + k) for part in range(3)))
         for k in range(m)
     ]
     differences = Differences(exprs, [move.difference for move in moves])
     # Polynomial summands of this order have no remainder, and are left out of the difference.
-    parts = [x for x in summands(function.root) if not degree(x) <= order]
+    parts = [x for x in sum_parts(function.root) if not polynomial_degree(x) <= order]
     known = [differences.of(x) for x in parts]
     terms = [
-        plain.multiply(slope, _change_of_product(plain, [moves[a] for a in index]))
+        plain.multiply(slope, _product_change(plain, [moves[a] for a in index]))
         for k in range(1, order + 1)
         for index in combinations_with_replacement(range(m), k)
-        for slope in summands(add(exprs, *(slopes.of(x, *index) for x in parts)))
+        for slope in sum_parts(add_exprs(exprs, *(slopes.of(x, *index) for x in parts)))
     ]
     steps = [x.step for x in known]
     step = plain.subtract(plain.add(*steps), plain.add(*terms))
@@ -400,7 +408,9 @@ class _MovedArgument:
     middle: Expr
 
 
-def _moved_argument(plain: Plain, centre: Expr, here: Expr, there: Expr) -> _MovedArgument:
+def _moved_argument(
+    plain: PlainArithmetic, centre: Expr, here: Expr, there: Expr
+) -> _MovedArgument:
     before, after = plain.add(centre, here), plain.add(centre, there)
     step = plain.subtract(there, here)
     error, doubt = plain.sizes(centre, here, there), plain.sizes(step)
@@ -408,7 +418,7 @@ def _moved_argument(plain: Plain, centre: Expr, here: Expr, there: Expr) -> _Mov
     return _MovedArgument(Difference(before, after, step, error, doubt), middle)
 
 
-def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Expr:
+def _product_change(plain: PlainArithmetic, moves: Sequence[_MovedArgument]) -> Expr:
     """Change of an argument, of half its square or of a product of two, relative to û."""
     one, *others = moves
     if not others:
@@ -420,14 +430,14 @@ def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Expr:
     return plain.add(change, plain.multiply(other.difference.step, one.middle))
 
 
-def degree(expr: Expr) -> float:
+def polynomial_degree(expr: Expr) -> float:
     """Degree of a polynomial in the arguments; infinity for any other expression."""
     if expr.is_data:
         return 0
     if isinstance(expr, Argument):
         return 1
     if is_a(expr, scalar.Add):
-        return max(map(degree, expr.inputs))
+        return max(map(polynomial_degree, expr.inputs))
     if is_a(expr, scalar.Mul):
-        return sum(map(degree, expr.inputs))
-    return 2 * degree(expr.inputs[0]) if is_a(expr, scalar.Sqr) else float("inf")
+        return sum(map(polynomial_degree, expr.inputs))
+    return 2 * polynomial_degree(expr.inputs[0]) if is_a(expr, scalar.Sqr) else float("inf")

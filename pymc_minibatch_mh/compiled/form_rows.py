@@ -9,13 +9,17 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.compiled.differences import (
-    derivatives,
+    partial_derivatives,
     remainder_difference,
     undefined_operation,
 )
-from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.compiled.scalar_functions import (
+    compiled_rowwise,
+    data_leaves,
+    make_composite,
+)
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.data.arrays import STORED
+from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
 from pymc_minibatch_mh.native.forms import (
     CHOICE,
@@ -31,7 +35,7 @@ from pymc_minibatch_mh.native.forms import (
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 from pymc_minibatch_mh.structure.predictors import LinearForm
 from pymc_minibatch_mh.structure.row_function import (
-    MOST_ARGUMENTS,
+    MAX_ARGUMENTS,
     RowData,
     RowFunction,
     with_rows,
@@ -39,14 +43,14 @@ from pymc_minibatch_mh.structure.row_function import (
 )
 
 #: Rows per block in the computation of derived data.
-CHUNK = 65_536
+ROWS_PER_BLOCK = 65_536
 
 
 #: Data of a term that linear predictors need precomputed, cached per row function.
 _computed: WeakKeyDictionary[RowFunction, dict[Expr, np.ndarray]] = WeakKeyDictionary()
 
 
-class Leaves:
+class DataLeaves:
     """Data expressions of a term as arrays in memory."""
 
     def __init__(self, function: RowFunction) -> None:
@@ -62,10 +66,10 @@ class Leaves:
         """Location of a data expression, computed for all rows if it is not a stored array."""
         expr = self._without_cast(expr)
         if isinstance(expr, Data):
-            return _leaf(self._function.columns[expr.column], expr.entry, expr.column)
+            return _make_leaf(self._function.columns[expr.column], expr.entry, expr.column)
         if expr not in self._computed:
             self._computed[expr] = self._compute(expr)
-        return _leaf(Column("computed", self._computed[expr], 0), (), expr)
+        return _make_leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
         """Recompute the derived data of some rows."""
@@ -85,24 +89,24 @@ class Leaves:
     def _compute(self, expr: Expr) -> np.ndarray:
         n_rows = self._function.n_rows
         out = np.empty(n_rows, dtype=np.float64 if expr.dtype.kind == "f" else np.int64)
-        for first in range(0, n_rows, CHUNK):
-            rows = slice(first, min(first + CHUNK, n_rows))
+        for first in range(0, n_rows, ROWS_PER_BLOCK):
+            rows = slice(first, min(first + ROWS_PER_BLOCK, n_rows))
             out[rows] = RowData(self._function, rows).value(expr)
         return out
 
 
-def _leaf(column: Column, entry: tuple[int, ...], array: Hashable) -> Leaf:
+def _make_leaf(column: Column, entry: tuple[int, ...], array: Hashable) -> Leaf:
     start, stride, *inner = map(int, column.address)
     offset = sum(k * step for k, step in zip(entry, inner, strict=True))
-    return Leaf(start + offset, stride, STORED.index(column.values.dtype), array)
+    return Leaf(start + offset, stride, STORED_TYPES.index(column.values.dtype), array)
 
 
-def pieces_of(form: LinearForm, leaves: Leaves) -> list[Piece]:
+def form_pieces(form: LinearForm, leaves: DataLeaves) -> list[Piece]:
     """Runs, products and choices of a linear predictor."""
     pieces: list[Piece] = []
     for term in form.terms:
-        piece = _piece(term, leaves)
-        longer = _joined(pieces[-1], piece) if pieces else None
+        piece = _make_piece(term, leaves)
+        longer = _extend_run(pieces[-1], piece) if pieces else None
         if longer is None:
             pieces.append(piece)
         else:
@@ -110,7 +114,7 @@ def pieces_of(form: LinearForm, leaves: Leaves) -> list[Piece]:
     return pieces
 
 
-def _piece(term: Monomial, leaves: Leaves) -> Piece:
+def _make_piece(term: Monomial, leaves: DataLeaves) -> Piece:
     factors = tuple(leaves.of(expr) for expr in term.monomial)
     place = term.place
     if isinstance(place, Gather):
@@ -120,7 +124,7 @@ def _piece(term: Monomial, leaves: Leaves) -> Piece:
     return Piece(RUN if len(factors) == 1 else PRODUCT, term.factor, factors, place)
 
 
-def _joined(run: Piece, piece: Piece) -> Piece | None:
+def _extend_run(run: Piece, piece: Piece) -> Piece | None:
     """Run extended by a number, if the number follows it in memory."""
     if not run.kind == piece.kind == RUN:
         return None
@@ -132,19 +136,21 @@ def _joined(run: Piece, piece: Piece) -> Piece | None:
     return run._replace(count=run.count + 1, entry_stride=stride)
 
 
-class Layout:
+class TermLayout:
     """Linear predictors and leaves of a term in the library's layout.
 
     `taken` are the data expressions that the row function reads directly, in order.
     """
 
-    def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Expr]) -> None:
+    def __init__(
+        self, forms: Sequence[LinearForm], leaves: DataLeaves, taken: Sequence[Expr]
+    ) -> None:
         self._pieces: list[Piece] = []
         self._places: list[int] = []
         self._ends: list[int] = []
         self._chosen: list[int] = []
         for a, form in enumerate(forms):
-            self._add(a, pieces_of(form, leaves))
+            self._add(a, form_pieces(form, leaves))
         #: Record of the term, without row functions.
         self.term = Term(
             tuple(leaves.of(expr) for expr in taken),
@@ -162,7 +168,7 @@ class Layout:
         self._ends.append(len(self._places))
         column = {place: first + k for k, place in enumerate(places)}
         written: set[int] = set()
-        for piece in _one_by_one(fixed):
+        for piece in _split_runs(fixed):
             own = range(piece.first, piece.first + piece.count)
             adds = not written.isdisjoint(own)
             self._pieces.append(piece._replace(column=column[piece.first], adds=adds))
@@ -173,7 +179,7 @@ class Layout:
                 self._chosen.append(argument)
 
 
-def _one_by_one(pieces: Sequence[Piece]) -> Iterator[Piece]:
+def _split_runs(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Yield pieces; a run that repeats earlier coordinates is split into single numbers."""
     written: set[int] = set()
     for piece in pieces:
@@ -188,10 +194,10 @@ def _one_by_one(pieces: Sequence[Piece]) -> Iterator[Piece]:
         written |= own
 
 
-_layouts: WeakKeyDictionary[RowFunction, tuple[Layout, LaidOut]] = WeakKeyDictionary()
+_layouts: WeakKeyDictionary[RowFunction, tuple[TermLayout, LaidOut]] = WeakKeyDictionary()
 
 
-def placed(
+def evaluate_predictors(
     function: RowFunction,
     rows: np.ndarray,
     centre: np.ndarray,
@@ -204,7 +210,7 @@ def placed(
     `directions` requests the whitened predictors.
     """
     if function not in _layouts:
-        layout = Layout(function.arguments, Leaves(function), ())
+        layout = TermLayout(function.arguments, DataLeaves(function), ())
         _layouts[function] = layout, LaidOut("mh_term", layout.term)
     _, term = _layouts[function]
     m = len(function.arguments)
@@ -226,8 +232,8 @@ class FormRows:
         self.functions = functions
         self.size = size
         #: Data expressions that each function reads.
-        self.leaves = [leaves_of([function.root]) for function in functions]
-        self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
+        self.leaves = [data_leaves([function.root]) for function in functions]
+        self._slopes = [partial_derivatives(function, (0, 1, 2)) for function in functions]
         self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
 
     def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":
@@ -250,7 +256,7 @@ class FormRows:
 
     def thirds(self) -> list[FunctionAt]:
         """Compile third derivatives in the arguments; LoweringError if there are none."""
-        return self._roles(("thirds", 3), 1, lambda k: derivatives(self.functions[k], (3,)))
+        return self._roles(("thirds", 3), 1, lambda k: partial_derivatives(self.functions[k], (3,)))
 
     def functions_of(
         self, order: int | None, derivatives: bool, skewness: bool
@@ -271,7 +277,7 @@ class FormRows:
     @cached_property
     def has_bend(self) -> bool:
         """Whether third derivatives exist, for few enough arguments to average them."""
-        if any(len(f.arguments) > MOST_ARGUMENTS for f in self.functions):
+        if any(len(f.arguments) > MAX_ARGUMENTS for f in self.functions):
             return False
         try:
             self.thirds()
@@ -285,7 +291,7 @@ class FormRows:
         if role not in self._compiled:
             widths = [times * len(function.arguments) for function in self.functions]
             self._compiled[role] = [
-                compiled_rowwise(composite_of(expressions(k), width, self.leaves[k]))
+                compiled_rowwise(make_composite(expressions(k), width, self.leaves[k]))
                 for k, width in enumerate(widths)
             ]
         return self._compiled[role]
@@ -323,9 +329,9 @@ class PlacedFormRows(_Rows):
     ) -> None:
         super().__init__(rows)
         self._source = source
-        self._leaves = [Leaves(function) for function in functions or rows.functions]
+        self._leaves = [DataLeaves(function) for function in functions or rows.functions]
         self._layouts = [
-            Layout(function.arguments, leaves, taken)
+            TermLayout(function.arguments, leaves, taken)
             for function, leaves, taken in zip(
                 rows.functions, self._leaves, rows.leaves, strict=True
             )
@@ -376,7 +382,7 @@ class StoredFormRows(_Rows):
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions; other processes compile them for their rows."""
         functions = [without_rows(function) for function in self._rows.functions]
-        return _of_no_rows, (functions, self._rows.size)
+        return _functions_without_rows, (functions, self._rows.size)
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
@@ -399,5 +405,5 @@ class StoredFormRows(_Rows):
         return self.on(ArrayRows(room, [count], others=others))
 
 
-def _of_no_rows(functions: Sequence[RowFunction], size: int) -> StoredFormRows:
+def _functions_without_rows(functions: Sequence[RowFunction], size: int) -> StoredFormRows:
     return StoredFormRows(FormRows(functions, size), ArrayRows((), [0]))

@@ -32,10 +32,10 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.compiled.scalar_functions import (
     INTEGERS,
     NUMBERS,
-    as_written,
     called_by_library,
+    without_reordering,
 )
-from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
+from pymc_minibatch_mh.data import ArrayRows, Column, dtype_in_batch
 from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -51,7 +51,9 @@ GRAPH_DERIVATIVES = types.void(NUMBERS, INTEGERS, INTEGERS, INTEGERS, types.int6
 
 
 @intrinsic
-def load(typing_context, address, dtype):  # numba fixes the names and forbids annotations here
+def load_scalar(
+    typing_context, address, dtype
+):  # numba fixes the names and forbids annotations here
     """Read a scalar of type `dtype` at `address` (int64)."""
     scalar = dtype.dtype
     signature = scalar(types.int64, dtype)
@@ -80,7 +82,7 @@ class ReadRows(Op):
     @property
     def batch_dtype(self) -> str:
         """Type of the rows after reading."""
-        return dtype_once_read(np.dtype(self.dtype))
+        return dtype_in_batch(np.dtype(self.dtype))
 
     def make_node(self, rows: Variable, context: Variable) -> Apply:
         """Node for a batch of shape ``(len(rows), *shape)``."""
@@ -117,7 +119,7 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
             start = context[first] + rows[i] * context[first + 1]
             for j in range(height):
                 for k in range(width):
-                    out[i, j, k] = load(start + j * down + k * along, stored)
+                    out[i, j, k] = load_scalar(start + j * down + k * along, stored)
         return out.reshape((rows.size, *shape))
 
     return read_rows
@@ -151,25 +153,26 @@ def read_others(factorization: Factorization, context: Variable) -> Variable:
     return read(np.zeros(1, dtype=np.int64), context)[0]
 
 
-def names_of_terms(factorization: Factorization) -> str:
+def term_names(factorization: Factorization) -> str:
     """Names of the subsampled variables, for messages."""
     return ", ".join(repr(term.name) for term in factorization.terms)
 
 
 @contextmanager
-def differentiable(factorization: Factorization) -> Iterator[None]:
+def require_differentiable(factorization: Factorization) -> Iterator[None]:
     """Convert an error about missing derivatives to an UnsupportedModelError with the operation."""
     try:
         yield
     except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
         raise UnsupportedModelError(
-            f"{names_of_terms(factorization)}: the operation {_named_in(error)} has no derivative, "
+            f"{term_names(factorization)}: the operation {_operation_in_message(error)} has no "
+            f"derivative, "
             "which control variates and the search for the mode need. Use another "
             "parameterisation, or sample with pm.Slice()."
         ) from error
 
 
-def _named_in(error: Exception) -> str:
+def _operation_in_message(error: Exception) -> str:
     """Name of the operation in an error message of PyTensor."""
     if isinstance(error, MethodNotDefined):
         return str(error.args[-1])
@@ -189,7 +192,7 @@ def compiled_graph(
     be compiled.
     """
     options = numba_options(compile_kwargs)
-    with as_written(), warnings.catch_warnings():
+    with without_reordering(), warnings.catch_warnings():
         warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
         try:
             function = pytensor.function(
@@ -197,7 +200,8 @@ def compiled_graph(
             )
         except UserWarning as fallback:
             raise UnsupportedModelError(
-                f"{names_of_terms(factorization)}: the operation {_named_in(fallback)}, of the "
+                f"{term_names(factorization)}: the operation {_operation_in_message(fallback)}, "
+                f"of the "
                 "model or of its derivatives, has no compiled form, so an update would run in "
                 "Python, row by row. Write it in operations of PyTensor, or sample with pm.NUTS()."
             ) from fallback
@@ -331,7 +335,7 @@ class GraphRows:
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
         value = sum(self._at(x, theta).sum() for x in self._logps)
-        with differentiable(self._split):
+        with require_differentiable(self._split):
             gradient = grad(value, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         packed = pt.concatenate([value[None], gradient, product])
@@ -385,7 +389,7 @@ class GraphRows:
         return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
 
 
-def _mode(setting: Any) -> Mode:
+def _mode_setting(setting: Any) -> Mode:
     try:
         mode = get_mode(setting)
     except ValueError:
@@ -414,7 +418,7 @@ def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
             f"compile_kwargs={options!r} has {unknown[0]!r}, which pytensor.function() does not "
             "take. Leave it out."
         )
-    mode = _mode(options.pop("mode", "NUMBA"))
+    mode = _mode_setting(options.pop("mode", "NUMBA"))
     if type(mode.linker).__name__ != "NumbaLinker":
         raise SettingError(
             f"compile_kwargs={dict(compile_kwargs or {})!r} asks for a linker other than numba, "

@@ -24,13 +24,17 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.structure.null_space import likelihood_null_space
 from pymc_minibatch_mh.structure.random_effects import (
-    ElementPrior,
-    Elements,
+    LevelPrior,
     NotSeparableError,
-    elements_of,
-    prior_of_elements,
+    RandomEffects,
+    find_random_effects,
+    split_prior,
 )
-from pymc_minibatch_mh.structure.row_function import WAY_ON, RowFunction, row_functions
+from pymc_minibatch_mh.structure.row_function import (
+    USE_UNBOUNDED_SAMPLERS,
+    RowFunction,
+    row_functions,
+)
 
 #: Type of the densities of random effects: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
@@ -75,7 +79,8 @@ class CompiledModel:
         source = row_source(self.factorization)
         if not source.in_memory:
             raise UnsupportedModelError(
-                f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) need a likelihood "
+                f"{self._forms.removesuffix(USE_UNBOUNDED_SAMPLERS).rstrip()} Data of Rows(...) "
+                f"need a likelihood "
                 "for which bounds can be derived. Give the model arrays in memory, and use "
                 "BarkerMinibatchMH() or PenaltyMH()."
             )
@@ -107,15 +112,15 @@ class CompiledModel:
             return str(error)
 
     @cached_property
-    def element_prior(self) -> ElementPrior:
+    def element_prior(self) -> LevelPrior:
         """Random effects with their prior; NotSeparableError if they are dependent."""
         if isinstance(self.row_functions, BoundsError):
             raise NotSeparableError(str(self.row_functions))
-        found = elements_of(self.factorization, self.row_functions)
-        return prior_of_elements(self.factorization, found)
+        found = find_random_effects(self.factorization, self.row_functions)
+        return split_prior(self.factorization, found)
 
     @property
-    def elements(self) -> Elements:
+    def elements(self) -> RandomEffects:
         """Random effects; NotSeparableError if they are not conditionally independent."""
         return self.element_prior.elements
 

@@ -26,42 +26,46 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.compiled.differences import Slopes
-from pymc_minibatch_mh.compiled.graphs import PRIOR_ADDRESSES, compiled_on_position, differentiable
+from pymc_minibatch_mh.compiled.differences import PartialDerivatives
+from pymc_minibatch_mh.compiled.graphs import (
+    PRIOR_ADDRESSES,
+    compiled_on_position,
+    require_differentiable,
+)
 from pymc_minibatch_mh.compiled.scalar_functions import (
     LOG_PRIOR,
     called_by_library,
     compiled_log_density,
-    composite_of,
+    make_composite,
 )
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
 from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
     Argument,
     Constant,
+    CoordinateIndex,
     Expr,
     ExprGraph,
     Gather,
     LoweringError,
-    Place,
 )
-from pymc_minibatch_mh.expressions.lower import lower
-from pymc_minibatch_mh.expressions.patterns import evaluate, in_order, with_affines
+from pymc_minibatch_mh.expressions.lower import lower_graph
+from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first, with_affines
 from pymc_minibatch_mh.functions.base import Function
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
 
 #: Maximum numbers per array, and maximum scalar operations, of a small prior part.
-MOST_ENTRIES, MOST_OPERATIONS = 200, 600
+MAX_ENTRIES, MAX_OPERATIONS = 200, 600
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
 )
 #: Step for differences of gradients, used where the graph of all Hessian products is slow.
-STEP = 1e-5
+DIFFERENCE_STEP = 1e-5
 #: Mode with rewrites for numerical stability, evaluated operation by operation.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
@@ -72,7 +76,7 @@ def compiled_slopes(
 ) -> Callable:
     """Compile value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
     prior, theta = factorization.prior, factorization.position
-    with differentiable(factorization):
+    with require_differentiable(factorization):
         gradient = grad(prior, theta, disconnected_inputs="ignore")
     both = pt.concatenate([prior[None], gradient])
     graph = compiled_on_position(factorization, both, compile_kwargs)
@@ -113,7 +117,7 @@ class GraphPrior:
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, gradient and Hessian; the Hessian is empty unless requested."""
-        if self._is_sparse or position.size > MOST_ENTRIES:
+        if self._is_sparse or position.size > MAX_ENTRIES:
             return self._by_differences(position, others, hessian=hessian)
         # PyTensor's loops in Python do not accept empty arrays.
         directions = np.eye(position.size)[: position.size if hessian else 1]
@@ -141,9 +145,9 @@ class GraphPrior:
             return float(value), np.array(gradient), np.empty((0, 0))
         lines = [
             self.slopes(position + step, context)[1:] - self.slopes(position - step, context)[1:]
-            for step in STEP * np.eye(position.size)
+            for step in DIFFERENCE_STEP * np.eye(position.size)
         ]
-        products = np.array(lines) / (2.0 * STEP)
+        products = np.array(lines) / (2.0 * DIFFERENCE_STEP)
         return float(value), np.array(gradient), 0.5 * (products + products.T)
 
     @cached_property
@@ -163,14 +167,14 @@ class GraphPrior:
     @cached_property
     def gradient(self) -> Variable:
         """Graph of the gradient; UnsupportedModelError if an operation has no derivative."""
-        with differentiable(self._split):
+        with require_differentiable(self._split):
             return grad(self._split.prior, self._split.position, disconnected_inputs="ignore")
 
     def _in_python(self, mode: Mode) -> Callable:
         factorization, gradient = self._split, self.gradient
         theta, others = factorization.position, factorization.other_values
         direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
-        with differentiable(factorization):
+        with require_differentiable(factorization):
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         directions = pt.matrix("directions", dtype="float64", shape=(None, factorization.size))
         outputs = [factorization.prior, gradient, vectorize_graph(product, {direction: directions})]
@@ -200,10 +204,10 @@ class ScalarPrior:
     def __init__(self, factorization: Factorization) -> None:
         self._size = factorization.size
         self._exprs = ExprGraph()
-        self._root = _expression(self._exprs, factorization)
-        if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
+        self._root = _prior_expression(self._exprs, factorization)
+        if sum(1 for _ in operands_first([self._root])) > MAX_OPERATIONS:
             raise LoweringError(factorization.prior.owner.op, "is one of very many operations")
-        slopes = Slopes(self._exprs)
+        slopes = PartialDerivatives(self._exprs)
         gradient = [slopes.of(self._root, k) for k in range(factorization.size)]
         second = {
             pair: expr
@@ -211,12 +215,12 @@ class ScalarPrior:
             if (expr := slopes.of(gradient[pair[0]], pair[1])) is not self._exprs.zero
         }
         self._pairs = list(second)
-        self._first_order = _Numbers([self._root, *gradient])
-        self._second_order = _Numbers([self._root, *gradient, *second.values()])
+        self._first_order = _ScalarEvaluator([self._root, *gradient])
+        self._second_order = _ScalarEvaluator([self._root, *gradient, *second.values()])
 
     def compiled(self) -> FunctionAt:
         """Compile the log-density (``mh_log_prior``)."""
-        return compiled_log_density(composite_of([self._root], self._size, []))
+        return compiled_log_density(make_composite([self._root], self._size, []))
 
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
@@ -232,7 +236,7 @@ class ScalarPrior:
         return float(value[0]), gradient, products
 
 
-def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
+def _prior_expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     """Prior part as an expression of arguments, one per coordinate."""
     graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
     AS_SAMPLED.rewrite(graph)
@@ -245,7 +249,7 @@ def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     position = np.empty(factorization.size, dtype=object)
     for k in range(factorization.size):
         position[k] = exprs.coordinate(k)
-    (root,) = np.ravel(lower(exprs, prior, {factorization.position: position}))
+    (root,) = np.ravel(lower_graph(exprs, prior, {factorization.position: position}))
     return with_affines(exprs, root, partial(_as_argument, exprs))
 
 
@@ -253,30 +257,32 @@ def _is_small(variable: Variable) -> bool:
     if not isinstance(variable.type, TensorType):
         return True
     shape = variable.type.shape
-    return None not in shape and int(np.prod(shape)) <= MOST_ENTRIES
+    return None not in shape and int(np.prod(shape)) <= MAX_ENTRIES
 
 
 def _as_argument(exprs: ExprGraph, affine: Affine) -> Expr:
     """Sum of arguments that replaces a linear predictor."""
     parts = (
-        multiply(exprs, exprs.constant(t.factor), *t.monomial, _coordinate(exprs, t.place))
+        multiply_exprs(
+            exprs, exprs.constant(t.factor), *t.monomial, _coordinate_argument(exprs, t.place)
+        )
         for t in affine.terms
     )
-    return add(exprs, *parts, affine.offset)
+    return add_exprs(exprs, *parts, affine.offset)
 
 
-def _coordinate(exprs: ExprGraph, place: Place) -> Expr:
+def _coordinate_argument(exprs: ExprGraph, place: CoordinateIndex) -> Expr:
     if isinstance(place, Gather):
         raise LoweringError("an index", "is not a constant")
     return exprs.argument(place)
 
 
-class _Numbers:
+class _ScalarEvaluator:
     """Evaluation of expressions operation by operation."""
 
     def __init__(self, outputs: Sequence[Expr]) -> None:
         self._outputs = outputs
-        self._order = list(in_order(outputs))
+        self._order = list(operands_first(outputs))
         for expr in self._order:
             computed = isinstance(expr, Apply) and _has_numbers(expr.op)
             if not (computed or isinstance(expr, Argument | Constant)):
@@ -287,7 +293,7 @@ class _Numbers:
             expr: arguments[expr.number] for expr in self._order if isinstance(expr, Argument)
         }
         with np.errstate(all="ignore"):
-            evaluate(self._order, known)
+            evaluate_exprs(self._order, known)
         return np.array([float(known[expr]) for expr in self._outputs])
 
 

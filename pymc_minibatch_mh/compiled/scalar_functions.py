@@ -34,9 +34,9 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Expr, Lookup
-from pymc_minibatch_mh.expressions.patterns import in_order, preorder
+from pymc_minibatch_mh.expressions.patterns import operands_first, operands_last
 from pymc_minibatch_mh.native.library import FunctionAt
-from pymc_minibatch_mh.threads import HeldBack
+from pymc_minibatch_mh.threads import DelayedInterrupts
 
 #: Types of functions for the library: see ``mh.h``.
 NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
@@ -45,7 +45,7 @@ LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
 
 #: Maximum size in bytes of a table inside compiled code. Larger tables, which every process would
 #: compile anew, are read like data.
-LARGEST_TABLE = 2**16
+MAX_TABLE_BYTES = 2**16
 
 
 class TableEntry(ScalarOp):
@@ -80,25 +80,27 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
     return entry, sha256(f"{__name__} {op._content!r}".encode()).hexdigest()
 
 
-def leaves_of(outputs: Sequence[Expr]) -> list[Expr]:
+def data_leaves(outputs: Sequence[Expr]) -> list[Expr]:
     """Data leaves of expressions, each once."""
-    return [expr for expr in preorder(outputs, _is_leaf) if _is_leaf(expr)]
+    return [expr for expr in operands_last(outputs, _is_leaf) if _is_leaf(expr)]
 
 
 def _is_leaf(expr: Expr) -> bool:
     if isinstance(expr, Lookup):
-        return expr.table.nbytes > LARGEST_TABLE
+        return expr.table.nbytes > MAX_TABLE_BYTES
     return not isinstance(expr, Apply | Argument | Constant)
 
 
-def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
+def make_composite(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
     """Expressions as a single scalar operation on float64.
 
     It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`. Numba
     computes both branches of a switch. If this saves operations, a switch between f(a) and f(b)
     becomes f of a switch between a and b, with equal results.
     """
-    ways = [_composite(outputs, n_arguments, leaves, way) for way in (scalar.switch, _Choices())]
+    ways = [
+        _build_composite(outputs, n_arguments, leaves, way) for way in (scalar.switch, _Choices())
+    ]
     return min(ways, key=_n_computed)
 
 
@@ -107,7 +109,7 @@ def _n_computed(composite: Composite) -> int:
 
 
 #: Maximum depth for comparing branches, because deep graphs may exceed Python's stack.
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 class _Choices:
@@ -124,18 +126,18 @@ class _Choices:
 
     def _chosen(self, condition: Variable, yes: Variable, no: Variable, deep: int) -> Variable:
         here, there = yes.owner, no.owner
-        alike = here and there and here.op == there.op and _types(here) == _types(there)
-        if not alike or deep == _DEEPEST:
+        alike = here and there and here.op == there.op and _input_types(here) == _input_types(there)
+        if not alike or deep == _MAX_DEPTH:
             return scalar.switch(condition, yes, no)
         pairs = zip(here.inputs, there.inputs, strict=True)
         return here.op(*(self(condition, x, y, deep + 1) for x, y in pairs))
 
 
-def _types(node: Node) -> list[Any]:
+def _input_types(node: Node) -> list[Any]:
     return [x.type for x in (*node.inputs, *node.outputs)]
 
 
-def _composite(
+def _build_composite(
     outputs: Sequence[Expr],
     n_arguments: int,
     leaves: Sequence[Expr],
@@ -144,9 +146,9 @@ def _composite(
     arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
     entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]
     known: dict[Expr, Variable] = {
-        leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
+        leaf: _cast_to(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
     }
-    for expr in in_order(outputs, leaves):
+    for expr in operands_first(outputs, leaves):
         if isinstance(expr, Argument):
             known[expr] = arguments[expr.number]
         elif isinstance(expr, Constant):
@@ -156,12 +158,12 @@ def _composite(
         elif isinstance(expr, Apply):
             made = switch if isinstance(expr.op, scalar.Switch) else expr.op
             known[expr] = made(*(known[x] for x in expr.inputs))
-    floats = [_as(known[expr], np.dtype(np.float64)) for expr in outputs]
+    floats = [_cast_to(known[expr], np.dtype(np.float64)) for expr in outputs]
     # PyTensor requires that an output differs from every input.
     return Composite(arguments + entries, [scalar.identity(x) for x in floats])
 
 
-def _as(variable: Variable, dtype: np.dtype) -> Variable:
+def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
     if variable.type.dtype == dtype.name:
         return variable
     if dtype.kind == "b":
@@ -222,14 +224,14 @@ def compiled_log_density(composite: Composite) -> FunctionAt:
 
 def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) -> FunctionAt:
     graph = composite.fgraph
-    key = _key(graph)
+    key = _graph_key(graph)
     if key is None:
-        return _compile(wrapper, signature, kind, graph, "")
+        return _compile_graph(wrapper, signature, kind, graph, "")
     name = f"{key}{wrapper.__name__}"
     # A local reference is needed, because the cache has only weak references.
     function = _compiled.get(name)
     if function is None:
-        function = _compiled[name] = _compile(wrapper, signature, kind, graph, name)
+        function = _compiled[name] = _compile_graph(wrapper, signature, kind, graph, name)
     return function
 
 
@@ -239,7 +241,7 @@ def called_by_library(function: Callable, signature: Any, kind: str, **options: 
     `kind` is its type in ``mh.h``.
     """
     # An interrupt during compilation could leave LLVM's lock acquired forever.
-    with HeldBack():
+    with DelayedInterrupts():
         return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
 
 
@@ -247,7 +249,7 @@ _ONE_AT_A_TIME = RLock()
 
 
 @contextmanager
-def as_written() -> Iterator[None]:
+def without_reordering() -> Iterator[None]:
     """Context in which numba compiles PyTensor's operations without reordering sums.
 
     The first request for an operation decides its compilation and its name on disk. PyTensor's
@@ -258,8 +260,8 @@ def as_written() -> Iterator[None]:
         yield
 
 
-@as_written()
-def _compile(
+@without_reordering()
+def _compile_graph(
     wrapper: Any, signature: Any, kind: str, graph: FunctionGraph, name: str
 ) -> FunctionAt:
     namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
@@ -272,7 +274,7 @@ def _compile(
 
 def _function_of_floats(graph: FunctionGraph) -> Any:
     def converted(op: ScalarOp, node: Node, **_: Any) -> Any:
-        return _operation(node)[0]
+        return _numba_operation(node)[0]
 
     def typed(value: Any, variable: Variable, **_: Any) -> Any:
         return numba_typify(value, variable=variable)
@@ -284,8 +286,8 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
     )
 
 
-@as_written()
-def _operation(node: Node) -> tuple[Any, str | None]:
+@without_reordering()
+def _numba_operation(node: Node) -> tuple[Any, str | None]:
     """Numba function of an operation and its name on disk, the same for all its uses."""
     if isinstance(node.op, TableEntry):
         # A table belongs to a model, and is not cached beyond it.
@@ -297,21 +299,21 @@ def _operation(node: Node) -> tuple[Any, str | None]:
     return _operations[known]
 
 
-def _key(graph: FunctionGraph) -> str | None:
+def _graph_key(graph: FunctionGraph) -> str | None:
     """Name of a graph on disk; None if an operation has none."""
     places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
     # A function on disk imports the module of its creation, so the name includes this module.
     lines = [__name__]
     for number, node in enumerate(graph.toposort(), start=1):
-        _, operation = _operation(node)
+        _, operation = _numba_operation(node)
         if operation is None:
             return None
-        inputs = [places[x] if x in places else _constant(x) for x in node.inputs]
+        inputs = [places[x] if x in places else _constant_value(x) for x in node.inputs]
         lines.append(f"{operation} {inputs} {[x.type.dtype for x in node.outputs]}")
         places |= {x: (number, k) for k, x in enumerate(node.outputs)}
     lines.append(f"{len(graph.inputs)} {[places[x] for x in graph.outputs]}")
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _constant(variable: GraphConstant) -> str:
+def _constant_value(variable: GraphConstant) -> str:
     return f"{variable.type} {cache_key_for_constant(variable.data)}"

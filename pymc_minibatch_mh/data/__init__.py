@@ -1,14 +1,14 @@
 """Storage of observations, independent of models."""
 
-from pymc_minibatch_mh.data.arrays import ArrayRows, Column, RowBlock, dtype_once_read
-from pymc_minibatch_mh.data.digests import Contents, code_digest, digest
+from pymc_minibatch_mh.data.arrays import ArrayRows, Column, RowBlock, dtype_in_batch
+from pymc_minibatch_mh.data.digests import Contents, array_digest, code_digest
 
 __all__ = [
     "ArrayRows",
     "Column",
     "Contents",
     "RowBlock",
+    "array_digest",
     "code_digest",
-    "digest",
-    "dtype_once_read",
+    "dtype_in_batch",
 ]

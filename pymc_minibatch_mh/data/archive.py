@@ -31,7 +31,7 @@ def write_archive(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
         if place.exists() and not place.is_file():
             with open(place, "wb") as file:
                 return _write_members(file, arrays)
-        _remove_left_behind(place)
+        _remove_orphans(place)
         digest = _write_beside(place, arrays)
         sync_folder(place.parent)
     except OSError as error:
@@ -67,7 +67,7 @@ def _write_members(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> str:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 _write_array(member, array)
-        archive.comment = _digest(archive).encode()
+        archive.comment = _members_digest(archive).encode()
     return archive.comment.decode()
 
 
@@ -93,7 +93,7 @@ def _is_locked(file: IO[bytes]) -> bool:
     return True
 
 
-def _remove_left_behind(place: Path) -> None:
+def _remove_orphans(place: Path) -> None:
     """Remove unlocked temporary files beside a path: their processes were killed."""
     pattern = f"{glob.escape(place.name)}.{'[0-9a-f]' * 8}.part"
     for part in place.parent.glob(pattern) if _LOCKS else ():
@@ -112,7 +112,7 @@ def sync_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def _digest(archive: ZipFile) -> str:
+def _members_digest(archive: ZipFile) -> str:
     """Digest of the names, sizes and cyclic redundancy checks of the members."""
     members = [(one.filename, one.file_size, one.CRC) for one in archive.infolist()]
     return blake2b(repr(members).encode(), digest_size=16).hexdigest()
@@ -121,7 +121,7 @@ def _digest(archive: ZipFile) -> str:
 def read_archive(path: Path) -> tuple[dict[str, np.ndarray], str]:
     """Arrays and digest of a file; any exception if it is damaged or altered."""
     with ZipFile(path) as archive:
-        digest = _digest(archive)
+        digest = _members_digest(archive)
         if archive.comment.decode() != digest:
             raise ValueError("its arrays are not those that were written")
         members = {one.removesuffix(".npy"): archive.read(one) for one in archive.namelist()}

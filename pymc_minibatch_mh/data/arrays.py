@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.data.digests import digest
+from pymc_minibatch_mh.data.digests import array_digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.threads import in_threads
+from pymc_minibatch_mh.threads import map_in_threads
 
 
 def native_type(what: str, dtype: np.dtype) -> np.dtype:
@@ -47,7 +47,7 @@ def common_length(lengths: Mapping[str, int]) -> int:
     return length
 
 
-def dtype_once_read(dtype: np.dtype) -> str:
+def dtype_in_batch(dtype: np.dtype) -> str:
     """Type of numbers of a stored type after reading into a batch."""
     return {"f": "float64", "b": "bool"}.get(dtype.kind, "int64")
 
@@ -85,7 +85,7 @@ class Column:
     def digest(self) -> str:
         """Digest of the shape, the type and all bytes of the array."""
         if isinstance(self.values, np.ndarray):
-            return digest(self.rows_first)
+            return array_digest(self.rows_first)
         return str(self.values.stamp)
 
 
@@ -139,7 +139,7 @@ class ArrayRows:
                 rows = np.arange(rows.start, rows.stop, dtype=np.int64)
             return call(work, self, rows)
 
-        return in_threads(result, blocks)
+        return map_in_threads(result, blocks)
 
     def place(self, row: int) -> str:
         """File of a row, in brackets, for messages; empty for rows in memory."""
@@ -155,7 +155,9 @@ class ArrayRows:
 RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
 #: Supported types of stored numbers; compiled code identifies them by their positions (forms.c).
-STORED = tuple(map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")))
+STORED_TYPES = tuple(
+    map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"))
+)
 
 
 def read_entries(column: Column, rows: np.ndarray, entry: tuple[int, ...]) -> np.ndarray:
@@ -163,6 +165,6 @@ def read_entries(column: Column, rows: np.ndarray, entry: tuple[int, ...]) -> np
     start, stride, *inner = map(int, column.address)
     start += sum(k * step for k, step in zip(entry, inner, strict=True))
     out, numbers = np.empty(rows.size), np.ascontiguousarray(rows, dtype=np.int64)
-    kind = STORED.index(column.values.dtype)
+    kind = STORED_TYPES.index(column.values.dtype)
     function("mh_read_numbers")(start, stride, 0, kind, numbers, rows.size, 1, out, 1)
     return out

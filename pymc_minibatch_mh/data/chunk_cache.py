@@ -12,12 +12,12 @@ from pymc_minibatch_mh.data.files import require_rows
 from pymc_minibatch_mh.data.source import Field
 
 #: Minimum capacity of a cache in bytes.
-ROOM = 2**28
+MIN_CACHE_BYTES = 2**28
 #: Function from the number of a chunk to its rows.
 Part = Callable[[int], np.ndarray]
 
 
-class DecodedParts:
+class ChunkCache:
     """Cache of the last decoded chunks, of at most `room` bytes; threads share pending chunks."""
 
     def __init__(self, room: int) -> None:
@@ -26,7 +26,7 @@ class DecodedParts:
 
     def __reduce__(self) -> tuple:
         """Pickle without the cached chunks."""
-        return DecodedParts, (self.room,)
+        return ChunkCache, (self.room,)
 
     def _forget(self) -> None:
         self._process = os.getpid()
@@ -72,7 +72,7 @@ class DecodedParts:
             self.nbytes -= self._parts.pop(key).result().nbytes
 
 
-def gather(
+def gather_rows(
     rows: slice | np.ndarray,
     edges: np.ndarray,
     empty: np.ndarray,
@@ -86,8 +86,8 @@ def gather(
     if isinstance(rows, slice):
         first, stop, step = rows.indices(int(edges[-1]))
         if step != 1:
-            return gather(np.arange(first, stop, step), edges, empty, part)
-        return _in_line(first, max(first, stop), edges, empty, part)
+            return gather_rows(np.arange(first, stop, step), edges, empty, part)
+        return _consecutive_rows(first, max(first, stop), edges, empty, part)
     found = np.empty((rows.size, *empty.shape[1:]), dtype=empty.dtype)
     require_rows(rows, int(edges[-1]))
     owners = np.searchsorted(edges, rows, side="right") - 1
@@ -99,7 +99,9 @@ def gather(
     return found
 
 
-def _in_line(first: int, stop: int, edges: np.ndarray, empty: np.ndarray, part: Part) -> np.ndarray:
+def _consecutive_rows(
+    first: int, stop: int, edges: np.ndarray, empty: np.ndarray, part: Part
+) -> np.ndarray:
     if first == stop:
         return empty
     begin = int(np.searchsorted(edges, first, side="right")) - 1

@@ -26,9 +26,9 @@ from pymc_minibatch_mh.data.source import Block, Field
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
 #: Maximum seconds for which a cluster may lack workers or be unreachable.
-PATIENCE = 60.0
+MAX_SILENT_SECONDS = 60.0
 #: Seconds between two checks of a computing cluster.
-POLL = 1.0
+POLL_SECONDS = 1.0
 _OF_CLUSTERS = (None, "dask.distributed", "distributed")
 _AT_IMPORT = os.getpid()
 _lock = Lock()
@@ -64,7 +64,7 @@ def client_in_use(address: str | None) -> Any:
         if key not in _opened or _opened[key].status == "closed":
             try:
                 opened = import_module("distributed").Client
-                _opened[key] = opened(address, set_as_default=False, timeout=PATIENCE)
+                _opened[key] = opened(address, set_as_default=False, timeout=MAX_SILENT_SECONDS)
             except (OSError, ValueError, RuntimeError) as error:
                 raise LostClusterError(
                     f"the cluster at {address} does not answer this process ({error}); a cluster "
@@ -77,7 +77,7 @@ def compute_on(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
     """Ordered results of a cluster; pending ones are cancelled when the iteration stops early."""
     futures = client.compute(list(wanted))
     while futures:
-        yield _result(client, futures.pop(0))
+        yield _wait_for_future(client, futures.pop(0))
 
 
 def _default_client() -> Any:
@@ -91,21 +91,21 @@ def _default_client() -> Any:
         return None
 
 
-def _result(client: Any, future: Any) -> Any:
+def _wait_for_future(client: Any, future: Any) -> Any:
     """Wait for a result, as long as the cluster has workers."""
     alive = monotonic()
     while True:
         try:
-            return future.result(timeout=POLL)
+            return future.result(timeout=POLL_SECONDS)
         except TimeoutError:
             if future.done():
-                return future.result(timeout=PATIENCE)
+                return future.result(timeout=MAX_SILENT_SECONDS)
         if client.status == "running" and client.scheduler_info()["workers"]:
             alive = monotonic()
-        elif monotonic() - alive > PATIENCE:
+        elif monotonic() - alive > MAX_SILENT_SECONDS:
             raise LostClusterError(
                 f"the cluster at {client.scheduler.address} is {client.status} and has no workers "
-                f"for {PATIENCE:.0f} s"
+                f"for {MAX_SILENT_SECONDS:.0f} s"
             )
 
 
@@ -145,7 +145,7 @@ class DaskStorage:
         except Exception as error:
             raise self._failure(names, rows, error) from error
         return {
-            name: _as_expected(name, array, x.dtype, x.shape)[... if places is None else places]
+            name: _check_rows(name, array, x.dtype, x.shape)[... if places is None else places]
             for name, x, array in zip(names, wanted, arrays, strict=True)
         }
 
@@ -226,14 +226,14 @@ class DaskStorage:
         else:
             first, stop = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
         chunks = (
-            f"chunks {_chunk(array, first)} to {_chunk(array, stop - 1)} of {name!r}"
+            f"chunks {_chunk_name(array, first)} to {_chunk_name(array, stop - 1)} of {name!r}"
             for name, array in self._arrays.items()
         )
         return f"rows {first:,} to {stop - 1:,} ({', '.join(chunks)})"
 
     def where(self, row: int) -> str:
         """Row number and its chunks."""
-        chunks = (f"chunk {_chunk(x, row)} of {name!r}" for name, x in self._arrays.items())
+        chunks = (f"chunk {_chunk_name(x, row)} of {name!r}" for name, x in self._arrays.items())
         return f"row {row:,}, {' and '.join(chunks)}"
 
     def __getstate__(self) -> dict:
@@ -248,7 +248,7 @@ def _send_work(client: Any, work: Any) -> Any:
     if client.id not in known:
         sent = client.submit(_accept_work, pickle.dumps(work), pure=False)
         # Exceptions of a worker itself, such as a missing package, are passed on.
-        _result(client, sent)
+        _wait_for_future(client, sent)
         known[client.id] = sent
     return known[client.id]
 
@@ -271,9 +271,7 @@ def _call_on_worker(
     blocks: Mapping[str, Any],
 ) -> Any:
     """Result of a call on rows that Dask has computed."""
-    arrays = {
-        name: _as_expected(name, np.asarray(x), *expected[name]) for name, x in blocks.items()
-    }
+    arrays = {name: _check_rows(name, np.asarray(x), *expected[name]) for name, x in blocks.items()}
     return call(_load_work(pickled), arrays)
 
 
@@ -282,7 +280,7 @@ def _chunk_edges(array: da.Array) -> list[int]:
     return np.cumsum((0, *array.chunks[0])).tolist()
 
 
-def _as_expected(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+def _check_rows(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
     """Computed rows in native byte order; SourceError if their type or shape is unexpected."""
     native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
     if found.shape != shape or found.dtype.newbyteorder("=") != native:
@@ -294,7 +292,7 @@ def _as_expected(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[
     return np.require(found, native, ["ALIGNED"])
 
 
-def _chunk(array: da.Array, row: int) -> int:
+def _chunk_name(array: da.Array, row: int) -> int:
     return int(np.searchsorted(_chunk_edges(array)[1:], row, side="right"))
 
 

@@ -14,13 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.threads import in_threads
+from pymc_minibatch_mh.threads import map_in_threads
 
 #: Block size in bytes; non-contiguous arrays are copied block by block.
-BLOCK = 2**20
+BLOCK_BYTES = 2**20
 
 
-def digest(array: np.ndarray) -> str:
+def array_digest(array: np.ndarray) -> str:
     """Digest of an array's type, shape and all bytes, independent of its layout.
 
     Each block contributes a cyclic redundancy check and the sum of its 64-bit words. The sum
@@ -28,25 +28,25 @@ def digest(array: np.ndarray) -> str:
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     # Both sums release Python's lock, so that threads run in parallel.
-    whole.update(b"".join(in_threads(_of_block, list(_blocks(array)))))
+    whole.update(b"".join(map_in_threads(_block_digest, list(_array_blocks(array)))))
     return whole.hexdigest()
 
 
-def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
+def _array_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield blocks of an array in C order, cut by its shape alone."""
     row = array.nbytes // len(array) if array.ndim and len(array) else array.nbytes
-    if array.nbytes <= BLOCK or not array.ndim:
+    if array.nbytes <= BLOCK_BYTES or not array.ndim:
         yield array
-    elif row > BLOCK:
+    elif row > BLOCK_BYTES:
         for part in array:
-            yield from _blocks(part)
+            yield from _array_blocks(part)
     else:
-        step = BLOCK // row
+        step = BLOCK_BYTES // row
         for first in range(0, len(array), step):
             yield array[first : first + step]
 
 
-def _of_block(block: np.ndarray) -> bytes:
+def _block_digest(block: np.ndarray) -> bytes:
     data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
     end = data.size // 8 * 8
     words, rest = data[:end].view("<u8"), data[end:].tobytes()
@@ -64,7 +64,10 @@ class Contents:
     def of(cls, arrays: Iterable[tuple[str, Any]]) -> Self:
         """Contents of named arrays in memory, or stamps of stored arrays."""
         return cls(
-            tuple((name, digest(x) if isinstance(x, np.ndarray) else x.stamp) for name, x in arrays)
+            tuple(
+                (name, array_digest(x) if isinstance(x, np.ndarray) else x.stamp)
+                for name, x in arrays
+            )
         )
 
     def difference(self, other: Self) -> str:
@@ -77,41 +80,41 @@ class Contents:
 
 def code_digest(function: Callable[..., Any]) -> str:
     """Digest of a function: code, defaults, and all values and functions that it uses."""
-    return sha256("\n".join(_function(function, set())).encode()).hexdigest()[:16]
+    return sha256("\n".join(_function_parts(function, set())).encode()).hexdigest()[:16]
 
 
-def _function(function: Any, seen: set[int]) -> Iterator[str]:
+def _function_parts(function: Any, seen: set[int]) -> Iterator[str]:
     plain = getattr(function, "py_func", function)
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         yield type(plain).__name__
         return
     seen.add(id(plain))
-    yield from _code(plain.__code__)
+    yield from _code_parts(plain.__code__)
     used = [plain.__globals__.get(name) for name in plain.__code__.co_names]
     used += [expr.cell_contents for expr in plain.__closure__ or ()]
     for value in (*used, *(plain.__defaults__ or ())):
-        yield from _value(value, seen)
+        yield from _value_parts(value, seen)
 
 
-def _value(value: Any, seen: set[int]) -> Iterator[str]:
+def _value_parts(value: Any, seen: set[int]) -> Iterator[str]:
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
-        yield digest(value)
+        yield array_digest(value)
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _value(part, seen)
+            yield from _value_parts(part, seen)
     elif isinstance(value, frozenset):
         yield repr(sorted(map(repr, value)))
     elif isinstance(value, FunctionType) or hasattr(value, "py_func"):
-        yield from _function(value, seen)
+        yield from _function_parts(value, seen)
     elif isinstance(value, bool | int | float | complex | str | bytes | np.generic | None):
         yield repr(value)
 
 
-def _code(code: CodeType) -> Iterator[str]:
+def _code_parts(code: CodeType) -> Iterator[str]:
     yield code.co_code.hex()
     yield repr(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _code(constant)
+            yield from _code_parts(constant)
         else:
-            yield from _value(constant, set())
+            yield from _value_parts(constant, set())

@@ -17,7 +17,7 @@ import numpy as np
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
 #: Remedy in messages about changed files.
-AGAIN = "Build Rows(...), the model and the step again once the file is final."
+BUILD_AGAIN = "Build Rows(...), the model and the step again once the file is final."
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,16 @@ class SourceFile:
     def require_same(self, found: "SourceFile | None") -> None:
         """Raise a SourceError if the current file `found` differs."""
         if found is None:
-            raise SourceError(f"the file {self.path} no longer exists. {AGAIN}")
+            raise SourceError(f"the file {self.path} no longer exists. {BUILD_AGAIN}")
         if found.size != self.size:
             raise SourceError(
                 f"the file {self.path} has {found.size:,} bytes, but had {self.size:,} when it "
-                f"was opened. {AGAIN}"
+                f"was opened. {BUILD_AGAIN}"
             )
         if found.changed != self.changed:
-            raise SourceError(f"the file {self.path} was written to after it was opened. {AGAIN}")
+            raise SourceError(
+                f"the file {self.path} was written to after it was opened. {BUILD_AGAIN}"
+            )
 
 
 def open_npy(name: str, path: str | Path) -> np.ndarray:
@@ -91,11 +93,11 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
 
 def mapped_file(array: np.ndarray) -> SourceFile | None:
     """File that contains a mapped array, or None for arrays in memory."""
-    whole = _map_of(array)
+    whole = _innermost_map(array)
     return None if whole is None else SourceFile.at(str(whole.filename))
 
 
-def _map_of(array: np.ndarray) -> np.memmap | None:
+def _innermost_map(array: np.ndarray) -> np.memmap | None:
     """Innermost map behind an array or a view, because only this map knows its offset."""
     found, base = None, cast(object, array)
     while isinstance(base, np.ndarray):
@@ -119,7 +121,7 @@ class FileMap:
     @classmethod
     def of(cls, array: np.ndarray) -> Self | np.ndarray:
         """Location of a mapped array, or the array itself if it is in memory."""
-        whole = _map_of(array)
+        whole = _innermost_map(array)
         if whole is None:
             return array
         ahead = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
@@ -137,7 +139,7 @@ class FileMap:
         if file.size < high:
             raise SourceError(
                 f"the file {self.path} has {file.size:,} bytes, but at least {high:,} are needed. "
-                f"{AGAIN}"
+                f"{BUILD_AGAIN}"
             )
         raw: Any = np.memmap(self.path, mode="r", offset=low, shape=(high - low,))
         return np.ndarray(self.shape, self.dtype, raw, self.offset - low, self.strides)
@@ -150,7 +152,7 @@ def require_rows(rows: np.ndarray, n_rows: int) -> None:
 
 
 #: Maximum gap in bytes between rows that are read together, and maximum bytes of one read.
-NEAR, SPAN = 4_096, 2**22
+MAX_GAP_BYTES, MAX_READ_BYTES = 4_096, 2**22
 #: Number of single reads that cost as much as the overhead of one joint read.
 SINGLE_READS = 6
 
@@ -189,7 +191,9 @@ class FileReader:
         if not (rows[1:] >= rows[:-1]).all():
             rows, places = np.unique(rows, return_inverse=True)
         at = self._row_bytes * rows
-        ends = np.flatnonzero((np.diff(at) > NEAR) | (np.diff(at // SPAN) > 0)) + 1
+        ends = (
+            np.flatnonzero((np.diff(at) > MAX_GAP_BYTES) | (np.diff(at // MAX_READ_BYTES) > 0)) + 1
+        )
         if SINGLE_READS * (ends.size + 1) < rows.size:
             found = self._in_runs(rows, [0, *ends.tolist(), rows.size])
         else:
@@ -224,7 +228,7 @@ class FileReader:
             at, left = at + count, left[count:]
 
 
-def _remove(folder: Path, creator: int) -> None:
+def _remove_folder(folder: Path, creator: int) -> None:
     # A forked process has a copy of the object, but must not remove the files.
     if os.getpid() == creator:
         shutil.rmtree(folder, ignore_errors=True)
@@ -238,7 +242,7 @@ class MappedArrays:
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pymc_minibatch_mh_"))
-        finalize(self, _remove, self._folder, os.getpid())
+        finalize(self, _remove_folder, self._folder, os.getpid())
         for name, array in arrays.items():
             np.save(self._folder / f"{name}.npy", array, allow_pickle=False)
 

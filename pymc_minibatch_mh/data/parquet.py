@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pymc_minibatch_mh.data.arrays import native_type, require_names
-from pymc_minibatch_mh.data.chunk_cache import ROOM, DecodedParts, gather
+from pymc_minibatch_mh.data.chunk_cache import MIN_CACHE_BYTES, ChunkCache, gather_rows
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.source import Field
 from pymc_minibatch_mh.errors import SettingError, SourceError
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.errors import SettingError, SourceError
 #: A file, several in order, a folder of files, or a dataset.
 type Source = str | Path | Sequence[str | Path] | ds.Dataset
 #: Unsupported Arrow types, with remedies.
-_FIXES = (
+_UNSUPPORTED_TYPES = (
     (pa.types.is_dictionary, "Store the numbers of its categories."),
     (pa.types.is_decimal, "Cast it to float64 before it is written."),
     (pa.types.is_temporal, "Store a number, such as the seconds since a date, as float64."),
@@ -55,7 +55,7 @@ class ParquetStorage:
         self._metadata: dict[str, Any] = {}
         self._files: dict[str, SourceFile] = {}
         self._groups: list[_Group] = []
-        self._columns = _named(columns, dataset.schema)
+        self._columns = _column_names(columns, dataset.schema)
         self._types = {
             name: _type_of(dataset.schema, name)
             for names in self._columns.values()
@@ -66,7 +66,7 @@ class ParquetStorage:
         self._edges = np.cumsum([0, *(group.rows for group in self._groups)], dtype=np.int64)
         self.n_rows = int(self._edges[-1])
         if not self.n_rows:
-            raise SettingError(f"{_short(source)} has no rows. Give files with at least one.")
+            raise SettingError(f"{_short_name(source)} has no rows. Give files with at least one.")
         self._matrices = {
             name
             for name, own in self._columns.items()
@@ -78,12 +78,12 @@ class ParquetStorage:
         # Two threads read, and either may need a row group of every array.
         row = sum(field.itemsize for field in self.fields.values())
         largest = max(group.rows for group in self._groups)
-        self._parts = DecodedParts(max(ROOM, 2 * row * largest))
+        self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * row * largest))
 
     def _add(self, fragment: Any) -> None:
         """Check a file, and add its row groups."""
         path = fragment.path
-        file = _look(self._filesystem, path)
+        file = _file_state(self._filesystem, path)
         if file is None:
             raise SourceError(f"there is no file {path}. Give paths of Parquet files.")
         try:
@@ -120,8 +120,8 @@ class ParquetStorage:
     def _field(self, name: str) -> Field:
         names = self._columns[name]
         types = [self._types[column] for column in names]
-        dtype = np.result_type(*(_number_of(one).to_pandas_dtype() for one in types))
-        width = sum(_width(one) for one in types)
+        dtype = np.result_type(*(_entry_type(one).to_pandas_dtype() for one in types))
+        width = sum(_entries_per_row(one) for one in types)
         return Field(
             native_type(f"{name!r}, the columns {names},", np.dtype(dtype)),
             (width,) if name in self._matrices else (),
@@ -147,14 +147,14 @@ class ParquetStorage:
         def part(name: str, number: int) -> np.ndarray:
             path = self._groups[number].path
             if path not in seen:
-                self._files[path].require_same(_look(self._filesystem, path))
+                self._files[path].require_same(_file_state(self._filesystem, path))
                 seen.add(path)
             return self._parts.get((name, number), partial(self._decode, name, number))
 
         for name in names:
             field = self.fields[name]
             empty = np.empty((0, *field.shape), dtype=field.dtype)
-            found[name] = gather(rows, self._edges, empty, partial(part, name))
+            found[name] = gather_rows(rows, self._edges, empty, partial(part, name))
         return found
 
     def _decode(self, name: str, number: int) -> np.ndarray:
@@ -163,7 +163,7 @@ class ParquetStorage:
         try:
             table = self._read_group(path, group, columns)
         except Exception as error:
-            self._files[path].require_same(_look(self._filesystem, path))
+            self._files[path].require_same(_file_state(self._filesystem, path))
             raise SourceError(
                 f"{self._place(number)} cannot be decoded: {error}. Write the file again."
             ) from error
@@ -215,7 +215,7 @@ class ParquetStorage:
         return self.__dict__ | {"_metadata": {}}
 
 
-def _short(source: Source) -> str:
+def _short_name(source: Source) -> str:
     if isinstance(source, str | Path):
         return str(source)
     if isinstance(source, ds.Dataset):
@@ -237,7 +237,8 @@ def _dataset_of(source: Source) -> ds.Dataset:
         return ds.dataset(paths, format="parquet")
     except (OSError, pa.ArrowException) as error:
         raise SourceError(
-            f"{_short(source)} cannot be opened: {error}. Give paths of complete Parquet files."
+            f"{_short_name(source)} cannot be opened: {error}. Give paths of complete Parquet "
+            f"files."
         ) from error
 
 
@@ -246,31 +247,32 @@ def _fragments_of(dataset: ds.Dataset, source: Source) -> list[Any]:
         fragments: list[Any] = list(dataset.get_fragments())
     except ValueError as error:
         raise SettingError(
-            f"{_short(source)} is filtered. Write the filtered rows to a file."
+            f"{_short_name(source)} is filtered. Write the filtered rows to a file."
         ) from error
     if not fragments:
         raise SettingError(
-            f"{_short(source)} has no Parquet files. Give a folder with at least one."
+            f"{_short_name(source)} has no Parquet files. Give a folder with at least one."
         )
     if isinstance(source, str | Path):
         fragments.sort(key=lambda fragment: fragment.path)
     for fragment in fragments:
         if not isinstance(fragment, ds.ParquetFileFragment):
             raise SettingError(
-                f"{_short(source)} holds a {type(fragment).__name__}. Write its rows to Parquet "
+                f"{_short_name(source)} holds a {type(fragment).__name__}. Write its rows to "
+                f"Parquet "
                 "files; pass data in memory to Rows(X=...)."
             )
         if fragment.filesystem != fragments[0].filesystem:
-            raise SettingError(f"{_short(source)} lies in several file systems. Use one.")
+            raise SettingError(f"{_short_name(source)} lies in several file systems. Use one.")
     return fragments
 
 
-def _look(filesystem: Any, path: str) -> SourceFile | None:
+def _file_state(filesystem: Any, path: str) -> SourceFile | None:
     info = filesystem.get_file_info(path)
     return SourceFile(path, info.size, info.mtime_ns or 0) if info.is_file else None
 
 
-def _named(
+def _column_names(
     columns: Mapping[str, str | Sequence[str]] | None, schema: pa.Schema
 ) -> dict[str, tuple[str, ...]]:
     if columns is None:
@@ -293,8 +295,8 @@ def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.D
         few = ", ".join(map(repr, schema.names[:20]))
         raise SettingError(f"{name!r} is not one column of {path}. Choose from {few}.")
     dtype = schema.field(name).type
-    stored = _number_of(dtype)
-    for is_such, fix in _FIXES:
+    stored = _entry_type(dtype)
+    for is_such, fix in _UNSUPPORTED_TYPES:
         if is_such(stored):
             raise SettingError(f"the column {name!r} of {path} has type {dtype}. {fix}")
     if not (
@@ -308,11 +310,11 @@ def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.D
     return dtype
 
 
-def _number_of(dtype: pa.DataType) -> pa.DataType:
+def _entry_type(dtype: pa.DataType) -> pa.DataType:
     """Type of a column's numbers; for lists, the type of their entries."""
     return dtype.value_type if pa.types.is_fixed_size_list(dtype) else dtype
 
 
-def _width(dtype: pa.DataType) -> int:
+def _entries_per_row(dtype: pa.DataType) -> int:
     """Number of entries of a column per row."""
     return dtype.list_size if pa.types.is_fixed_size_list(dtype) else 1

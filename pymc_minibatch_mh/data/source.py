@@ -14,10 +14,10 @@ from pymc_minibatch_mh.data.arrays import (
     native_type,
     require_names,
 )
-from pymc_minibatch_mh.data.digests import digest
+from pymc_minibatch_mh.data.digests import array_digest
 from pymc_minibatch_mh.data.files import FileMap, FileReader, mapped_file
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.threads import in_threads
+from pymc_minibatch_mh.threads import map_in_threads
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def map_blocks(
     names, workers = list(names), workers_of(storage)
     if workers is not None:
         return workers.map_blocks(names, work, blocks)
-    return in_threads(lambda block: block[1](work, storage.read(names, block[0])), blocks)
+    return map_in_threads(lambda block: block[1](work, storage.read(names, block[0])), blocks)
 
 
 #: Block size in rows for full-data evaluations.
@@ -121,7 +121,7 @@ class ArrayStorage:
     def stamp(self) -> str:
         """Sizes and times of the mapped files, and digests of arrays in memory."""
         return "; ".join(
-            f"{name}: {digest(array) if file is None else file.stamp}"
+            f"{name}: {array_digest(array) if file is None else file.stamp}"
             for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
         )
 
@@ -275,10 +275,10 @@ class _CallOnRows:
 
 
 def _as_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
-    return rows if isinstance(rows, slice) else consecutive(rows)
+    return rows if isinstance(rows, slice) else consecutive_slice(rows)
 
 
-def consecutive(rows: np.ndarray) -> slice | np.ndarray:
+def consecutive_slice(rows: np.ndarray) -> slice | np.ndarray:
     """Row numbers as a slice if they are consecutive."""
     follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
     if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
@@ -296,7 +296,7 @@ def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[C
     )
 
 
-class Drawn(NamedTuple):
+class SampledRows(NamedTuple):
     """Sampled rows in order, their probabilities proportional to c, float32, and their data."""
 
     rows: np.ndarray
@@ -346,7 +346,7 @@ class EvenRows(StoredPool):
     #: Number of sampling distributions.
     n_tables = 1
 
-    def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+    def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Sample rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
         # Number of heavy rows before each sampled row, to skip them.
@@ -358,4 +358,4 @@ class EvenRows(StoredPool):
         columns = tuple(
             Column(column.name, column.values[places], 0) for column in self.read(rows[order])
         )
-        return Drawn(rows, np.ones(count, dtype=np.float32), columns)
+        return SampledRows(rows, np.ones(count, dtype=np.float32), columns)

@@ -19,7 +19,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore
 
 from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
-from pymc_minibatch_mh.data.chunk_cache import ROOM, DecodedParts, gather
+from pymc_minibatch_mh.data.chunk_cache import MIN_CACHE_BYTES, ChunkCache, gather_rows
 from pymc_minibatch_mh.data.files import SourceFile, require_rows
 from pymc_minibatch_mh.data.source import Field
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
@@ -32,7 +32,7 @@ CODECS = {
     "zlib", "zstd",
 }  # fmt: skip
 #: Parallel requests to a remote store.
-ASKED_AT_A_TIME = 64
+PARALLEL_REQUESTS = 64
 
 
 class ChunkObjects:
@@ -93,7 +93,7 @@ class ChunkObjects:
 
 
 async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
-    few = asyncio.Semaphore(ASKED_AT_A_TIME)
+    few = asyncio.Semaphore(PARALLEL_REQUESTS)
 
     async def look(key: str) -> SourceFile | None:
         async with few:
@@ -111,7 +111,7 @@ async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
 
 
 #: Minimum number of rows per decoded part: smaller chunks are combined.
-PART_ROWS = 4096
+MIN_PART_ROWS = 4096
 #: An array, a group of arrays, or a location.
 type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
 
@@ -129,7 +129,7 @@ class ZarrStorage:
         missing_are_fill: bool = False,
     ) -> None:
         try:
-            self._arrays = _arrays_of(source, names)
+            self._arrays = _find_arrays(source, names)
         except MinibatchError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -141,25 +141,25 @@ class ZarrStorage:
         for array in self._arrays.values():
             _require_plain(array)
         self.fields = {
-            name: Field(native_type(_what(x), x.dtype), x.shape[1:])
+            name: Field(native_type(_description(x), x.dtype), x.shape[1:])
             for name, x in self._arrays.items()
         }
-        self.n_rows = common_length({_what(x): x.shape[0] for x in self._arrays.values()})
+        self.n_rows = common_length({_description(x): x.shape[0] for x in self._arrays.values()})
         self._objects = {n: ChunkObjects(x, missing_are_fill) for n, x in self._arrays.items()}
         self._edges = {}
         for name, array in self._arrays.items():
-            step = array.chunks[0] * -(-PART_ROWS // array.chunks[0])
+            step = array.chunks[0] * -(-MIN_PART_ROWS // array.chunks[0])
             self._edges[name] = np.append(np.arange(0, self.n_rows, step), self.n_rows)
         self.stamp = self._stamp()
         # Two threads read, and either may need a part of every array.
         largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
-        self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
+        self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * int(sum(largest))))
 
     def _stamp(self) -> str:
         """Digest of the metadata, and of sizes and times of the chunks' objects."""
         found = hashlib.blake2b(digest_size=16)
         for name, array in self._arrays.items():
-            found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
+            found.update(f"{name}: {_description(array)} {array.metadata.to_dict()}".encode())
             for stamp in self._objects[name].stamps:
                 found.update(stamp.encode())
         return found.hexdigest()
@@ -183,15 +183,15 @@ class ZarrStorage:
         else:
             field = self.fields[name]
             empty = np.empty((0, *field.shape), dtype=field.dtype)
-            found = gather(rows, self._edges[name], empty, partial(self._part, name))
+            found = gather_rows(rows, self._edges[name], empty, partial(self._part, name))
         if self._objects[name].local:
             self._objects[name].require_unchanged(rows)
         return found
 
     def _few_rows_per_chunk(self, name: str) -> bool:
         """Whether decoding the chunks of a few rows costs less than caching all of them."""
-        small = self._arrays[name].chunks[0] < PART_ROWS
-        return small and self.n_rows * self.fields[name].itemsize > ROOM
+        small = self._arrays[name].chunks[0] < MIN_PART_ROWS
+        return small and self.n_rows * self.fields[name].itemsize > MIN_CACHE_BYTES
 
     def _taken(self, name: str, rows: np.ndarray) -> np.ndarray:
         require_rows(rows, self.n_rows)
@@ -210,7 +210,7 @@ class ZarrStorage:
             self._objects[name].require_unchanged(rows)
             bounds = (rows.start, rows.stop - 1) if isinstance(rows, slice) else rows[[0, -1]]
             raise SourceError(
-                f"rows {bounds[0]:,} to {bounds[1]:,} of {_what(array)}, chunks "
+                f"rows {bounds[0]:,} to {bounds[1]:,} of {_description(array)}, chunks "
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
@@ -221,20 +221,20 @@ class ZarrStorage:
 
     def where(self, row: int) -> str:
         """Row number and its chunks."""
-        chunks = (f"chunk {row // x.chunks[0]} of {_what(x)}" for x in self._arrays.values())
+        chunks = (f"chunk {row // x.chunks[0]} of {_description(x)}" for x in self._arrays.values())
         return f"row {row:,}, {' and '.join(chunks)}"
 
 
-def _what(array: zarr.Array) -> str:
+def _description(array: zarr.Array) -> str:
     return f"the array {array.store_path}"
 
 
-def _arrays_of(
+def _find_arrays(
     source: Source, names: Sequence[str] | Mapping[str, str] | None
 ) -> dict[str, zarr.Array]:
     if isinstance(source, Mapping):
-        return {name: _opened_array(x) for name, x in source.items()}
-    group = source if isinstance(source, zarr.Group) else _opened(source)
+        return {name: _open_array(x) for name, x in source.items()}
+    group = source if isinstance(source, zarr.Group) else _open_source(source)
     if not isinstance(group, zarr.Group):
         raise SettingError(
             f"{source} is a single array. Give its group, or name it: Rows.from_zarr({{'X': "
@@ -245,10 +245,10 @@ def _arrays_of(
     if isinstance(names, str):
         raise SettingError(f"names={names!r} is a string. Give a sequence, such as [{names!r}].")
     paths = names if isinstance(names, Mapping) else dict(zip(names, names, strict=True))
-    return {name: _member(group, path) for name, path in paths.items()}
+    return {name: _group_member(group, path) for name, path in paths.items()}
 
 
-def _member(group: zarr.Group, path: str) -> zarr.Array:
+def _group_member(group: zarr.Group, path: str) -> zarr.Array:
     found = group.get(path)
     if not isinstance(found, zarr.Array):
         raise SettingError(
@@ -258,14 +258,14 @@ def _member(group: zarr.Group, path: str) -> zarr.Array:
     return found
 
 
-def _opened_array(source: str | Path | zarr.Array) -> zarr.Array:
-    found = source if isinstance(source, zarr.Array) else _opened(source)
+def _open_array(source: str | Path | zarr.Array) -> zarr.Array:
+    found = source if isinstance(source, zarr.Array) else _open_source(source)
     if not isinstance(found, zarr.Array):
         raise SettingError(f"{source} is not a Zarr array. Give an array or its path.")
     return found
 
 
-def _opened(source: str | Path) -> zarr.Array | zarr.Group:
+def _open_source(source: str | Path) -> zarr.Array | zarr.Group:
     if not isinstance(source, str | Path):
         raise SettingError(
             f"from_zarr() got a {type(source).__name__}. Give a group, its path, or name -> array."
@@ -273,31 +273,34 @@ def _opened(source: str | Path) -> zarr.Array | zarr.Group:
     return zarr.open(str(source), mode="r")
 
 
-def _codecs_of(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _codec_names(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the codecs of an array in either format, shards included."""
     for codec in (*(metadata.get("filters") or ()), metadata.get("compressor")):
         if codec is not None:
             yield str(codec["id"])
     for codec in (*metadata.get("codecs", ()), *metadata.get("index_codecs", ())):
         yield str(codec["name"])
-        yield from _codecs_of(codec.get("configuration", {}))
+        yield from _codec_names(codec.get("configuration", {}))
 
 
 def _require_plain(array: zarr.Array) -> None:
     """Raise an error for scalars, packed arrays of other numbers, and codecs that run code."""
-    for codec in _codecs_of(array.metadata.to_dict()):
+    for codec in _codec_names(array.metadata.to_dict()):
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(
-                f"{_what(array)} is decoded by {codec!r}, which might run code from the file. "
+                f"{_description(array)} is decoded by {codec!r}, which might run code from the "
+                f"file. "
                 "Write it again with another codec, such as 'zstd'."
             )
     if not array.ndim:
         raise SettingError(
-            f"{_what(array)} is a single number. Name the arrays with rows: names=['X', 'y']."
+            f"{_description(array)} is a single number. Name the arrays with rows: names=['X', "
+            f"'y']."
         )
     packed = {"scale_factor", "add_offset"} & set(array.attrs)
     if packed:
         raise SettingError(
-            f"{_what(array)} is packed, as its attribute shows: {min(packed)!r}. Store its values "
+            f"{_description(array)} is packed, as its attribute shows: {min(packed)!r}. Store "
+            f"its values "
             "as float32."
         )

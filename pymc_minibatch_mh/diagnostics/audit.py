@@ -14,8 +14,8 @@ from scipy.special import ndtri
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe
-from pymc_minibatch_mh.checks import integer
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.checks import check_integer
+from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.diagnostics.bias import (
     Rates,
     bias_of,
@@ -30,9 +30,9 @@ from pymc_minibatch_mh.diagnostics.bias import (
 )
 from pymc_minibatch_mh.diagnostics.draws import Draws, require_trace
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.inputs import generator_of, model_of
+from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("pymc")
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: with a tenth,
 #: 95 % intervals still cover 94.9 %. Sums over exact tests vanish up to rounding.
-TOLERABLE_BIAS, MAX_ROUNDING = 0.1, 1e-6
+MAX_BIAS, MAX_ROUNDING = 0.1, 1e-6
 #: Standard errors that a tolerable bias has to leave room for.
 MARGIN = 2.0
 #: Probability that a bias, a drift, or a difference of rates is reported where there is none.
@@ -64,7 +64,7 @@ MIN_DRAWS = 50
 #: Fewest and most pairs of an audit, if its number of pairs follows from time.
 MIN_PAIRS, MAX_PAIRS = 50, 200
 #: Seconds of an audit from which the log announces its duration.
-LONG = 5.0
+MAX_SILENT_SECONDS = 5.0
 #: Attribute ``state`` of an audit whose chain is not that of the trace.
 ANEW = "adapted anew, on draws of the trace"
 #: Checks in the order of their lines.
@@ -93,7 +93,7 @@ def judge_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
         return ok(f"{type(step).__name__} needs no bounds.")
     if np.isnan(ratios).all():
         return warn(
-            f"{names_of_terms(step.target.factorization)}: bounds hold for none of the pairs, so "
+            f"{term_names(step.target.factorization)}: bounds hold for none of the pairs, so "
             f"every decision evaluates all observations. {'The draws are exact, but ' * exact}"
             "PenaltyMH() or pm.NUTS() would be quicker."
         )
@@ -125,7 +125,7 @@ def judge_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     surely = np.abs(bias) + ndtri(0.5 * FALSE_ALARM / bias.size) * mcse
     possibly = np.abs(bias) + MARGIN * mcse
     exact = step.guarantee.is_exact
-    proven = surely > (MAX_ROUNDING if exact else TOLERABLE_BIAS)
+    proven = surely > (MAX_ROUNDING if exact else MAX_BIAS)
     worst = np.unravel_index(np.argmax(surely if proven.any() else possibly), possibly.shape)
     what = (
         f"{names[worst[1]]!r}: the estimated bias of its posterior "
@@ -138,9 +138,9 @@ def judge_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
             else "Use TunaMH(), or larger batches: a larger batch_size, a smaller epsilon or sigma."
         )
         return fail(f"{what}: decisions of batches differ from those of the full data. {fix}")
-    if possibly[worst] > TOLERABLE_BIAS:
+    if possibly[worst] > MAX_BIAS:
         return warn(
-            f"{what}, so a bias of {TOLERABLE_BIAS} sd cannot be excluded. Audit more pairs, or "
+            f"{what}, so a bias of {MAX_BIAS} sd cannot be excluded. Audit more pairs, or "
             "sample longer if the chain moves slowly."
         )
     return ok(f"{what}; no parameter has a larger one.")
@@ -220,7 +220,7 @@ def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdi
     top_rows = float(np.median(batch[mattering])) * n_top / n_rows
     enough = bool(half <= 0.5) or top_rows >= MIN_TOP_ROWS
     what = (
-        f"{names_of_terms(step.target.factorization)}: skewness {np.median(skewness):.2g} in "
+        f"{term_names(step.target.factorization)}: skewness {np.median(skewness):.2g} in "
         f"batches of {np.median(batch):.0f} observations, an error of about {edgeworth:.1g} in the "
         f"acceptance probability; the largest observation is worth {pull:.2g} sd of a batch"
     )
@@ -240,7 +240,7 @@ def judge_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     full, invalid = (float(np.mean(stats.get(x, 0.0))) / updates for x in ("full_pass", "invalid"))
     certified = bool(np.all(stats.get("certified", True)))
     temperatures = np.unique(stats.get("temperature", 1.0))
-    names = names_of_terms(step.target.factorization)
+    names = term_names(step.target.factorization)
     problems = []
     if step.guarantee.is_exact and not certified:
         problems.append(
@@ -375,26 +375,26 @@ def audit(
     >>> failed = table[table["verdict"] == "fail"]
     """
     step = step_of(step)
-    model = model_behind(step) if model is None else model_of(model)
-    pairs = None if pairs is None else integer("pairs", pairs, 2)
+    model = model_behind(step) if model is None else resolve_model(model)
+    pairs = None if pairs is None else check_integer("pairs", pairs, 2)
     if not isinstance(random_seed, int | np.integer):
-        random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
+        random_seed = int(as_generator("random_seed", random_seed).integers(2**32))
     require_stats(require_trace(data))
-    with showing("Audit"):
-        return _audited(data, step, model, pairs, random_seed)
+    with show_progress("Audit"):
+        return _run_audit(data, step, model, pairs, random_seed)
 
 
-def _audited(
+def _run_audit(
     data: xr.DataTree, step: MinibatchStep, model: pm.Model, pairs: int | None, random_seed: int
 ) -> xr.DataTree:
     """Result of an audit with checked arguments."""
-    began, rng = time.perf_counter(), generator_of("random_seed", random_seed)
+    began, rng = time.perf_counter(), as_generator("random_seed", random_seed)
     draws = value_draws(data, model, step)
     require_draws(data)
     chain, label = frozen_chain(step, data, draws, rng)
     updates, positions = updates_per_draw(step, data), positions_of(draws, step)
     count, chosen = _number_of_pairs(pairs, step, draws, data, chain)
-    found, n_top = _measure(step, draws, count, chain, rng)
+    found, n_top = _measure_pairs(step, draws, count, chain, rng)
     found = found.assign_coords(dimension=coordinate_labels(step, model, data))
     bias = bias_of(positions, found, step.target.factorization.first, updates)
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
@@ -420,7 +420,7 @@ def _audited(
         "state": ANEW if label is None else f"chain {label}, as it ended",
         "updates_per_draw": updates,
     }
-    _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
+    _log.info("audit: took %s.", report.describe_seconds(time.perf_counter() - began))
     return tree
 
 
@@ -453,18 +453,22 @@ def _number_of_pairs(
     for _ in range(2):
         # The first pair compiles functions, or loads them.
         began = time.perf_counter()
-        _measure(step, first, 1, chain.copy(), np.random.default_rng(0))
+        _measure_pairs(step, first, 1, chain.copy(), np.random.default_rng(0))
         seconds = time.perf_counter() - began
-        if (given or MAX_PAIRS) * seconds < LONG:
+        if (given or MAX_PAIRS) * seconds < MAX_SILENT_SECONDS:
             break
     count, chosen = given or affordable_pairs(seconds, sampling), "the usual number"
     if count < MAX_PAIRS:
         chosen = (
-            f"chosen by time: {MAX_PAIRS} would take {report.in_words(MAX_PAIRS * seconds)}, and "
-            f"sampling took {report.in_words(sampling)}"
+            f"chosen by time: {MAX_PAIRS} would take "
+            f"{report.describe_seconds(MAX_PAIRS * seconds)}, and "
+            f"sampling took {report.describe_seconds(sampling)}"
         )
-    what = f"{report.rows_of(step.target)} for each of {count} pairs{f', {chosen}' * (not given)}"
-    left = f"; about {report.in_words(count * seconds)}" * (count * seconds > LONG)
+    rows, by_time = report.describe_rows(step.target), f", {chosen}" * (not given)
+    what = f"{rows} for each of {count} pairs{by_time}"
+    left = f"; about {report.describe_seconds(count * seconds)}" * (
+        count * seconds > MAX_SILENT_SECONDS
+    )
     _log.info("audit: evaluating %s%s.", what, left)
     return count, "as given" if given else chosen
 
@@ -474,7 +478,7 @@ def affordable_pairs(seconds: float, sampling: float) -> int:
     return int(np.clip(sampling / max(seconds, 1e-9), MIN_PAIRS, MAX_PAIRS))
 
 
-def _measure(
+def _measure_pairs(
     step: MinibatchStep, draws: Draws, pairs: int, chain: Chain, rng: np.random.Generator
 ) -> tuple[xr.Dataset, int]:
     """Measured decisions or iterations, and the number of observations that count as largest."""

@@ -17,15 +17,20 @@ from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
 from pymc_minibatch_mh.bounds.audit import largest_of_parts
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.kernel_probe import Acceptance, Probe, RowsOfMove
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.diagnostics.draws import Draws, counted, posterior_draws, transformed_draws
+from pymc_minibatch_mh.chain.kernel_probe import Acceptance, MoveSummary, Probe
+from pymc_minibatch_mh.compiled.graphs import term_names
+from pymc_minibatch_mh.diagnostics.draws import (
+    Draws,
+    posterior_draws,
+    track_progress,
+    transformed_draws,
+)
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
-def point_of(draws: Draws, chain: int, draw: int) -> dict[str, np.ndarray]:
+def point_of_draw(draws: Draws, chain: int, draw: int) -> dict[str, np.ndarray]:
     """One draw as a point of the model."""
     return {name: values[chain, draw] for name, values in draws.items()}
 
@@ -81,7 +86,7 @@ def frozen_chain(
     factorization, chain = step.target.factorization, Chain(step.program, rng, step.adapts)
     chains, each = next(iter(draws.values())).shape[:2]
     points = (
-        point_of(draws, *divmod(int(index), each))
+        point_of_draw(draws, *divmod(int(index), each))
         for index in rng.integers(chains * each, size=count)
     )
     chain.adapt_on(
@@ -119,8 +124,8 @@ def measure_pairs(
     each = -(-pairs // len(positions))
     even = ((np.arange(each) + 0.5) / each * positions.shape[1]).astype(int).tolist()
     rows = []
-    for chain, draw in counted(label, list(product(range(len(positions)), even))):
-        point = point_of(draws, chain, draw)
+    for chain, draw in track_progress(label, list(product(range(len(positions)), even))):
+        point = point_of_draw(draws, chain, draw)
         step.target.condition_on(point)
         position = np.ascontiguousarray(positions[chain, draw], dtype=np.float64)
         others = factorization.ravel_others(point)
@@ -135,7 +140,7 @@ def measure_pairs(
 
 #: A proposal of zero density, which is rejected before an observation is evaluated.
 REJECTED = Acceptance(0.0, 0.0, 0.0, np.nan)
-UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
+UNREAD = MoveSummary(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 
 
 def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Probe) -> xr.Dataset:
@@ -214,7 +219,7 @@ def _require_density(step: MinibatchStep, position: np.ndarray, where: str) -> N
     if np.isfinite(target.log_prior(position)) and np.isfinite(target.log_likelihood(position)):
         return
     raise SettingError(
-        f"{names_of_terms(target.factorization)}: {where} has zero density in the step's model, so "
+        f"{term_names(target.factorization)}: {where} has zero density in the step's model, so "
         "another model or other data drew the trace. Pass the step that drew it."
     )
 
@@ -301,10 +306,10 @@ def _accepted_shares(trace: xr.DataTree, label: int | None) -> list[np.ndarray]:
 def _log_chance(rate: float, count: float, other: float, other_count: float) -> float:
     """Chernoff's bound -n KL(p | m) - n' KL(p' | m), for rates in [0, 1] of one mean m."""
     mean = (count * rate + other_count * other) / (count + other_count)
-    return -(count * _divergence(rate, mean) + other_count * _divergence(other, mean))
+    return -(count * _kl_divergence(rate, mean) + other_count * _kl_divergence(other, mean))
 
 
-def _divergence(rate: float, mean: float) -> float:
+def _kl_divergence(rate: float, mean: float) -> float:
     return float(rel_entr(rate, mean) + rel_entr(1.0 - rate, 1.0 - mean))
 
 

@@ -21,9 +21,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.model.bambi import ROWS, backend_of, cleaned, is_fitted
-from pymc_minibatch_mh.model.inputs import ModelArrays, fits
-from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.model.bambi import OBSERVATION_DIM, backend_of, clean_trace, is_fitted
+from pymc_minibatch_mh.model.inputs import ModelArrays, fits_shape
+from pymc_minibatch_mh.progress import count_parts
 
 #: Draws by the names of variables, each of shape (chain, draw, ...).
 type Draws = Mapping[str, np.ndarray]
@@ -34,9 +34,9 @@ IN_PYTHON = Mode(linker="py", optimizer=None)
 MAX_ROUNDING = 1e-9
 
 
-def counted[T](label: str, parts: Sequence[T]) -> Iterator[T]:
+def track_progress[T](label: str, parts: Sequence[T]) -> Iterator[T]:
     """Parts of some work, with a line of progress."""
-    with counting(label, len(parts)) as advance:
+    with count_parts(label, len(parts)) as advance:
         for part in parts:
             yield part
             advance()
@@ -99,7 +99,7 @@ def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]
         draws |= uncentred_intercepts(model, data)
     for name, expected in zip(names, (rv.type.shape for rv in model.free_RVs), strict=True):
         shape = draws[name].shape[2:]
-        if not fits(shape, expected):
+        if not fits_shape(shape, expected):
             raise SettingError(
                 f"{name!r} has draws of shape {shape} in the trace, but shape {expected} in "
                 "the model. Sample this very model."
@@ -124,7 +124,7 @@ def solve_missing(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[
     for rv in model.free_RVs:
         for graph in model.deterministics if rv.name not in known else ():
             if graph.name in posterior.data_vars and _may_share_axes(rv, graph, model):
-                z = _solution(model, rv, graph, posterior[graph.name], known)
+                z = _solve_affine(model, rv, graph, posterior[graph.name], known)
                 if z is not None:
                     known[str(rv.name)] = z
                     break
@@ -138,7 +138,7 @@ def _may_share_axes(rv: Variable, graph: Variable, model: pm.Model) -> bool:
     return graph.type.ndim == rv.type.ndim and (len(dims) < 2 or dims[0] == dims[1])
 
 
-def _solution(
+def _solve_affine(
     model: pm.Model, rv: Variable, graph: Variable, stored: xr.DataArray, draws: Draws
 ) -> np.ndarray | None:
     """Solution z of a + b z = `stored`; None if the graph has another form."""
@@ -148,7 +148,7 @@ def _solution(
         return None
     values = in_model_order(stored, model)
     shape = values.shape[2:]
-    if not fits(shape, rv.type.shape):
+    if not fits_shape(shape, rv.type.shape):
         return None
     probe = np.random.default_rng(0).standard_normal(shape)
     try:
@@ -196,8 +196,8 @@ def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.nda
             "bambi.Model as model=, built on the same data."
         )
     # Coefficients may be deterministics; those of all rows are not needed, and may be large.
-    posterior = data["posterior"].to_dataset().drop_dims(ROWS, errors="ignore")
-    twice = cleaned(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
+    posterior = data["posterior"].to_dataset().drop_dims(OBSERVATION_DIM, errors="ignore")
+    twice = clean_trace(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     return {
         str(name): in_model_order((2.0 * posterior[name] - values).rename(name), model)
         for name, values in twice.data_vars.items()
@@ -239,7 +239,7 @@ def transformed_draws(draws: Draws, model: pm.Model) -> Draws:
     shape = next(iter(draws.values())).shape[:2]
     results = [
         function(*(np.asarray(draws[str(v.name)][index], v.type.dtype) for v in names))
-        for index in counted("Transforming draws", list(np.ndindex(shape)))
+        for index in track_progress("Transforming draws", list(np.ndindex(shape)))
     ]
     for name, column in zip(graphs, zip(*results, strict=True), strict=True):
         values[name] = np.reshape(column, (*shape, *np.shape(column[0])))

@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.checks import flag, integer
+from pymc_minibatch_mh.checks import check_flag, check_integer
 from pymc_minibatch_mh.diagnostics.forecast import (
     NUTPIE,
     NUTS,
@@ -34,7 +34,7 @@ from pymc_minibatch_mh.diagnostics.model_summary import (
     subsampled_terms,
     try_each_observed,
 )
-from pymc_minibatch_mh.diagnostics.sheet import Fact, Sheet, figure, section
+from pymc_minibatch_mh.diagnostics.sheet import Fact, Sheet, format_figure, sheet_section
 from pymc_minibatch_mh.errors import (
     BoundsError,
     MinibatchError,
@@ -44,17 +44,17 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.model.bambi import is_bambi_model
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
-from pymc_minibatch_mh.model.inputs import generator_of, model_of
+from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.plan.method import Promise
-from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 from pymc_minibatch_mh.steps.deterministics import (
     LargeDeterministic,
     large_deterministics,
-    names_without,
+    names_without_large,
 )
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
@@ -103,7 +103,7 @@ class Certificate:
         lines += [(f"table {k}", table) for k, table in enumerate(self.tables, 1)]
         others = "batches are drawn from all others"
         if self.tables:
-            others = f"C = {figure(self.drawn)} of all others"
+            others = f"C = {format_figure(self.drawn)} of all others"
         always = f"{self.n_heavy:,} are evaluated in every update; {others}"
         return [*lines, ("influential", always if self.n_heavy else "")]
 
@@ -185,12 +185,14 @@ class Explanation:
             large.append(("leave out with", f"pm.sample(..., var_names={list(self.var_names)})"))
         nuts = [("not possible", NO_NUTS)] if self.nuts is None else self.nuts.lines()
         facts = [
-            *section("Subsampled", [line for term in self.terms for line in term.lines()] + [size]),
-            *section("Not subsampled", [(other.name, other.reason) for other in self.others]),
-            *section("Reparametrisation", moved),
+            *sheet_section(
+                "Subsampled", [line for term in self.terms for line in term.lines()] + [size]
+            ),
+            *sheet_section("Not subsampled", [(other.name, other.reason) for other in self.others]),
+            *sheet_section("Reparametrisation", moved),
             *self._facts_of_step(),
-            *section("NUTS", nuts),
-            *section("Evaluated and stored at every draw", large),
+            *sheet_section("NUTS", nuts),
+            *sheet_section("Evaluated and stored at every draw", large),
         ]
         return Sheet(tuple(facts))
 
@@ -200,14 +202,14 @@ class Explanation:
         order = ("order", f"{self.taylor_order}: {self.order_reason}")
         drawn = f"all else is drawn as normal given {', '.join(self.given_scales)}"
         facts = [
-            *section("Control variates", [order, ("centre", self.centre)]),
-            *section("Exactness", self.certificate.lines()),
-            *section("Proposal", [("hyperparameters", drawn)] if self.given_scales else []),
-            *section(f"Forecast of {self.method}", self.forecast.lines()),
+            *sheet_section("Control variates", [order, ("centre", self.centre)]),
+            *sheet_section("Exactness", self.certificate.lines()),
+            *sheet_section("Proposal", [("hyperparameters", drawn)] if self.given_scales else []),
+            *sheet_section(f"Forecast of {self.method}", self.forecast.lines()),
         ]
         if (other := self.approximate) is not None:
             near = ("approximate", "its draws are near the posterior; see approximate.step")
-            facts += section(f"Forecast of {other.method}", [near, *other.forecast.lines()])
+            facts += sheet_section(f"Forecast of {other.method}", [near, *other.forecast.lines()])
         return facts
 
     def __str__(self) -> str:
@@ -238,10 +240,10 @@ class Explanation:
             full = full or ["nothing"]
         nuts = NO_NUTS if self.nuts is None else self.nuts.describe()
         lines += [("evaluated in full", "; ".join(full)), ("NUTS", nuts)]
-        return Sheet(tuple(section("", lines)))
+        return Sheet(tuple(sheet_section("", lines)))
 
 
-@showing("Reading the model")
+@show_progress("Reading the model")
 def explain(
     model_or_step: pm.Model | MinibatchStep | None = None,
     *,
@@ -301,11 +303,11 @@ def explain(
     ('TunaMH', True)
     """
     pilots = PilotSettings(
-        integer("draws", draws, MIN_DRAWS),
-        integer("tune", tune, 0),
-        generator_of("random_seed", random_seed),
+        check_integer("draws", draws, MIN_DRAWS),
+        check_integer("tune", tune, 0),
+        as_generator("random_seed", random_seed),
     )
-    nuts = flag("nuts", nuts)
+    nuts = check_flag("nuts", nuts)
     if isinstance(model_or_step, MinibatchStep):
         if vars is not None or settings:
             raise SettingError(
@@ -318,7 +320,7 @@ def explain(
             f"model_or_step={type(model_or_step).__name__} is neither a model nor a step of this "
             "package. Give a pm.Model, or a step such as a TunaMH()."
         )
-    model = model_of(model_or_step)
+    model = resolve_model(model_or_step)
     began, why_not_exact = time.perf_counter(), ""
     try:
         try:
@@ -327,7 +329,7 @@ def explain(
             why_not_exact = str(error)
             step = PenaltyMH(vars, model=model, **settings)
     except (UnsupportedModelError, ModeError) as error:
-        return _explain_refusal(model, check.own_variables(model, vars), error, settings, nuts)
+        return _explain_refusal(model, check.step_variables(model, vars), error, settings, nuts)
     return _explain_step(step, model, pilots, nuts, time.perf_counter() - began, why_not_exact)
 
 
@@ -366,7 +368,7 @@ def _explain_step(
         approximate=approximate,
         nuts=nuts,
         large_deterministics=large,
-        var_names=names_without(model, large),
+        var_names=names_without_large(model, large),
         given_scales=_hyperparameters_first(step, model),
     )
 
@@ -397,7 +399,7 @@ def _explain_refusal(
         others=others,
         nuts=nuts,
         large_deterministics=large,
-        var_names=names_without(model, large),
+        var_names=names_without_large(model, large),
     )
 
 
@@ -414,7 +416,7 @@ def certify_step(step: MinibatchStep, certified: bool, why_not_exact: str) -> Ce
             near = f"within {radius:.2f} posterior sds of the centre"
             region = near if np.isfinite(radius) else "everywhere"
             meaning = source.meaning if source and source.meaning else KINDS[int(kind)]
-            lines.append(f"C = Σ c_i = {figure(total)} {region}; {meaning}")
+            lines.append(f"C = Σ c_i = {format_figure(total)} {region}; {meaning}")
         drawn = float(tables.heads_of_drawn[known, TOTAL].min())
         if step.program.method.draws_by_bounds:
             heavy = tables.heavy.size

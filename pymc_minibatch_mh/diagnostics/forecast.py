@@ -16,17 +16,17 @@ from pytensor.gradient import NullTypeGradError
 from scipy.special import stdtrit
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.chain.chain import Chain, point_of
+from pymc_minibatch_mh.chain.chain import Chain, point_at
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
-from pymc_minibatch_mh.diagnostics.sheet import duration, figure
+from pymc_minibatch_mh.diagnostics.sheet import format_duration, format_figure
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.progress import counting, report
+from pymc_minibatch_mh.progress import count_parts, report_stage
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.deterministics import size_in_words
+from pymc_minibatch_mh.steps.deterministics import describe_size
 from pymc_minibatch_mh.steps.penalty import penalty_beside
-from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK, warning_of
+from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, MIN_ACCEPTANCE, next_warning
 
 #: Pilots, whose spread gives the errors; at least so many, and none starts after so many seconds.
 PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
@@ -118,10 +118,10 @@ def run_pilots(
     """
     factorization, others = step.target.factorization, step.target.source.others
     before, label = others.copy(), f"Pilots of {type(step).__name__}"
-    report(label)
+    report_stage(label)
     runs, began = [], time.perf_counter()
     try:
-        with counting(label, PILOTS) as advance:
+        with count_parts(label, PILOTS) as advance:
             for _ in range(PILOTS):
                 seeded = np.random.default_rng(rng.integers(2**63))
                 runs.append(_run_pilot(step, model, -(-draws // PILOTS), tune, seeded))
@@ -157,7 +157,7 @@ def _run_pilot(
         point, _ = pilot.step(point)
         if pilot.chain.state.started:
             pilot.chain.advance(tune - 1)
-            point = point_of(pilot.chain, point)
+            point = point_at(pilot.chain, point)
     pilot.stop_tuning()
     in_warm_up = (time.perf_counter() - began) / max(tune, 1)
     positions, stats = np.empty((draws, step.target.factorization.size)), []
@@ -195,7 +195,7 @@ def _first_warning(runs: list[_Run], counts: np.ndarray) -> str:
     state.n_updates += step.updates_per_draw * counts.size
     state.n_full += int(counts["full_pass"].sum())
     state.n_accepted += int(counts["accepted"].sum())
-    warned = warning_of(type(step).__name__, state, step.program)
+    warned = next_warning(type(step).__name__, state, step.program)
     return "" if warned is None else warned.message
 
 
@@ -211,8 +211,8 @@ class Memory(NamedTuple):
     def describe(self) -> str:
         """All sizes in words."""
         source = "of Rows(...), read in blocks" if self.stored else "the model's own"
-        tables, sums = size_in_words(self.tables), size_in_words(self.sums)
-        return f"data {size_in_words(self.data)} ({source}), tables {tables}, sums {sums}"
+        tables, sums = describe_size(self.tables), describe_size(self.sums)
+        return f"data {describe_size(self.data)} ({source}), tables {tables}, sums {sums}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,33 +254,36 @@ class Forecast:
         mean, error = (self.updates_per_draw * x for x in (self.rows_per_update, self.rows_error))
         share = self.full_pass_share
         full = f"; {share:.1%} of the updates evaluate all" if share >= 5e-4 else ""
-        return f"{figure(mean)} ± {float(f'{error:.2g}'):,g} of {n_rows:,}{full}"
+        return f"{format_figure(mean)} ± {float(f'{error:.2g}'):,g} of {n_rows:,}{full}"
 
     def describe_seconds(self) -> str:
         """Time to 1,000 effective draws, and of preparation if it is known."""
         call = "pm.sample(step=found.step)" if self.constant_variables else "sample(found.step)"
-        text = f"{duration(self.seconds)} by one chain of {call}, warm-up included"
+        text = f"{format_duration(self.seconds)} by one chain of {call}, warm-up included"
         known = not isnan(self.preparation_seconds)
-        return text + f"; preparation took {duration(self.preparation_seconds)}" * known
+        return text + f"; preparation took {format_duration(self.preparation_seconds)}" * known
 
     def lines(self) -> list[tuple[str, str]]:
         """Labels and values of all figures."""
         updates = f"{self.updates_per_draw:,} update{'s' * (self.updates_per_draw != 1)} a draw"
         acceptance = f"{self.acceptance:.3f}"
         if self.acceptance_error:
-            acceptance += f"; estimated error of the probability: {figure(self.acceptance_error)}"
-        speed = f"{figure(self.ess_per_second)} by pm.sample()"
+            acceptance += (
+                f"; estimated error of the probability: {format_figure(self.acceptance_error)}"
+            )
+        speed = f"{format_figure(self.ess_per_second)} by pm.sample()"
         if self.ess_per_second_in_blocks:
-            speed += f", {figure(self.ess_per_second_in_blocks)} by sample() in each thread"
+            speed += f", {format_figure(self.ess_per_second_in_blocks)} by sample() in each thread"
         names = ", ".join(self.constant_variables)
         constant = f"{names}: other steps move them, which no figure includes" if names else ""
+        error = format_figure(self.rows_error)
         return [
             ("rests on", f"{self.draws:,} draws of pilots, {self.tune:,} of warm-up in each; "
              f"{updates}"),
-            ("an update evaluates", f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"),
+            ("an update evaluates", f"{format_figure(self.rows_per_update)} ± {error}"),
             ("acceptance rate", acceptance),
             ("full-data evaluations", f"{self.full_pass_share:.1%} of the updates"),
-            ("time per update", f"{figure(self.microseconds_per_update)} µs"),
+            ("time per update", f"{format_figure(self.microseconds_per_update)} µs"),
             ("effective draws", f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst "
              "coordinate"),
             ("ESS/s", speed),
@@ -438,21 +441,21 @@ class NutsForecast:
         if not self.timed:
             return "left out by nuts=False"
         return (
-            f"{duration(EFFECTIVE / self.ess_per_second)} after warm-up, at "
-            f"{figure(self.gradient_microseconds)} µs a gradient"
+            f"{format_duration(EFFECTIVE / self.ess_per_second)} after warm-up, at "
+            f"{format_figure(self.gradient_microseconds)} µs a gradient"
         )
 
     def lines(self) -> list[tuple[str, str]]:
         """Labels and values of all figures."""
         rule = "by 5 √κ with κ unknown, taken to be 1"
         if not isnan(self.condition_number):
-            rule = f"by 5 √κ with κ = {figure(self.condition_number)}"
+            rule = f"by 5 √κ with κ = {format_figure(self.condition_number)}"
         elif self.gradients_per_effective_draw == GRADIENTS_FOR_RADON:
             rule = "the fewest measured for a hierarchy"
         gradients = f"{self.gradients_per_effective_draw:.1f} per effective draw, {rule}"
         lines = [("1,000 effective draws", self.describe()), ("gradients", gradients)]
         preparation = f"{self.compile_seconds:.1f} s of compilation"
-        timed = [("ESS/s", figure(self.ess_per_second)), ("preparation", preparation)]
+        timed = [("ESS/s", format_figure(self.ess_per_second)), ("preparation", preparation)]
         return lines + timed * self.timed
 
 
@@ -476,7 +479,7 @@ def forecast_nuts(
             if not timed:
                 pytensor.grad(density, variables, disconnected_inputs="ignore")
                 return NutsForecast(number, gradients)
-            report("Compiling the gradient for NUTS")
+            report_stage("Compiling the gradient for NUTS")
             began = time.perf_counter()
             function = model.logp_dlogp_function(
                 variables, ravel_inputs=True, initial_point=dict(point)
@@ -544,7 +547,7 @@ def recommend_sampler(
     N rows and d = `size` dimensions explain slow steps. `nuts` may be untimed, and is None for
     models without gradients. `approximate` is known if most updates of an exact step read all rows.
     """
-    if forecast.acceptance < STUCK:
+    if forecast.acceptance < MIN_ACCEPTANCE:
         return alternative_sampler(nuts), (
             f"the pilots accepted {forecast.acceptance:.1%} of the proposals, too few for a "
             "forecast; the posterior is far from normal"
@@ -555,7 +558,7 @@ def recommend_sampler(
         faster = _compare_speeds(approximate.method, approximate.forecast, nuts)
         return approximate.method, (
             f"{faster}, but approximate; {method}, which is exact, has "
-            f"{figure(forecast.ess_per_second)}, because {reads_all}"
+            f"{format_figure(forecast.ess_per_second)}, because {reads_all}"
         )
     # With more dimensions, bounds of order 2 add up to about as many rows as there are.
     few = ""
@@ -569,7 +572,7 @@ def recommend_sampler(
         return method, f"{speeds}; but subsampling gains nothing: {reads_all}"
     also = ""
     if approximate is not None:
-        speed = figure(approximate.forecast.ess_per_second)
+        speed = format_figure(approximate.forecast.ess_per_second)
         also = f", {speed} for {approximate.method}, which is approximate"
     return NUTS, f"{few}subsampling gains nothing: {reads_all}; {speeds}{also}"
 
@@ -588,7 +591,9 @@ def _highest_speed(nuts: NutsForecast | None) -> float:
 
 def _pays_off(approximate: Forecast, exact: Forecast, nuts: NutsForecast | None) -> bool:
     """Whether an approximate step gains more than the errors of forecasts."""
-    works = approximate.acceptance >= STUCK and approximate.full_pass_share <= FULL_PASS_STRONG
+    works = (
+        approximate.acceptance >= MIN_ACCEPTANCE and approximate.full_pass_share <= FULL_PASS_STRONG
+    )
     enough = RULE_ERROR * exact.ess_per_second
     if nuts is not None and nuts.timed:
         enough = max(enough, _highest_speed(nuts))
@@ -597,8 +602,10 @@ def _pays_off(approximate: Forecast, exact: Forecast, nuts: NutsForecast | None)
 
 def _compare_speeds(method: str, forecast: Forecast, nuts: NutsForecast | None) -> str:
     if nuts is None or not nuts.timed:
-        return f"{figure(forecast.ess_per_second)} ESS/s"
+        return f"{format_figure(forecast.ess_per_second)} ESS/s"
     low, high = sorted((forecast.ess_per_second, nuts.ess_per_second))
     slower = "NUTS" if low == nuts.ess_per_second else method
-    ratio = figure(high / max(low, 1e-9))
-    return f"{ratio} times the ESS/s of {slower}, {figure(high)} against {figure(low)}"
+    ratio = format_figure(high / max(low, 1e-9))
+    return (
+        f"{ratio} times the ESS/s of {slower}, {format_figure(high)} against {format_figure(low)}"
+    )

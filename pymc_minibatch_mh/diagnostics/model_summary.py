@@ -16,7 +16,7 @@ from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.expressions import graph
 from pymc_minibatch_mh.model.factorization import Factorization, factorize
 from pymc_minibatch_mh.model.independence import Likelihood
-from pymc_minibatch_mh.model.inputs import likelihoods_of
+from pymc_minibatch_mh.model.inputs import likelihood_names
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.model.terms import MIN_ROWS, number_of_rows, potentials_in_full
 from pymc_minibatch_mh.structure.predictors import LinearForm
@@ -168,7 +168,7 @@ def not_subsampled(
 
     Along some `directions` of the position, variables are also updated without observations.
     """
-    chosen = set(likelihoods_of(parts.terms))
+    chosen = set(likelihood_names(parts.terms))
     observed = [
         NotSubsampled(str(rv.name), _explain_full(number_of_rows(model, rv)), in_full=True)
         for rv in model.observed_RVs

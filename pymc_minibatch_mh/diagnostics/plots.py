@@ -11,7 +11,7 @@ from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection, backend_from_object
 
-from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS, drift_limit
+from pymc_minibatch_mh.diagnostics.audit import MARGIN, MAX_BIAS, drift_limit
 from pymc_minibatch_mh.diagnostics.draws import require_group, require_trace
 from pymc_minibatch_mh.errors import SettingError
 
@@ -95,7 +95,7 @@ def plot_audit(
     figure.draw_visual(name, shapes.scatter_xy, panel)
     # Plotly leaves out lines of a panel that has no points yet.
     figure.draw_visual("zero", shapes.vline, _constant_panel(panel), 1, color="gray")
-    limit = TOLERABLE_BIAS if name == "bias" else drift_limit(moments[name].size)
+    limit = MAX_BIAS if name == "bias" else drift_limit(moments[name].size)
     level = float(wanted.get("tolerable", limit))
     for number, value in enumerate((-level, level)):
         line = _constant_panel(panel, value)

@@ -24,20 +24,25 @@ from xarray.core import indexing
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.diagnostics.draws import (
     Draws,
-    counted,
     posterior_draws,
     require_same_data,
     stand_ins,
+    track_progress,
     value_graphs,
 )
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.independence import BatchWalk, inputs_of_values
 from pymc_minibatch_mh.model.independence_rules import MixedRowsError
-from pymc_minibatch_mh.model.inputs import ModelArrays, array_of, generator_of, model_of
+from pymc_minibatch_mh.model.inputs import (
+    ModelArrays,
+    as_generator,
+    as_numeric_array,
+    resolve_model,
+)
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
-from pymc_minibatch_mh.model.terms import term_of
-from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.model.terms import read_term
+from pymc_minibatch_mh.progress import show_progress
 
 #: Observations that an evaluation of all of them reads at a time.
 CHUNK = 65_536
@@ -88,7 +93,7 @@ class BatchFunction:
         """Evaluate rows draw by draw, shape (chain, draw, row, ...)."""
         chains, count = next(iter(draws.values())).shape[:2]
         batch, out = self.batch(rows), None
-        for chain, draw in counted("Evaluating draws", list(np.ndindex(chains, count))):
+        for chain, draw in track_progress("Evaluating draws", list(np.ndindex(chains, count))):
             point = {name: values[chain, draw] for name, values in draws.items()}
             values = self(point, len(rows), batch)
             if out is None:
@@ -108,7 +113,7 @@ class RowLogLikelihood(BatchFunction):
         rv = observed_variable(model, var_name)
         names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
         self.arrays = ModelArrays()
-        term = term_of(model, rv, names, arrays=self.arrays)
+        term = read_term(model, rv, names, arrays=self.arrays)
         inputs = stand_ins(model)
         values = value_graphs(model, inputs)
         (logp,) = clone_replace([term.logp], values, rebuild_strict=False)
@@ -118,7 +123,7 @@ class RowLogLikelihood(BatchFunction):
     def at_point(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Log-likelihood of all observations at one point, shape (N,)."""
         out = np.empty(self.n_rows)
-        for first in counted("Evaluating all observations", range(0, self.n_rows, CHUNK)):
+        for first in track_progress("Evaluating all observations", range(0, self.n_rows, CHUNK)):
             last = min(first + CHUNK, self.n_rows)
             out[first:last] = self(point, last - first, self.batch(slice(first, last)))
         return out
@@ -141,7 +146,7 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
 
 def row_numbers(observations: Any, n_rows: int, name: str) -> np.ndarray:
     """Numbers of observations as int64, after a check."""
-    numbers = array_of("observations= has", observations)
+    numbers = as_numeric_array("observations= has", observations)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise SettingError(
             f"observations={observations!r} are not numbers of observations of {name!r}. Give a "
@@ -176,7 +181,7 @@ def label_rows(
     return xr.Dataset({name: (dims[: values.ndim], values)}, coords)
 
 
-@showing("Reading the likelihood")
+@show_progress("Reading the likelihood")
 def log_likelihood(
     data: xr.DataTree,
     observations: Sequence[int] | np.ndarray,
@@ -222,7 +227,7 @@ def log_likelihood(
     >>> tree["log_likelihood"]["late"].dims
     ('chain', 'draw', 'late_dim_0')
     """
-    model = model_of(model)
+    model = resolve_model(model)
     likelihood = RowLogLikelihood(model, var_name)
     chosen = row_numbers(observations, likelihood.n_rows, likelihood.name)
     values = likelihood.at_draws(posterior_draws(data, model), chosen)
@@ -236,7 +241,7 @@ def log_likelihood(
 BATCHED_MODULES = ("pytensor.tensor.random.", "pymc.distributions.")
 
 
-@showing("Reading the likelihood")
+@show_progress("Reading the likelihood")
 def posterior_predictive(
     data: xr.DataTree,
     observations: Sequence[int] | np.ndarray,
@@ -280,8 +285,8 @@ def posterior_predictive(
     >>> tree["posterior_predictive"]["late"].sizes["late_dim_0"]
     100
     """
-    model = model_of(model)
-    generator = generator_of("random_seed", random_seed)
+    model = resolve_model(model)
+    generator = as_generator("random_seed", random_seed)
     rv = observed_variable(model, var_name)
     name, inputs = str(rv.name), stand_ins(model)
     walk = PredictiveWalk(name, _number_of_rows(model, rv), {v: v.name for v in inputs.values()})
@@ -364,19 +369,19 @@ class PredictiveWalk(BatchWalk):
 
 def _batch_of_draws(walk: PredictiveWalk, graph: Variable) -> Variable:
     if isinstance(graph.owner.op, PartialObservedRV):
-        raise _refused(walk.name, "it has missing values that PyMC imputes")
+        raise _unsupported_error(walk.name, "it has missing values that PyMC imputes")
     if graph.type.ndim == 0:
-        raise _refused(walk.name, "it has a single value")
+        raise _unsupported_error(walk.name, "it has a single value")
     try:
         batch = walk.rows(graph, 0)
         walk.require_single_draws()
     except (MixedRowsError, UnsupportedModelError) as error:
         cause = error.why if isinstance(error, MixedRowsError) else str(error)
-        raise _refused(walk.name, cause) from error
+        raise _unsupported_error(walk.name, cause) from error
     return batch
 
 
-def _refused(name: str, cause: str) -> UnsupportedModelError:
+def _unsupported_error(name: str, cause: str) -> UnsupportedModelError:
     return UnsupportedModelError(
         f"{name!r}: some of its observations cannot be drawn without the others ({cause}). Use "
         "pm.sample_posterior_predictive(), which draws all of them, with as few draws of the "
@@ -425,7 +430,7 @@ class LazyLogLikelihood(BackendArray):
         return self._values.reshape(chain.shape + draw.shape + row.shape)
 
 
-@showing("Reading the likelihood")
+@show_progress("Reading the likelihood")
 def loo_subsample(
     data: xr.DataTree,
     observations: int | np.ndarray = 400,
@@ -485,9 +490,9 @@ def loo_subsample(
     Magnusson, Andersen, Jonasson, Vehtari (2019), "Bayesian leave-one-out cross-validation for
     large data", ICML, doi:10.48550/arXiv.1904.10679.
     """
-    model = model_of(model)
+    model = resolve_model(model)
     if random_seed is not None:
-        settings["seed"] = generator_of("random_seed", random_seed)
+        settings["seed"] = as_generator("random_seed", random_seed)
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(data, model)
     require_same_data(data, likelihood.arrays)

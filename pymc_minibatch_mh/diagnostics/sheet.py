@@ -50,19 +50,19 @@ class Sheet(NamedTuple):
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def section(title: str, lines: Iterable[tuple[str, str]]) -> list[Fact]:
+def sheet_section(title: str, lines: Iterable[tuple[str, str]]) -> list[Fact]:
     """Facts of a section; lines without a value are left out."""
     return [Fact(title, label, value) for label, value in lines if value]
 
 
-def figure(value: float) -> str:
+def format_figure(value: float) -> str:
     """Three significant digits, without an exponent up to a billion."""
     if value == 0.0 or 1e-3 <= abs(value) < 999.5:
         return f"{value:.3g}"
     return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.2e}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds, minutes or hours to two digits."""
     for unit, length in (("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2.0 * length:

@@ -19,26 +19,26 @@ from pymc_minibatch_mh.expressions.graph import (
     Expr,
     ExprGraph,
     LoweringError,
-    require,
-    without,
+    require_lowerable,
+    without_value,
 )
 from pymc_minibatch_mh.expressions.patterns import (
-    Between,
+    LogBetweenTails,
     affines_in,
-    factors_of,
+    cached_rule,
+    constant_value,
     is_a,
     is_finite,
     is_nonnegative,
     is_positive,
-    number,
-    remembered,
+    product_factors,
+    provably_varies,
     scaled_core,
     should_merge_exponentials,
-    summands,
-    varies,
+    sum_parts,
     without_reciprocals,
 )
-from pymc_minibatch_mh.functions.base import output_type, sum_of
+from pymc_minibatch_mh.functions.base import rounded_sum, scalar_output_type
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
@@ -48,7 +48,7 @@ _EQUALITIES = (scalar.EQ, scalar.NEQ)
 _LOGIC = (scalar.AND, scalar.OR, scalar.Invert)
 CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
 #: Advice for models whose parameters are in single precision.
-IN_DOUBLE = "build the model with floatX=float64"
+USE_DOUBLE_PRECISION = "build the model with floatX=float64"
 _STEPS = (
     scalar.IntDiv, scalar.Mod, scalar.Floor, scalar.Ceil, scalar.Trunc, scalar.RoundHalfToEven,
     scalar.RoundHalfAwayFromZero,
@@ -65,27 +65,31 @@ def as_number(exprs: ExprGraph, expr: Expr) -> Expr:
 def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr | None:
     """Result of an operation outside real arithmetic, or None for an arithmetic one."""
     if isinstance(op, scalar.Cast):
-        return _cast(exprs, op, *operands)
+        return _simplify_cast(exprs, op, *operands)
     if isinstance(op, _EQUALITIES):
-        return _equality(exprs, op, *operands)
+        return _simplify_equality(exprs, op, *operands)
     dtypes = [expr.dtype for expr in operands]
     of_conditions = all(dtype.kind == "b" for dtype in dtypes)
     if of_conditions and isinstance(op, _LOGIC):
-        return logic(exprs, op, operands)
+        return simplify_logic(exprs, op, operands)
     if of_conditions and isinstance(op, scalar.Mul):
-        return reduce(lambda left, right: logic(exprs, scalar.and_, (left, right)), operands)
+        return reduce(
+            lambda left, right: simplify_logic(exprs, scalar.and_, (left, right)), operands
+        )
     if isinstance(op, CHOICES):
         return None
-    require(not isinstance(op, _STEPS), op, "is a step function of the parameters")
-    result = output_type(op, *dtypes)
+    require_lowerable(not isinstance(op, _STEPS), op, "is a step function of the parameters")
+    result = scalar_output_type(op, *dtypes)
     if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(exprs, *operands):
         return exprs.constant(False)
     asks = "tests the parameters in a way that bounds cannot follow"
-    require(result.kind != "b", op, asks)
-    require(result.kind == "f", op, "computes in integers from the parameters")
+    require_lowerable(result.kind != "b", op, asks)
+    require_lowerable(result.kind == "f", op, "computes in integers from the parameters")
     # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.
     chosen = isinstance(op, scalar.Mul) and sum(dtype.kind != "b" for dtype in dtypes) == 1
-    require(chosen or result.itemsize >= 8, op, f"computes in single precision; {IN_DOUBLE}")
+    require_lowerable(
+        chosen or result.itemsize >= 8, op, f"computes in single precision; {USE_DOUBLE_PRECISION}"
+    )
     return None
 
 
@@ -94,33 +98,33 @@ def _is_finite_number(exprs: ExprGraph, x: Expr) -> bool:
     return is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms)
 
 
-def _cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
+def _simplify_cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
     target = op.o_type.dtype
     if x.dtype.kind == "b":
         return x if target == "bool" else as_number(exprs, x)
     if target == "float64":
         return x
     single = target.startswith("float")
-    kind = f"single precision; {IN_DOUBLE}" if single else "integers"
+    kind = f"single precision; {USE_DOUBLE_PRECISION}" if single else "integers"
     raise LoweringError(op, f"rounds the parameters to {kind}")
 
 
-def logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
+def simplify_logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
     """Condition without operands that cannot change its value."""
     if isinstance(op, scalar.Invert):
         return exprs.node(op, operands)
     decisive = isinstance(op, scalar.OR)
-    open_ones = [x for x in dict.fromkeys(operands) if number(x) is None]
-    if any(number(x) is not None and bool(x.value) == decisive for x in operands):  # type: ignore[attr-defined]
+    open_ones = [x for x in dict.fromkeys(operands) if constant_value(x) is None]
+    if any(constant_value(x) is not None and bool(x.value) == decisive for x in operands):  # type: ignore[attr-defined]
         return exprs.constant(decisive)
     if not open_ones:
         return exprs.constant(not decisive)
     return reduce(lambda left, right: exprs.node(op, (left, right)), open_ones)
 
 
-def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
+def _simplify_equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
-        value = number(other)
+        value = constant_value(other)
         # Compared as real numbers: shares of 1 that some models overwrite are rounded.
         never = (
             (value == 0.0 and is_positive(one))
@@ -129,7 +133,7 @@ def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
         )
         if never:
             return exprs.constant(isinstance(op, scalar.NEQ))
-    if varies(left, right):
+    if provably_varies(left, right):
         return exprs.node(op, (left, right))
     # b * x is zero if x is, and max(b, 0) on a whole region. Over a box, order relations can be
     # decided or are recognised as undecided.
@@ -138,7 +142,7 @@ def _equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     return equal if isinstance(op, scalar.EQ) else exprs.node(scalar.invert, (equal,))
 
 
-def equated(condition: Expr) -> tuple[Expr, ...] | None:
+def equality_sides(condition: Expr) -> tuple[Expr, ...] | None:
     """Both sides of a condition that is an equality, or None."""
     if is_a(condition, scalar.AND):
         at_least, at_most = condition.inputs
@@ -147,28 +151,28 @@ def equated(condition: Expr) -> tuple[Expr, ...] | None:
     return condition.inputs if is_a(condition, scalar.EQ) else None
 
 
-@remembered
-def add(exprs: ExprGraph, *operands: Expr) -> Expr:
+@cached_rule
+def add_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
     """Sum whose affine parts are merged into one."""
     numbers = [as_number(exprs, operand) for operand in operands]
-    parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
+    parts = [part for x in numbers for part in ((x,) if x.is_data else sum_parts(x))]
     affines = [part for part in parts if isinstance(part, Affine)]
     data = [part for part in parts if part.is_data]
     others = [part for part in parts if not (part.is_data or isinstance(part, Affine))]
-    others, whole = _telescoped(exprs, _like_terms(exprs, others))
+    others, whole = _telescope_tails(exprs, _like_terms(exprs, others))
     data += [whole] if whole is not exprs.zero else []
-    joined = _completed(exprs, _joined(exprs, others, _gamma_ratio))
-    joined = _collected(exprs, _joined(exprs, joined, _cancelled))
+    joined = _complete_shares(exprs, _join_differences(exprs, others, _gamma_ratio))
+    joined = _collect_affine(exprs, _join_differences(exprs, joined, _cancel_softplus))
     if len(joined) < len(others):
-        return add(exprs, *affines, *joined, *data)
+        return add_exprs(exprs, *affines, *joined, *data)
     rest = exprs.total(affines, data)
-    if not others or number(rest) in (inf, -inf):
+    if not others or constant_value(rest) in (inf, -inf):
         return rest
-    if len(others) == 1 and number(rest) == 1.0:
+    if len(others) == 1 and constant_value(rest) == 1.0:
         core, factor = scaled_core(exprs, others[0])
         if is_a(core, scalar_math.Sigmoid) and factor is exprs.constant(-1.0):
-            return sigmoid(exprs, negative(exprs, core.inputs[0]))
-    if number(rest) != 0.0:
+            return sigmoid_expr(exprs, negate_expr(exprs, core.inputs[0]))
+    if constant_value(rest) != 0.0:
         others.append(rest)
     return others[0] if len(others) == 1 else exprs.node(scalar.add, others)
 
@@ -180,75 +184,81 @@ def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
         core, factor = scaled_core(exprs, part)
         value, data = exprs.as_product(factor)
         numbers.setdefault((core, *data), []).append(value)
-    totals = {product: sum_of(values) for product, values in numbers.items()}
-    return [multiply(exprs, exprs.constant(k), *x) for x, k in totals.items() if k != 0.0]
+    totals = {product: rounded_sum(values) for product, values in numbers.items()}
+    return [multiply_exprs(exprs, exprs.constant(k), *x) for x, k in totals.items() if k != 0.0]
 
 
-def _telescoped(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
+def _telescope_tails(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
     """Parts without normal probabilities that add up to a number, and that number.
 
     The probabilities of all categories of an ordered probit are an example.
     """
     shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
-    found = tails_of(exprs, shares) if len(shares) > 1 else None
+    found = tail_coefficients(exprs, shares) if len(shares) > 1 else None
     if found is None or found[1]:
         return parts, exprs.zero
     return [x for x in parts if x not in shares], exprs.constant(found[0])
 
 
-def tails_of(exprs: ExprGraph, parts: Sequence[Expr]) -> tuple[float, dict[Expr, float]] | None:
+def tail_coefficients(
+    exprs: ExprGraph, parts: Sequence[Expr]
+) -> tuple[float, dict[Expr, float]] | None:
     """Coefficients c and k of a sum c + Σ k erfc(u), with u and -u merged, or None."""
     numbers, weights = [0.0], dict[Expr, list[float]]()
     for part in parts:
         core, factor = (part, exprs.one) if part.is_data else scaled_core(exprs, part)
-        k, tails = number(factor), _tails_in(exprs, core)
+        k, tails = constant_value(factor), _tails_in(exprs, core)
         if k is None or tails is None:
             return None
         numbers.append(k * tails[0])
         for end, own in tails[1]:
-            u = expanded(exprs, end)
-            mirrored = u not in weights and negative(exprs, u) in weights
+            u = expand_products(exprs, end)
+            mirrored = u not in weights and negate_expr(exprs, u) in weights
             # erfc(-u) = 2 - erfc(u)
             numbers.append(2.0 * k * own if mirrored else 0.0)
-            place = negative(exprs, u) if mirrored else u
+            place = negate_expr(exprs, u) if mirrored else u
             weights.setdefault(place, []).append(-k * own if mirrored else k * own)
-    sums = {u: sum_of(own) for u, own in weights.items()}
-    return sum_of(numbers), {u: k for u, k in sums.items() if k != 0.0}
+    sums = {u: rounded_sum(own) for u, own in weights.items()}
+    return rounded_sum(numbers), {u: k for u, k in sums.items() if k != 0.0}
 
 
-def expanded(exprs: ExprGraph, x: Expr) -> Expr:
+def expand_products(exprs: ExprGraph, x: Expr) -> Expr:
     """Expression with products of sums expanded, so that its negative has the same form."""
     found = list[Expr]()
-    for part in () if x.is_data else summands(x):
-        total = next((factor for factor in factors_of(part) if is_a(factor, scalar.Add)), None)
+    for part in () if x.is_data else sum_parts(x):
+        total = next((factor for factor in product_factors(part) if is_a(factor, scalar.Add)), None)
         if total is not None:
-            rest = without(list(factors_of(part)), total)
-            found += [multiply(exprs, *rest, term) for term in total.inputs]
+            rest = without_value(list(product_factors(part)), total)
+            found += [multiply_exprs(exprs, *rest, term) for term in total.inputs]
         else:
             found.append(part)
-    return add(exprs, *found) if found else x
+    return add_exprs(exprs, *found) if found else x
 
 
 def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]]] | None:
     """Constant c and pairs of u and k of an expression c + Σ k erfc(u)."""
-    if number(x) is not None:
-        return number(x) or 0.0, []
+    if constant_value(x) is not None:
+        return constant_value(x) or 0.0, []
     if is_a(x, scalar_math.Erfc):
         return 0.0, [(x.inputs[0], 1.0)]
     if is_a(x, scalar_math.Erf):
         return 1.0, [(x.inputs[0], -1.0)]
-    logs = summands(x.inputs[0]) if is_a(x, scalar.Exp) else ()
-    others = [part for part in logs if number(part) is None]
+    logs = sum_parts(x.inputs[0]) if is_a(x, scalar.Exp) else ()
+    others = [part for part in logs if constant_value(part) is None]
     if len(others) != 1:
         return None
-    size = math.exp(sum(number(part) or 0.0 for part in logs))
+    size = math.exp(sum(constant_value(part) or 0.0 for part in logs))
     if is_a(others[0], LogErfc):
         return 0.0, [(others[0].inputs[0], size)]
-    ends = exprs.results.get((Between, others[0])) if is_a(others[0], Between) else None
+    ends = (
+        exprs.results.get((LogBetweenTails, others[0]))
+        if is_a(others[0], LogBetweenTails)
+        else None
+    )
     return None if ends is None else (0.0, [(ends.inputs[0], size), (ends.inputs[1], -size)])
 
 
-def _collected(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
+def _collect_affine(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
     """Replace a x + b x by (a + b) x, for affine a and b."""
     affines: dict[tuple[Expr, ...], list[Expr]] = {}
     kept: list[Expr] = []
@@ -258,20 +268,24 @@ def _collected(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
             kept.append(part)
         else:
             affines.setdefault(tuple(rest), []).append(own)
-    return kept + [multiply(exprs, add(exprs, *own), *rest) for rest, own in affines.items()]
+    return kept + [
+        multiply_exprs(exprs, add_exprs(exprs, *own), *rest) for rest, own in affines.items()
+    ]
 
 
 def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]]:
     """The only affine factor of a product, times all its data, and the other factors."""
-    factors = factors_of(expr)
+    factors = product_factors(expr)
     own = [x for x in factors if isinstance(x, Affine)]
     if len(own) != 1 or len(factors) == 1:
         return None, [expr]
     data = [x for x in factors if x.is_data]
-    return multiply(exprs, *data, *own), [x for x in factors if not x.is_data and x is not own[0]]
+    return multiply_exprs(exprs, *data, *own), [
+        x for x in factors if not x.is_data and x is not own[0]
+    ]
 
 
-def _joined(
+def _join_differences(
     exprs: ExprGraph, parts: list[Expr], difference: Callable[[ExprGraph, Expr, Expr], Expr | None]
 ) -> list[Expr]:
     """Replace k f - k g by k times their difference, for pairs with a known difference."""
@@ -283,27 +297,29 @@ def _joined(
             other_core, other_factor = scaled_core(exprs, other)
             known = difference(exprs, core, other_core) if other_factor is opposite else None
             if known is not None:
-                kept[k] = multiply(exprs, factor, known)
+                kept[k] = multiply_exprs(exprs, factor, known)
                 break
         else:
             kept.append(part)
     return kept
 
 
-def _cancelled(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
+def _cancel_softplus(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
     """Difference softplus(x) - softplus(-x), which equals x."""
     if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
         return None
     x = left.inputs[0]
-    return x if right.inputs[0] is negative(exprs, x) else None
+    return x if right.inputs[0] is negate_expr(exprs, x) else None
 
 
-def _completed(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
+def _complete_shares(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
     """Replace y σ(x) + y σ(-x) by y, and for numbers k σ(x) + m σ(-x) by m + (k - m) σ(x)."""
     kept: list[Expr] = []
     for part in parts:
-        for share in (x for x in factors_of(part) if is_a(x, scalar_math.Sigmoid)):
-            place, total = _with_mirror(exprs, share, without(factors_of(part), share), kept)
+        for share in (x for x in product_factors(part) if is_a(x, scalar_math.Sigmoid)):
+            place, total = _with_mirror(
+                exprs, share, without_value(product_factors(part), share), kept
+            )
             if total is not None:
                 kept[place] = total
                 break
@@ -316,18 +332,20 @@ def _with_mirror(
     exprs: ExprGraph, share: Expr, rest: list[Expr], kept: list[Expr]
 ) -> tuple[int, Expr | None]:
     """Index of the summand with the mirror σ(-x) of the share σ(x), and the sum of both."""
-    mirror = sigmoid(exprs, negative(exprs, share.inputs[0]))
-    partner = multiply(exprs, mirror, *rest)
+    mirror = sigmoid_expr(exprs, negate_expr(exprs, share.inputs[0]))
+    partner = multiply_exprs(exprs, mirror, *rest)
     if partner in kept:
-        return kept.index(partner), multiply(exprs, *rest)
-    k = number(multiply(exprs, *rest))
+        return kept.index(partner), multiply_exprs(exprs, *rest)
+    k = constant_value(multiply_exprs(exprs, *rest))
     for place, (core, factor) in enumerate(scaled_core(exprs, x) for x in kept):
-        m = number(factor)
+        m = constant_value(factor)
         if core is mirror and k is not None and m is not None:
             # The smaller coefficient becomes the constant: a small share loses no digits.
             low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
-            slope = exprs.constant(sum_of((high, -low)))
-            return place, add(exprs, exprs.constant(low), multiply(exprs, slope, growing))
+            slope = exprs.constant(rounded_sum((high, -low)))
+            return place, add_exprs(
+                exprs, exprs.constant(low), multiply_exprs(exprs, slope, growing)
+            )
     return 0, None
 
 
@@ -340,40 +358,40 @@ def _gamma_ratio(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
 
 
 def _split_off_data(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
-    parts = summands(expr)
+    parts = sum_parts(expr)
     others = [part for part in parts if not part.is_data]
-    return add(exprs, *others), exprs.plus([part for part in parts if part.is_data])
+    return add_exprs(exprs, *others), exprs.plus([part for part in parts if part.is_data])
 
 
-@remembered
-def multiply(exprs: ExprGraph, *operands: Expr) -> Expr:
+@cached_rule
+def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
     """Product with its data in front and its exponentials merged."""
     numbers = [as_number(exprs, operand) for operand in operands]
-    factors = [part for x in numbers for part in factors_of(x)]
+    factors = [part for x in numbers for part in product_factors(x)]
     others = [x for x in factors if not x.is_data]
-    spread = _distributed(exprs, others)
+    spread = _distribute_sum(exprs, others)
     if spread is not None:
         known = [x for x in factors if x.is_data]
-        return add(exprs, *(multiply(exprs, *known, *part) for part in spread))
+        return add_exprs(exprs, *(multiply_exprs(exprs, *known, *part) for part in spread))
     others = _with_log_ratios(exprs, without_reciprocals(others))
     others = _with_softplus_raised(exprs, _with_exponentials_joined(exprs, others))
     if len(others) > 1:
         pairs = [core_and_factor(exprs, x) for x in others]
         others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
-    others = _squares(exprs, others)
+    others = _join_squares(exprs, others)
     # Exponentials that cancel leave data.
     known = [x for x in (*factors, *others) if x.is_data]
     one: Expr = exprs.one
     data = reduce(exprs.times, known, one)
     # A fixed order gives equal products the same expression.
-    others = [*exprs.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
-    if number(data) == 0.0:
+    others = [*exprs.ordered([f for x in others if not x.is_data for f in product_factors(x)])]
+    if constant_value(data) == 0.0:
         return exprs.zero
     if len(others) == 1 and isinstance(others[0], Affine):
         return exprs.scaled(others[0], data)
-    if len(others) == 1 and is_a(others[0], scalar.Add) and number(data) not in (None, 1.0):
-        return add(exprs, *(multiply(exprs, data, part) for part in others[0].inputs))
-    if number(data) != 1.0 or not others:
+    if len(others) == 1 and is_a(others[0], scalar.Add) and constant_value(data) not in (None, 1.0):
+        return add_exprs(exprs, *(multiply_exprs(exprs, data, part) for part in others[0].inputs))
+    if constant_value(data) != 1.0 or not others:
         others.insert(0, data)
     return others[0] if len(others) == 1 else exprs.node(scalar.mul, others)
 
@@ -382,41 +400,43 @@ def _with_log_ratios(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
     """Replace e^a log(1 + w) by e^a w times log(1 + w)/w if e^a cancels in e^a w."""
     for log in factors:
         for size in factors:
-            product = _what_cancels(exprs, size, log)
+            product = _cancelling_product(exprs, size, log)
             if product is not None:
                 inner, whole = product
-                rest = without(without(factors, log), size)
+                rest = without_value(without_value(factors, log), size)
                 ratio = exprs.node(log1p_ratio, (inner,))
-                return _with_log_ratios(exprs, [*rest, *factors_of(whole), ratio])
+                return _with_log_ratios(exprs, [*rest, *product_factors(whole), ratio])
     return factors
 
 
-def _what_cancels(exprs: ExprGraph, size: Expr, log: Expr) -> tuple[Expr, Expr] | None:
+def _cancelling_product(exprs: ExprGraph, size: Expr, log: Expr) -> tuple[Expr, Expr] | None:
     """Operands w and e^a w of e^a log(1 + w) if e^a cancels in e^a w, or None."""
     if not is_a(size, scalar.Exp) or not is_a(log, scalar.Log1p):
         return None
     inner = log.inputs[0]
-    exponents = [x.inputs[0] for x in factors_of(inner) if is_a(x, scalar.Exp)]
-    shrinks = any(_shrinks(exprs, size.inputs[0], x) for x in exponents)
+    exponents = [x.inputs[0] for x in product_factors(inner) if is_a(x, scalar.Exp)]
+    shrinks = any(_sum_is_shorter(exprs, size.inputs[0], x) for x in exponents)
     if not is_nonnegative(inner) or not shrinks:
         return None
-    return inner, multiply(exprs, size, inner)
+    return inner, multiply_exprs(exprs, size, inner)
 
 
-def _shrinks(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
+def _sum_is_shorter(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
     if not isinstance(left, Affine) or not isinstance(right, Affine):
         return False
-    total, most = add(exprs, left, right), max(len(left.terms), len(right.terms))
+    total, most = add_exprs(exprs, left, right), max(len(left.terms), len(right.terms))
     return not isinstance(total, Affine) or len(total.terms) < most
 
 
-def _distributed(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
+def _distribute_sum(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
     """Products of a sum's parts with the other factors if one of them cancels, or None."""
     for total in factors:
         if is_a(total, scalar.Add):
-            rest = without(factors, total)
-            parts = [f for part in total.inputs for f in factors_of(part)]
-            if any(_what_cancels(exprs, part, log) is not None for part in parts for log in rest):
+            rest = without_value(factors, total)
+            parts = [f for part in total.inputs for f in product_factors(part)]
+            if any(
+                _cancelling_product(exprs, part, log) is not None for part in parts for log in rest
+            ):
                 return [[*rest, part] for part in total.inputs]
     return None
 
@@ -426,9 +446,9 @@ def _with_exponentials_joined(exprs: ExprGraph, factors: list[Expr]) -> list[Exp
     for factor in factors:
         for k, known in enumerate(result if is_a(factor, scalar.Exp) else ()):
             if is_a(known, scalar.Exp):
-                total = add(exprs, known.inputs[0], factor.inputs[0])
+                total = add_exprs(exprs, known.inputs[0], factor.inputs[0])
                 if should_merge_exponentials(known.inputs[0], factor.inputs[0], total):
-                    result[k] = exp(exprs, total)
+                    result[k] = exp_expr(exprs, total)
                     break
         else:
             result.append(factor)
@@ -441,9 +461,9 @@ def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
     shares = [x for x in factors if is_a(x, scalar_math.Softplus)]
     if not sizes or not shares:
         return factors
-    rest = without(without(factors, sizes[0]), shares[0])
+    rest = without_value(without_value(factors, sizes[0]), shares[0])
     log_share = exprs.node(log_softplus, shares[0].inputs)
-    return [exp(exprs, add(exprs, sizes[0].inputs[0], log_share)), *rest]
+    return [exp_expr(exprs, add_exprs(exprs, sizes[0].inputs[0], log_share)), *rest]
 
 
 def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
@@ -457,7 +477,7 @@ def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
     return exprs.primitive(x) if isinstance(x, Affine) else scaled_core(exprs, x)
 
 
-def _unsigned(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
     """Core and factor for an even function; the first part of a sum gets coefficient one."""
     if not is_a(x, scalar.Add):
         return core_and_factor(exprs, x)
@@ -466,96 +486,98 @@ def _unsigned(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
     first = exprs.ordered([core for core, _, _ in parts])[0]
     lead = next(value for core, value, _ in parts if core is first)
     scaled = [(core, value / lead, data) for core, value, data in parts]
-    summed = [multiply(exprs, exprs.product(k, data), core) for core, k, data in scaled]
+    summed = [multiply_exprs(exprs, exprs.product(k, data), core) for core, k, data in scaled]
     shape = tuple((core, data) for core, _, data in scaled)
-    total = x if lead == 1.0 else add(exprs, *summed)
+    total = x if lead == 1.0 else add_exprs(exprs, *summed)
     return exprs.first_like(total, shape, [k for _, k, _ in scaled]), exprs.constant(lead)
 
 
-def _squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
+def _join_squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
     result: list[Expr] = []
     for factor in exprs.ordered(factors):
         if result and result[-1] is factor:
-            result[-1] = square(exprs, factor)
+            result[-1] = square_expr(exprs, factor)
         else:
             result.append(factor)
     return result
 
 
-def absolute(exprs: ExprGraph, x: Expr) -> Expr:
+def absolute_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Absolute value |x|."""
     if x.is_data:
         return exprs.node(scalar.abs, (x,))
     if is_positive(x):
         return x
-    core, factor = _unsigned(exprs, x)
-    return multiply(exprs, absolute(exprs, factor), exprs.node(scalar.abs, (core,)))
+    core, factor = _even_core(exprs, x)
+    return multiply_exprs(exprs, absolute_expr(exprs, factor), exprs.node(scalar.abs, (core,)))
 
 
-def negative(exprs: ExprGraph, x: Expr) -> Expr:
+def negate_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Negative -x."""
-    return multiply(exprs, exprs.constant(-1.0), x)
+    return multiply_exprs(exprs, exprs.constant(-1.0), x)
 
 
-def subtract(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+def subtract_exprs(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Difference as a sum."""
-    return add(exprs, left, negative(exprs, right))
+    return add_exprs(exprs, left, negate_expr(exprs, right))
 
 
-def reciprocal(exprs: ExprGraph, x: Expr) -> Expr:
+def reciprocal_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Reciprocal 1/x, factor by factor for exponentials and products."""
     if x.is_data:
         return exprs.node(scalar.reciprocal, (exprs.real(x),))
     if is_a(x, scalar.Exp):
-        return exp(exprs, negative(exprs, x.inputs[0]))
+        return exp_expr(exprs, negate_expr(exprs, x.inputs[0]))
     if is_a(x, scalar.Mul):
-        return multiply(exprs, *(reciprocal(exprs, part) for part in x.inputs))
+        return multiply_exprs(exprs, *(reciprocal_expr(exprs, part) for part in x.inputs))
     core, factor = core_and_factor(exprs, x)
-    return multiply(exprs, reciprocal(exprs, factor), exprs.node(scalar.reciprocal, (core,)))
+    return multiply_exprs(
+        exprs, reciprocal_expr(exprs, factor), exprs.node(scalar.reciprocal, (core,))
+    )
 
 
-def divide(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+def divide_exprs(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient as a product."""
-    return multiply(exprs, left, reciprocal(exprs, right))
+    return multiply_exprs(exprs, left, reciprocal_expr(exprs, right))
 
 
-def exp(exprs: ExprGraph, x: Expr) -> Expr:
+def exp_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Exponential function, which undoes logarithms."""
     if x.is_data:
         return exprs.node(scalar.exp, (exprs.real(x),))
     if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
         return x.inputs[0]
     if is_a(x, LogSoftplus):
-        return softplus(exprs, x.inputs[0])
+        return softplus_expr(exprs, x.inputs[0])
     core, factor = scaled_core(exprs, x)
-    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
-        return sigmoid(exprs, negative(exprs, core.inputs[0]))
+    if is_a(core, scalar_math.Softplus) and constant_value(factor) == -1.0:
+        return sigmoid_expr(exprs, negate_expr(exprs, core.inputs[0]))
     return exprs.node(scalar.exp, (x,))
 
 
-def square(exprs: ExprGraph, x: Expr) -> Expr:
+def square_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Square, factor by factor for products."""
     if x.is_data:
         value, others = exprs.as_product(x)
         squares = [exprs.node(scalar.sqr, (exprs.real(other),)) for other in others]
         return exprs.product(value * value, squares)
     if is_a(x, scalar.Exp):
-        return exp(exprs, multiply(exprs, exprs.constant(2.0), x.inputs[0]))
+        return exp_expr(exprs, multiply_exprs(exprs, exprs.constant(2.0), x.inputs[0]))
     if is_a(x, scalar.Mul):
-        return multiply(exprs, *(square(exprs, part) for part in x.inputs))
+        return multiply_exprs(exprs, *(square_expr(exprs, part) for part in x.inputs))
     if is_a(x, scalar.Reciprocal):
-        return reciprocal(exprs, square(exprs, x.inputs[0]))
+        return reciprocal_expr(exprs, square_expr(exprs, x.inputs[0]))
     if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
         return x.inputs[0]
-    core, factor = _unsigned(exprs, x)
-    return multiply(exprs, square(exprs, factor), exprs.node(scalar.sqr, (core,)))
+    core, factor = _even_core(exprs, x)
+    return multiply_exprs(exprs, square_expr(exprs, factor), exprs.node(scalar.sqr, (core,)))
 
 
-def softplus(exprs: ExprGraph, x: Expr) -> Expr:
+def softplus_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Softplus function log(1 + exp(x))."""
     return exprs.node(scalar_math.softplus, (x,))
 
 
-def sigmoid(exprs: ExprGraph, x: Expr) -> Expr:
+def sigmoid_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Logistic function 1 / (1 + exp(-x))."""
     return exprs.node(scalar_math.sigmoid, (x,))

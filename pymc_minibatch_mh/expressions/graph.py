@@ -15,10 +15,10 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions.base import (
     are_close,
-    numpy_of,
+    numpy_function,
     operation_name,
-    output_type,
-    sum_of,
+    rounded_sum,
+    scalar_output_type,
 )
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
@@ -33,7 +33,7 @@ class LoweringError(Exception):
         super().__init__(f"{operation_name(op)} {why}")
 
 
-def require(holds: bool, op: object, why: str = "cannot be computed row by row") -> None:
+def require_lowerable(holds: bool, op: object, why: str = "cannot be computed row by row") -> None:
     """Raise LoweringError for an operation unless a condition holds."""
     if not holds:
         raise LoweringError(op, why)
@@ -87,10 +87,10 @@ class Gather:
     index: Expr
 
 
-Place = int | Gather
+CoordinateIndex = int | Gather
 
 
-def places_of(place: Place) -> range:
+def coordinates_at(place: CoordinateIndex) -> range:
     """Coordinates that a fixed or indexed coordinate may be."""
     if isinstance(place, Gather):
         return range(place.first, place.first + place.step * place.size, place.step)
@@ -103,7 +103,7 @@ class Monomial:
 
     factor: float
     monomial: tuple[Expr, ...]
-    place: Place
+    place: CoordinateIndex
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,17 +138,17 @@ class Apply(Expr):
     @cached_property
     def dtype(self) -> np.dtype:  # type: ignore[override]
         """Result type of PyTensor's operation."""
-        return output_type(self.op, *(expr.dtype for expr in self.inputs))
+        return scalar_output_type(self.op, *(expr.dtype for expr in self.inputs))
 
 
-def without[T](values: Iterable[T], one: T) -> list[T]:
+def without_value[T](values: Iterable[T], one: T) -> list[T]:
     """Values without the first occurrence of one of them."""
     rest = list(values)
     rest.remove(one)
     return rest
 
 
-def intersection[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
+def common_values[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
     """Common values of two multisets."""
     return tuple((Counter(left) & Counter(right)).elements())
 
@@ -215,7 +215,7 @@ class ExprGraph:
         numbers = [expr.value for expr in operands if isinstance(expr, Constant)]
         if len(numbers) == len(operands):
             with np.errstate(all="ignore"):
-                return self.constant(numpy_of(op)(*numbers))
+                return self.constant(numpy_function(op)(*numbers))
         return self._once((Apply, op, *operands), lambda: Apply(op, operands))
 
     def knows(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
@@ -226,7 +226,7 @@ class ExprGraph:
         """Data as real numbers."""
         return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))
 
-    def coordinate(self, place: Place) -> Affine:
+    def coordinate(self, place: CoordinateIndex) -> Affine:
         """Coordinate of the position."""
         return self.affine((Monomial(1.0, (), place),), self.zero)
 
@@ -252,14 +252,14 @@ class ExprGraph:
         """
         summands = self._summands(affine.offset)
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
-        common = reduce(intersection, monomials) if all(monomials) else ()
+        common = reduce(common_values, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
         # Coordinates that represent their logarithms have no factor.
-        if any(k in self.logs for t in affine.terms for k in places_of(t.place)):
+        if any(k in self.logs for t in affine.terms for k in coordinates_at(t.place)):
             common, number = (), 1.0
 
         def rest(monomial: Sequence[Expr]) -> tuple[Expr, ...]:
-            return tuple(reduce(without, common, [*monomial]))
+            return tuple(reduce(without_value, common, [*monomial]))
 
         terms = [Monomial(t.factor / number, rest(t.monomial), t.place) for t in affine.terms]
         data = [(k / number, rest(others)) for k, others in summands]
@@ -312,10 +312,10 @@ class ExprGraph:
 
     def total(self, affines: Sequence[Affine], offsets: Sequence[Expr]) -> Expr:
         """Sum of affine expressions and data."""
-        factors: dict[tuple[tuple[Expr, ...], Place], list[float]] = {}
+        factors: dict[tuple[tuple[Expr, ...], CoordinateIndex], list[float]] = {}
         for term in (t for affine in affines for t in affine.terms):
             factors.setdefault((term.monomial, term.place), []).append(term.factor)
-        sums = {key: sum_of(numbers) for key, numbers in factors.items()}
+        sums = {key: rounded_sum(numbers) for key, numbers in factors.items()}
         terms = tuple(Monomial(factor, *key) for key, factor in sums.items() if factor != 0.0)
         offset = self.plus([*(a.offset for a in affines), *offsets])
         return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset

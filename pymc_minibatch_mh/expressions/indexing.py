@@ -22,71 +22,85 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_minibatch_mh.expressions.arithmetic import add, affine_factor, exp, multiply, subtract
+from pymc_minibatch_mh.expressions.arithmetic import (
+    add_exprs,
+    affine_factor,
+    exp_expr,
+    multiply_exprs,
+    subtract_exprs,
+)
 from pymc_minibatch_mh.expressions.graph import (
     INTEGER,
     Affine,
     Apply,
     Constant,
+    CoordinateIndex,
     Expr,
     ExprGraph,
     Gather,
     Monomial,
-    Place,
-    require,
-    without,
+    require_lowerable,
+    without_value,
 )
-from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, filled, lowered
+from pymc_minibatch_mh.expressions.lower import (
+    Tensor,
+    Tensors,
+    constant_exprs,
+    fill_array,
+    lower_node,
+)
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
-    coefficients_of,
-    factors_of,
-    remembered,
+    cached_rule,
+    predictor_coefficients,
+    product_factors,
 )
-from pymc_minibatch_mh.expressions.rules import apply, log_of_sum
+from pymc_minibatch_mh.expressions.rules import apply_operation, log_of_sum
 
 
-@lowered.register(CAReduce)
-def _reduce(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(CAReduce)
+def _lower_reduction(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
     # A sum of booleans counts; entry by entry, PyTensor would compute a disjunction.
     result = node.outputs[0].type.dtype
     wide = _cast_to(getattr(op, "acc_dtype", None) or result)
 
     def combine(parts: Sequence[Expr]) -> Expr:
-        require(bool(parts), op, "reduces an axis without entries")
+        require_lowerable(bool(parts), op, "reduces an axis without entries")
         if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
-            parts = [apply(exprs, wide, part) for part in parts]
+            parts = [apply_operation(exprs, wide, part) for part in parts]
         if arithmetic:
-            total = apply(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
-            return total if total.dtype == result else apply(exprs, _cast_to(result), total)
-        return reduce(lambda left, right: apply(exprs, op.scalar_op, left, right), parts)
+            total = apply_operation(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
+            return (
+                total if total.dtype == result else apply_operation(exprs, _cast_to(result), total)
+            )
+        return reduce(lambda left, right: apply_operation(exprs, op.scalar_op, left, right), parts)
 
-    return _over(inputs[0], op.axis, combine)
+    return _combine_along(inputs[0], op.axis, combine)
 
 
 def _cast_to(dtype: str) -> scalar.Cast:
     return scalar.Cast(scalar.get_scalar_type(dtype))
 
 
-def _over(
+def _combine_along(
     x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
 ) -> Tensor:
     """Combine the expressions along some axes, or along all."""
-    over = _axes(x, axes)
+    over = _normalize_axes(x, axes)
     kept = [k for k in range(x.ndim) if k not in over]
     moved = x.transpose([*kept, *over])
-    return filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
+    return fill_array(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
 
 
-def _axes(x: Tensor, axes: Sequence[int] | None) -> list[int]:
+def _normalize_axes(x: Tensor, axes: Sequence[int] | None) -> list[int]:
     return list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
 
 
-@lowered.register(CumOp)
-def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(CumOp)
+def _lower_cumulative(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
+    real, whole = (add_exprs, scalar.add) if op.mode == "add" else (multiply_exprs, scalar.mul)
 
     def combine(left: Expr, right: Expr) -> Expr:
         # Integers keep their type, because they may be indices.
@@ -100,46 +114,48 @@ def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tenso
     return np.moveaxis(moved, 0, op.axis)
 
 
-@lowered.register(LogSumExp)
-def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return _over(inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
+@lower_node.register(LogSumExp)
+def _lower_log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return _combine_along(inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
 
 
-@lowered.register(Softmax)
-@lowered.register(LogSoftmax)
-def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(Softmax)
+@lower_node.register(LogSoftmax)
+def _lower_softmax(
+    op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph
+) -> Tensor:
     (x,) = inputs
-    axes = _axes(x, op.axis)
+    axes = _normalize_axes(x, op.axis)
 
     def entry_at(place: tuple[int, ...]) -> Expr:
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
         total = log_of_sum(exprs, list(np.ravel(x[group])))
-        log_share = subtract(exprs, x.item(*place), total)
-        return exp(exprs, log_share) if isinstance(op, Softmax) else log_share
+        log_share = subtract_exprs(exprs, x.item(*place), total)
+        return exp_expr(exprs, log_share) if isinstance(op, Softmax) else log_share
 
-    return filled(x.shape, entry_at)
+    return fill_array(x.shape, entry_at)
 
 
 #: Number of linear predictors above which finding the independent ones takes too long.
-MANY_FORMS = 200
+MAX_FORMS_TO_RANK = 200
 #: Numbers with a ratio this close to 1 are equal.
 ROUNDING = 1e-13
 
 #: Data and coordinate of a term.
-_Key = tuple[tuple[Expr, ...], Place]
+_Key = tuple[tuple[Expr, ...], CoordinateIndex]
 
 
-def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+def index_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     """Index the last `width` axes, which all entries of a batch share, as for a latent class."""
     x, *index = inputs
     shared = all(node.inputs[0].type.broadcastable[:width])
-    require(shared, op, "indexes a different array for each observation")
-    return _indexed(op, node, [x.reshape(x.shape[width:]), *index], exprs)
+    require_lowerable(shared, op, "indexes a different array for each observation")
+    return _lower_subtensor(op, node, [x.reshape(x.shape[width:]), *index], exprs)
 
 
-@lowered.register(Subtensor)
-@lowered.register(AdvancedSubtensor)
-def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(Subtensor)
+@lower_node.register(AdvancedSubtensor)
+def _lower_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, *given = inputs
     entries = list(indices_from_subtensor(given, op.idx_list))
     entries += [slice(None)] * (x.ndim - len(entries))
@@ -147,20 +163,21 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     slices = [k for k in range(x.ndim) if k not in arrays]
     first = arrays[0] if arrays else x.ndim
     indices = [
-        i if isinstance(i, Tensor) else constants(exprs, i) for i in (entries[k] for k in arrays)
+        i if isinstance(i, Tensor) else constant_exprs(exprs, i)
+        for i in (entries[k] for k in arrays)
     ]
     adjacent = not arrays or arrays == list(range(first, first + len(arrays)))
     simple = adjacent or not isinstance(op, AdvancedSubtensor)
-    require(simple, op, "has a slice between index arrays")
+    require_lowerable(simple, op, "has a slice between index arrays")
     integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
-    require(integers, op, "has an index that is not an integer")
+    require_lowerable(integers, op, "has an index that is not an integer")
     # Indexed axes replace the first index array, as in NumPy for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.transpose([*before, *arrays, *after])
     cuts = {k: known_slice(entries[k], op) for k in slices}
     sliced = sliced[tuple(cuts.get(k, slice(None)) for k in (*before, *arrays, *after))]
-    return _picked(sliced, len(before), indices, exprs, op)
+    return _index_axes(sliced, len(before), indices, exprs, op)
 
 
 def known_slice(entry: slice, op: Op) -> slice:
@@ -169,12 +186,12 @@ def known_slice(entry: slice, op: Op) -> slice:
     for part in (entry.start, entry.stop, entry.step):
         expr = part.item() if isinstance(part, Tensor) else part
         known = isinstance(expr, Constant) or not isinstance(expr, Expr)
-        require(known, op, "has a slice that is not known beforehand")
+        require_lowerable(known, op, "has a slice that is not known beforehand")
         parts.append(int(expr.value) if isinstance(expr, Constant) else expr)
     return slice(*parts)
 
 
-def _picked(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op) -> Tensor:
+def _index_axes(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op) -> Tensor:
     """Index the axes of `x` from `n_before` on."""
     if not indices:
         return x
@@ -186,32 +203,32 @@ def _picked(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op
         whole = [slice(None)] * len(indices)
         here: tuple = (*place[:n_before], *whole, *place[n_before + width :])
         index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
-        return _element(x[here], index, exprs, op)
+        return _select_element(x[here], index, exprs, op)
 
-    return filled((*outer, *broadcast[0].shape, *inner), entry_at)
+    return fill_array((*outer, *broadcast[0].shape, *inner), entry_at)
 
 
-def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
+def _select_element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
     if not index:
         return part if isinstance(part, Expr) else part.item()
     here, *rest = index
     if isinstance(here, Constant):
-        return _element(part[int(here.value)], rest, exprs, op)
-    require(here.is_data, op, "has an index that depends on the parameters")
-    return pick(exprs, [_element(sub, rest, exprs, op) for sub in part], here)
+        return _select_element(part[int(here.value)], rest, exprs, op)
+    require_lowerable(here.is_data, op, "has an index that depends on the parameters")
+    return select_expr(exprs, [_select_element(sub, rest, exprs, op) for sub in part], here)
 
 
-def pick(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+def select_expr(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     """Select one of several expressions by data; negative indices count from the end.
 
     Indexing moves inside operations that several of them share, down to evenly spaced coordinates
     or constants. So an observation depends only on its selected entry.
     """
-    return _picked_expr(exprs, index, *choices)
+    return _lower_data_index(exprs, index, *choices)
 
 
-@remembered
-def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
+@cached_rule
+def _lower_data_index(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first
@@ -219,31 +236,33 @@ def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     if len(constants) == len(choices):
         return exprs.lookup(np.array(constants), index)
     if all(choice.is_data for choice in choices):
-        return _switched(exprs, choices, index)
+        return _select_by_switch(exprs, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
-        return _pick_affine(exprs, choices, index)
+        return _select_affine(exprs, choices, index)
     affines, rests = zip(*(affine_factor(exprs, choice) for choice in choices), strict=True)
     if None not in affines and all(rest == rests[0] for rest in rests):
-        return multiply(exprs, pick(exprs, affines, index), *rests[0])
-    shared = [x for x in factors_of(first) if all(x in factors_of(choice) for choice in choices)]
+        return multiply_exprs(exprs, select_expr(exprs, affines, index), *rests[0])
+    shared = [
+        x for x in product_factors(first) if all(x in product_factors(choice) for choice in choices)
+    ]
     if shared and shared != [first]:
         # Operand by operand, because a product may repeat a factor.
-        own = [reduce(without, shared, list(factors_of(choice))) for choice in choices]
-        chosen = pick(exprs, [multiply(exprs, *rest) for rest in own], index)
-        return multiply(exprs, *shared, chosen)
+        own = [reduce(without_value, shared, list(product_factors(choice))) for choice in choices]
+        chosen = select_expr(exprs, [multiply_exprs(exprs, *rest) for rest in own], index)
+        return multiply_exprs(exprs, *shared, chosen)
     alike: dict[tuple, list[int]] = {}
     for k, choice in enumerate(choices):
-        alike.setdefault(_kind(choice), []).append(k)
+        alike.setdefault(_common_kind(choice), []).append(k)
     if len(alike) > 1:
         # An indexed coordinate is useless if the observation depends on all of them anyway.
-        by_kind = _pick_by_kind(exprs, choices, index, list(alike.values()))
-        return min(_switched(exprs, choices, index), by_kind, key=_n_linear)
-    operands = zip(*map(_in_order, choices), strict=True)
-    picked = [pick(exprs, operand, index) for operand in operands]
-    return apply(exprs, first.op, *picked)  # type: ignore[attr-defined]
+        by_kind = _select_by_kind(exprs, choices, index, list(alike.values()))
+        return min(_select_by_switch(exprs, choices, index), by_kind, key=_n_linear)
+    operands = zip(*map(_sorted_operands, choices), strict=True)
+    picked = [select_expr(exprs, operand, index) for operand in operands]
+    return apply_operation(exprs, first.op, *picked)  # type: ignore[attr-defined]
 
 
-def _kind(expr: Expr) -> tuple:
+def _common_kind(expr: Expr) -> tuple:
     """Common part of expressions that are indexed together."""
     if isinstance(expr, Apply) and not expr.is_data:
         return (str(expr.op), expr.op, len(expr.inputs))
@@ -253,18 +272,18 @@ def _kind(expr: Expr) -> tuple:
 def _n_linear(expr: Expr) -> int:
     """Number of linear predictors in an expression; approximate for very many."""
     forms = list(dict.fromkeys(x.terms for x in affines_in(expr)))
-    few = forms and len(forms) <= MANY_FORMS
-    return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
+    few = forms and len(forms) <= MAX_FORMS_TO_RANK
+    return int(np.linalg.matrix_rank(predictor_coefficients(forms))) if few else len(forms)
 
 
-def _in_order(expr: Expr) -> Sequence[Expr]:
+def _sorted_operands(expr: Expr) -> Sequence[Expr]:
     """Operands of an operation; those of a sum or product sorted by kind."""
     if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
-        return sorted(expr.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
+        return sorted(expr.inputs, key=lambda x: (not x.is_data, _common_kind(x)[0], len(x.inputs)))
     return expr.inputs
 
 
-def _pick_by_kind(
+def _select_by_kind(
     exprs: ExprGraph, choices: Sequence[Expr], index: Expr, kinds: Sequence[Sequence[int]]
 ) -> Expr:
     """Select among expressions of each kind, and then among the kinds."""
@@ -272,24 +291,26 @@ def _pick_by_kind(
     for members in map(list, kinds):
         within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
         within[members], here[members] = np.arange(len(members)), True
-        ones.append(pick(exprs, [choices[k] for k in members], exprs.lookup(within, index)))
+        ones.append(select_expr(exprs, [choices[k] for k in members], exprs.lookup(within, index)))
         conditions.append(exprs.lookup(here, index))
     chosen = ones[0]
     for condition, one in zip(conditions[1:], ones[1:], strict=True):
-        chosen = apply(exprs, scalar.switch, condition, one, chosen)
+        chosen = apply_operation(exprs, scalar.switch, condition, one, chosen)
     return chosen
 
 
-def _pick_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+def _select_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
-    offset = pick(exprs, [exprs.real(x) for x in offsets], index)
-    common, own = _parted([x.terms if isinstance(x, Affine) else () for x in choices])
+    offset = select_expr(exprs, [exprs.real(x) for x in offsets], index)
+    common, own = _split_common([x.terms if isinstance(x, Affine) else () for x in choices])
     shared = [exprs.affine(common, exprs.zero)] if common else []
-    found = _gathered(exprs, own, index) or _by_coordinate(exprs, own, index)
-    return add(exprs, *shared, *found, offset)
+    found = _gather_coordinates(exprs, own, index) or _coefficient_tables(exprs, own, index)
+    return add_exprs(exprs, *shared, *found, offset)
 
 
-def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list[list[Monomial]]]:
+def _split_common(
+    choices: Sequence[Sequence[Monomial]],
+) -> tuple[list[Monomial], list[list[Monomial]]]:
     """Common part of most choices, and the remainder of each choice."""
     numbers: defaultdict[_Key, list[float]] = defaultdict(list)
     for term in chain.from_iterable(choices):
@@ -297,18 +318,20 @@ def _parted(choices: Sequence[Sequence[Monomial]]) -> tuple[list[Monomial], list
     common = {
         key: sorted(found)[len(found) // 2]
         for key, found in numbers.items()
-        if 2 * _n_alike(found) > len(choices)
+        if 2 * _count_median(found) > len(choices)
     }
-    return [Monomial(x, *key) for key, x in common.items()], [_left(x, common) for x in choices]
+    return [Monomial(x, *key) for key, x in common.items()], [
+        _remaining_terms(x, common) for x in choices
+    ]
 
 
-def _n_alike(numbers: list[float]) -> int:
+def _count_median(numbers: list[float]) -> int:
     """Number of values equal to the median, up to rounding."""
     away = np.array(numbers) - sorted(numbers)[len(numbers) // 2]
     return int(np.count_nonzero(np.abs(away) <= ROUNDING * np.abs(numbers)))
 
 
-def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
+def _remaining_terms(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
     """Terms without the common ones."""
     known = {(term.monomial, term.place) for term in terms}
     left = [Monomial(0.0, *key) for key in common if key not in known]
@@ -320,7 +343,7 @@ def _left(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monom
     return kept
 
 
-def _gathered(
+def _gather_coordinates(
     exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
 ) -> list[Expr] | None:
     """Evenly spaced coordinates of the choices that have any, as many in each."""
@@ -329,15 +352,15 @@ def _gathered(
     if len(set(map(len, taken))) > 1:
         return None
     within = index if here.all() else exprs.lookup(np.maximum(np.cumsum(here) - 1, 0), index)
-    found = [_gathered_terms(exprs, terms, within) for terms in zip(*taken, strict=True)]
+    found = [_gather_terms(exprs, terms, within) for terms in zip(*taken, strict=True)]
     columns = [column for column in found if column is not None]
     if len(columns) < len(found):
         return None
     chosen = [] if here.all() else [exprs.lookup(here.astype(np.float64), index)]
-    return [multiply(exprs, *chosen, column) for column in columns]
+    return [multiply_exprs(exprs, *chosen, column) for column in columns]
 
 
-def _by_coordinate(
+def _coefficient_tables(
     exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
 ) -> list[Expr]:
     """Each coordinate times its coefficient in the choice."""
@@ -352,7 +375,7 @@ def _by_coordinate(
     ]
 
 
-def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
+def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
     places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
     if len(places) < len(terms):
         return None
@@ -365,18 +388,18 @@ def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) ->
         return None
     coordinate = exprs.coordinate(Gather(places[0], int(steps[0]), len(places), index))
     factors = [exprs.constant(term.factor) for term in terms]
-    return multiply(exprs, pick(exprs, factors, index), coordinate)
+    return multiply_exprs(exprs, select_expr(exprs, factors, index), coordinate)
 
 
-def _switched(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+def _select_by_switch(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     chosen = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
-        condition = _is_chosen(exprs, index, k, len(choices))
-        chosen = apply(exprs, scalar.switch, condition, choices[k], chosen)
+        condition = _is_index_equal(exprs, index, k, len(choices))
+        chosen = apply_operation(exprs, scalar.switch, condition, choices[k], chosen)
     return chosen
 
 
-def _is_chosen(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
+def _is_index_equal(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
     from_start, from_end = (
         exprs.node(scalar.eq, (index, exprs.constant(np.int64(number))))
         for number in (k, k - count)
@@ -384,31 +407,33 @@ def _is_chosen(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
     return exprs.node(scalar.or_, (from_start, from_end))
 
 
-@lowered.register(IncSubtensor)
-@lowered.register(AdvancedIncSubtensor)
-def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(IncSubtensor)
+@lower_node.register(AdvancedIncSubtensor)
+def _lower_set_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, values, *given = inputs
     once = not getattr(op, "ignore_duplicates", False)
-    require(once, op, "overwrites values that it wrote to the same position")
-    entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
+    require_lowerable(once, op, "overwrites values that it wrote to the same position")
+    entries = [_known_index(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
     places = np.asarray(np.arange(x.size).reshape(x.shape)[tuple(entries)])
     target = np.dtype(node.outputs[0].type.dtype)
     cast = _cast_to(target.name)
     changed = x.copy()
     spread = np.broadcast_to(values, places.shape)
     for place, value in zip(places.flat, spread.flat, strict=True):
-        new = value if value.dtype == target else apply(exprs, cast, value)
+        new = value if value.dtype == target else apply_operation(exprs, cast, value)
         old = changed.flat[place]
-        changed.flat[place] = new if op.set_instead_of_inc else apply(exprs, scalar.add, old, new)
+        changed.flat[place] = (
+            new if op.set_instead_of_inc else apply_operation(exprs, scalar.add, old, new)
+        )
     return changed
 
 
-def _known(entry: Any, op: Op) -> Any:
+def _known_index(entry: Any, op: Op) -> Any:
     """Index as known numbers."""
     if isinstance(entry, slice):
         return known_slice(entry, op)
     found = np.asarray(entry, dtype=object)
     numbers = [expr.value if isinstance(expr, Constant) else expr for expr in found.flat]
     known = all(not isinstance(x, Expr) and np.asarray(x).dtype.kind in "iu" for x in numbers)
-    require(known, op, "has an index that is not known beforehand")
+    require_lowerable(known, op, "has an index that is not known beforehand")
     return np.array(numbers, dtype=np.int64).reshape(found.shape)[()]

@@ -16,31 +16,43 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_minibatch_mh.expressions.arithmetic import IN_DOUBLE, add, divide, multiply, subtract
+from pymc_minibatch_mh.expressions.arithmetic import (
+    USE_DOUBLE_PRECISION,
+    add_exprs,
+    divide_exprs,
+    multiply_exprs,
+    subtract_exprs,
+)
 from pymc_minibatch_mh.expressions.graph import (
     REAL,
     Constant,
     Expr,
     ExprGraph,
     LoweringError,
-    require,
+    require_lowerable,
 )
-from pymc_minibatch_mh.expressions.indexing import of_shared
-from pymc_minibatch_mh.expressions.lower import Tensor, Tensors, constants, filled, lowered
-from pymc_minibatch_mh.expressions.patterns import is_positive, number, summands
-from pymc_minibatch_mh.expressions.rules import root
+from pymc_minibatch_mh.expressions.indexing import index_shared
+from pymc_minibatch_mh.expressions.lower import (
+    Tensor,
+    Tensors,
+    constant_exprs,
+    fill_array,
+    lower_node,
+)
+from pymc_minibatch_mh.expressions.patterns import constant_value, is_positive, sum_parts
+from pymc_minibatch_mh.expressions.rules import sqrt_expr
 
 #: Maximum number of rows of a parameter matrix; its expressions grow too fast beyond.
-LARGEST = 4
+MAX_MATRIX_SIZE = 4
 _SYMMETRIC = ("sym", "her", "pos")
 
 
-@lowered.register(Blockwise)
-def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(Blockwise)
+def _lower_blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     """Apply an operation on matrices to each matrix of a batch."""
     width = op.batch_ndim(node)
     if isinstance(op.core_op, AdvancedSubtensor):
-        return of_shared(op.core_op, width, node, inputs, exprs)
+        return index_shared(op.core_op, width, node, inputs, exprs)
     rule = _BY_MATRIX.get(type(op.core_op))
     if rule is None:
         raise LoweringError(op)
@@ -55,20 +67,20 @@ def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> 
     return np.stack(results).reshape(shape + results[0].shape)
 
 
-def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+def _lower_dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     left, right = inputs
-    out = _product(left, right, exprs)
+    out = _matrix_product(left, right, exprs)
     if np.array_equal(left, right.T) and _is_factor(left):
         exprs.factors[tuple(out.flat)] = left
     return out
 
 
-def _product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+def _matrix_product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     def entry_at(place: tuple[int, ...]) -> Expr:
         pairs = zip(left[place[0]], right[:, place[1]], strict=True)
-        return add(exprs, *(multiply(exprs, a, b) for a, b in pairs))
+        return add_exprs(exprs, *(multiply_exprs(exprs, a, b) for a, b in pairs))
 
-    return filled((left.shape[0], right.shape[1]), entry_at)
+    return fill_array((left.shape[0], right.shape[1]), entry_at)
 
 
 def _is_factor(matrix: np.ndarray) -> bool:
@@ -76,171 +88,191 @@ def _is_factor(matrix: np.ndarray) -> bool:
     if matrix.shape[0] != matrix.shape[1]:
         return False
     above = matrix[np.triu_indices(len(matrix), 1)]
-    return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
+    return all(constant_value(x) == 0.0 for x in above) and all(
+        map(is_positive, np.diagonal(matrix))
+    )
 
 
-def _cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    matrix = _matrix(op, node, inputs[0])
+def _lower_cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _require_square(op, node, inputs[0])
     # The operation reads only one triangle.
-    factor = _factor(op, matrix if op.lower else matrix.T, exprs)
+    factor = _cholesky_factor(op, matrix if op.lower else matrix.T, exprs)
     return factor if op.lower else factor.T
 
 
-def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
+def _require_square(op: Op, node: Node, x: Tensor) -> np.ndarray:
     """Square double-precision matrix of limited size; LoweringError for any other."""
     double = node.outputs[0].type.dtype == REAL.name
-    require(double, op, f"computes in single precision; {IN_DOUBLE}")
-    small = len(x) <= LARGEST or _numbers(x) is not None
-    require(small, op, f"has a matrix of {len(x)} rows that is not constant, above {LARGEST}")
+    require_lowerable(double, op, f"computes in single precision; {USE_DOUBLE_PRECISION}")
+    small = len(x) <= MAX_MATRIX_SIZE or _constant_matrix(x) is not None
+    require_lowerable(
+        small, op, f"has a matrix of {len(x)} rows that is not constant, above {MAX_MATRIX_SIZE}"
+    )
     return x
 
 
-def _numbers(matrix: np.ndarray) -> np.ndarray | None:
+def _constant_matrix(matrix: np.ndarray) -> np.ndarray | None:
     if not all(isinstance(expr, Constant) for expr in matrix.flat):
         return None
     return np.array([float(expr.value) for expr in matrix.flat]).reshape(matrix.shape)
 
 
-def _factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+def _cholesky_factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Cholesky factor of the lower triangle of a matrix, by substitution."""
-    numbers = _numbers(matrix)
+    numbers = _constant_matrix(matrix)
     if numbers is not None:
-        return constants(exprs, _solved(op, np.linalg.cholesky, numbers))
+        return constant_exprs(exprs, _lower_solver(op, np.linalg.cholesky, numbers))
     known = exprs.factors.get(tuple(matrix.flat))
     if known is not None:
         return known
     out = np.full(matrix.shape, exprs.zero, dtype=object)
     for j in range(len(matrix)):
         for i in range(j, len(matrix)):
-            done = [multiply(exprs, out[i, k], out[j, k]) for k in range(j)]
-            rest = subtract(exprs, matrix[i, j], add(exprs, *done, exprs.zero))
-            pivot = _pivot(matrix, j, rest, exprs) if i == j else None
-            out[i, j] = divide(exprs, rest, out[j, j]) if pivot is None else root(exprs, pivot)
+            done = [multiply_exprs(exprs, out[i, k], out[j, k]) for k in range(j)]
+            rest = subtract_exprs(exprs, matrix[i, j], add_exprs(exprs, *done, exprs.zero))
+            pivot = _positive_pivot(matrix, j, rest, exprs) if i == j else None
+            out[i, j] = (
+                divide_exprs(exprs, rest, out[j, j]) if pivot is None else sqrt_expr(exprs, pivot)
+            )
     return out
 
 
-def _pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
+def _positive_pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
     """Pivot as a ratio of determinants if only that form is provably positive."""
     if j == 0 or is_positive(known):
         return known
-    whole, before = (_determinant(matrix[:k, :k], exprs) for k in (j + 1, j))
-    ratio = divide(exprs, whole, before)
+    whole, before = (_expanded_determinant(matrix[:k, :k], exprs) for k in (j + 1, j))
+    ratio = divide_exprs(exprs, whole, before)
     return ratio if is_positive(ratio) else known
 
 
-def _determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
+def _expanded_determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
     """Determinant of the symmetric matrix of a lower triangle, with expanded products.
 
     Terms of a covariance such as w wᵀ + ψ cancel only in the expanded products.
     """
     mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
-    return add(exprs, *_products(mirrored, exprs), exprs.zero)
+    return add_exprs(exprs, *_determinant_products(mirrored, exprs), exprs.zero)
 
 
-def _products(matrix: np.ndarray, exprs: ExprGraph) -> list[Expr]:
+def _determinant_products(matrix: np.ndarray, exprs: ExprGraph) -> list[Expr]:
     if len(matrix) == 0:
         return [exprs.one]
     signs = (exprs.one, exprs.minus_one)
     return [
-        multiply(exprs, signs[k % 2], left, right)
+        multiply_exprs(exprs, signs[k % 2], left, right)
         for k in range(len(matrix))
-        for right in _products(np.delete(matrix[1:], k, axis=1), exprs)
-        for left in summands(matrix[0, k])
+        for right in _determinant_products(np.delete(matrix[1:], k, axis=1), exprs)
+        for left in sum_parts(matrix[0, k])
     ]
 
 
-def _solved(op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray) -> np.ndarray:
+def _lower_solver(
+    op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray
+) -> np.ndarray:
     try:
         return solver(numbers)
     except np.linalg.LinAlgError as error:
         raise LoweringError(op, f"has a constant matrix without a result ({error})") from error
 
 
-def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+def _solve_columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
     """Solve for a vector, or for the columns of a matrix."""
     if op.b_ndim == 1:
         return solve(b)
     return np.stack([solve(column) for column in b.T], axis=1)
 
 
-def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    matrix = _matrix(op, node, inputs[0])
+def _lower_solve_triangular(
+    op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph
+) -> Tensor:
+    matrix = _require_square(op, node, inputs[0])
     flags = {"lower": op.lower, "unit": op.unit_diagonal}
-    return _columns(op, inputs[1], lambda b: _substituted(matrix, b, exprs, **flags))
+    return _solve_columns(
+        op, inputs[1], lambda b: _solve_by_substitution(matrix, b, exprs, **flags)
+    )
 
 
-def _substituted(
+def _solve_by_substitution(
     matrix: np.ndarray, b: np.ndarray, exprs: ExprGraph, *, lower: bool, unit: bool = False
 ) -> np.ndarray:
     """Solve with one triangle of a matrix; the other triangle is unused."""
     x = b.copy()
     for i in range(len(b)) if lower else reversed(range(len(b))):
         known = range(i) if lower else range(i + 1, len(b))
-        done = [multiply(exprs, exprs.minus_one, matrix[i, k], x[k]) for k in known]
-        rest = add(exprs, b[i], *done)
-        x[i] = rest if unit else divide(exprs, rest, matrix[i, i])
+        done = [multiply_exprs(exprs, exprs.minus_one, matrix[i, k], x[k]) for k in known]
+        rest = add_exprs(exprs, b[i], *done)
+        x[i] = rest if unit else divide_exprs(exprs, rest, matrix[i, i])
     return x
 
 
-def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    matrix = _matrix(op, node, inputs[0])
+def _lower_cholesky_solve(
+    op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph
+) -> Tensor:
+    matrix = _require_square(op, node, inputs[0])
     factor = matrix if op.lower else matrix.T
-    return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
+    return _solve_columns(op, inputs[1], lambda b: _solve_with_factor(factor, b, exprs))
 
 
-def _solved_by(factor: np.ndarray, b: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+def _solve_with_factor(factor: np.ndarray, b: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Solve L Lᵀ x = b."""
-    half = _substituted(factor, b, exprs, lower=True)
-    return _substituted(factor.T, half, exprs, lower=False)
+    half = _solve_by_substitution(factor, b, exprs, lower=True)
+    return _solve_by_substitution(factor.T, half, exprs, lower=False)
 
 
-def _solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    matrix = _matrix(op, node, inputs[0])
-    require(op.assume_a in ("gen", *_SYMMETRIC), op)
+def _lower_solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    matrix = _require_square(op, node, inputs[0])
+    require_lowerable(op.assume_a in ("gen", *_SYMMETRIC), op)
     if op.assume_a in _SYMMETRIC:
         read = np.tri(len(matrix), dtype=bool)
         matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
     if op.assume_a == "pos":
-        factor = _factor(op, matrix, exprs)
-        return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
-    inverse = _inverse(op, matrix, exprs)
-    return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], exprs)[:, 0])
+        factor = _cholesky_factor(op, matrix, exprs)
+        return _solve_columns(op, inputs[1], lambda b: _solve_with_factor(factor, b, exprs))
+    inverse = _inverse_by_elimination(op, matrix, exprs)
+    return _solve_columns(
+        op, inputs[1], lambda b: _matrix_product(inverse, b[:, np.newaxis], exprs)[:, 0]
+    )
 
 
-def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return _inverse(op, _matrix(op, node, inputs[0]), exprs)
+def _lower_matrix_inverse(
+    op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph
+) -> Tensor:
+    return _inverse_by_elimination(op, _require_square(op, node, inputs[0]), exprs)
 
 
-def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+def _inverse_by_elimination(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Inverse by elimination; a pivot may vanish even if the inverse exists.
 
     Observations at such positions have no bounds.
     """
-    numbers = _numbers(matrix)
+    numbers = _constant_matrix(matrix)
     if numbers is not None:
-        return constants(exprs, _solved(op, np.linalg.inv, numbers))
+        return constant_exprs(exprs, _lower_solver(op, np.linalg.inv, numbers))
     size = len(matrix)
-    work = np.concatenate([matrix, constants(exprs, np.eye(size))], axis=1)
+    work = np.concatenate([matrix, constant_exprs(exprs, np.eye(size))], axis=1)
     for j in range(size):
-        pivots = [i for i in range(j, size) if number(work[i, j]) != 0.0]
-        require(bool(pivots), op, "has a matrix without an inverse")
+        pivots = [i for i in range(j, size) if constant_value(work[i, j]) != 0.0]
+        require_lowerable(bool(pivots), op, "has a matrix without an inverse")
         pivot = pivots[0]
         work[[j, pivot]] = work[[pivot, j]]
-        work[j] = [divide(exprs, x, work[j, j]) for x in work[j]]
+        work[j] = [divide_exprs(exprs, x, work[j, j]) for x in work[j]]
         for i in (k for k in range(size) if k != j):
-            share = multiply(exprs, exprs.minus_one, work[i, j])
+            share = multiply_exprs(exprs, exprs.minus_one, work[i, j])
             pairs = zip(work[i], work[j], strict=True)
-            work[i] = [add(exprs, x, multiply(exprs, share, y)) for x, y in pairs]
+            work[i] = [add_exprs(exprs, x, multiply_exprs(exprs, share, y)) for x, y in pairs]
     return work[:, size:]
 
 
-@lowered.register(ExtractDiag)
-def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(ExtractDiag)
+def _lower_extract_diagonal(
+    op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph
+) -> Tensor:
     return np.diagonal(inputs[0], op.offset, op.axis1, op.axis2)
 
 
-@lowered.register(AllocDiag)
-def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+@lower_node.register(AllocDiag)
+def _lower_alloc_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
     length = x.shape[-1]
     zero: Expr = exprs.constant(np.zeros((), node.outputs[0].type.dtype))
@@ -253,12 +285,12 @@ def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprG
 
 #: Operations that also apply to each matrix of a batch.
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
-    Dot: _dot,
-    Cholesky: _cholesky,
-    SolveTriangular: _solve_triangular,
-    CholeskySolve: _cholesky_solve,
-    Solve: _solve,
-    MatrixInverse: _matrix_inverse,
+    Dot: _lower_dot,
+    Cholesky: _lower_cholesky,
+    SolveTriangular: _lower_solve_triangular,
+    CholeskySolve: _lower_cholesky_solve,
+    Solve: _lower_solve,
+    MatrixInverse: _lower_matrix_inverse,
 }
 for _op, _rule in _BY_MATRIX.items():
-    lowered.register(_op)(_rule)
+    lower_node.register(_op)(_rule)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.expressions.arithmetic import add
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs
 from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph
-from pymc_minibatch_mh.expressions.patterns import factors_of, is_a, reachable, summands
+from pymc_minibatch_mh.expressions.patterns import is_a, product_factors, subexpressions, sum_parts
 
 #: Maximum number of exponentials in a merged logarithm.
-MOST_EXPONENTIALS = 256
+MAX_EXPONENTIALS = 256
 
 #: A product of data, and a sum of such products.
 Product = tuple[Expr, ...]
@@ -23,7 +23,7 @@ Weights = tuple[Product, ...]
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearFunction:
     """Linear function of the arguments: weights by argument number, plus data."""
 
     weights: dict[int, Weights]
@@ -36,11 +36,11 @@ class LogSum:
 
     core: Expr
     factor: Weights
-    terms: tuple[Linear, ...]
+    terms: tuple[LinearFunction, ...]
 
 
 @dataclass(frozen=True)
-class Parts:
+class NonlinearParts:
     """Nonlinear summands of a log-likelihood.
 
     `mixture` has the exponents of one more log-sum, each with all other summands, so that terms
@@ -53,13 +53,17 @@ class Parts:
     others: tuple[Expr, ...]
 
 
-def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
+def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
     """Nonlinear summands of a log-likelihood."""
-    known: dict[Expr, tuple[Linear, ...] | None] = {}
+    known: dict[Expr, tuple[LinearFunction, ...] | None] = {}
     factors: dict[Expr, list[Product]] = {}
     others: list[Expr] = []
-    for part in summands(root):
-        spread = [(data, core) for data, core in _spread(exprs, part) if linear((core,)) is None]
+    for part in sum_parts(root):
+        spread = [
+            (data, core)
+            for data, core in _expand_summands(exprs, part)
+            if as_linear((core,)) is None
+        ]
         for _, core in spread:
             if core not in known:
                 known[core] = _linear_terms(core)
@@ -70,11 +74,13 @@ def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
         for data, core in spread:
             factors.setdefault(core, []).append(data)
     found = [LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()]
-    mixture = _mixture(exprs, others)
-    return Parts(tuple(found), mixture, () if mixture else tuple(others))
+    mixture = _mixture_exponents(exprs, others)
+    return NonlinearParts(tuple(found), mixture, () if mixture else tuple(others))
 
 
-def _spread(exprs: ExprGraph, expr: Expr, data: Product = ()) -> list[tuple[Product, Expr]]:
+def _expand_summands(
+    exprs: ExprGraph, expr: Expr, data: Product = ()
+) -> list[tuple[Product, Expr]]:
     """Expression as a sum of products of data with expressions that are no such sums.
 
     A choice by data becomes the sum of both values, each times zero or one.
@@ -82,39 +88,39 @@ def _spread(exprs: ExprGraph, expr: Expr, data: Product = ()) -> list[tuple[Prod
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):
-        return [pair for x in expr.inputs for pair in _spread(exprs, x, data)]
+        return [pair for x in expr.inputs for pair in _expand_summands(exprs, x, data)]
     if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
         condition, yes, no = expr.inputs
         here = exprs.node(scalar.switch, (condition, exprs.one, exprs.zero))
-        spread = _spread(exprs, yes, (*data, here))
+        spread = _expand_summands(exprs, yes, (*data, here))
         elsewhere = exprs.node(scalar.switch, (condition, exprs.zero, exprs.one))
-        return spread + _spread(exprs, no, (*data, elsewhere))
-    own, core = _split(expr)
+        return spread + _expand_summands(exprs, no, (*data, elsewhere))
+    own, core = _split_data(expr)
     if core is None or core is expr:
         return [(data, expr)]
-    return _spread(exprs, core, (*data, *own))
+    return _expand_summands(exprs, core, (*data, *own))
 
 
-def _mixture(exprs: ExprGraph, others: Sequence[Expr]) -> tuple[Expr, ...]:
+def _mixture_exponents(exprs: ExprGraph, others: Sequence[Expr]) -> tuple[Expr, ...]:
     for part in others:
-        raised = exponents(part) if is_a(part, scalar_math.Softplus) else None
+        raised = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else None
         if raised is not None:
             common = [x for x in others if x is not part]
-            return tuple(add(exprs, *common, *terms) for terms in raised)
+            return tuple(add_exprs(exprs, *common, *terms) for terms in raised)
     return ()
 
 
-def arguments_at_once(exprs: ExprGraph, root: Expr) -> int:
+def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
     """Maximum number of arguments that one part of a log-likelihood depends on.
 
     Log-sums of exponentials of linear functions do not count: their bounds are joint.
     """
-    parts = [parts_of(exprs, branch) for branch in branches(root)]
+    parts = [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
-    return max((sum(isinstance(y, Argument) for y in reachable(x)) for x in joint), default=0)
+    return max((sum(isinstance(y, Argument) for y in subexpressions(x)) for x in joint), default=0)
 
 
-def branches(root: Expr) -> Iterator[Expr]:
+def choice_branches(root: Expr) -> Iterator[Expr]:
     """Expressions that a choice by data selects from."""
     waiting = [root]
     while waiting:
@@ -125,18 +131,18 @@ def branches(root: Expr) -> Iterator[Expr]:
             yield expr
 
 
-def exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
+def log_sum_exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
     """Exponents, each as summands, of a sum with log softplus(x); None if too many."""
     raised: list[tuple[Expr, ...]] = [()]
-    for part in summands(expr.inputs[0]):
-        inner = exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]
-        if inner is None or len(raised) * len(inner) >= MOST_EXPONENTIALS:
+    for part in sum_parts(expr.inputs[0]):
+        inner = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]
+        if inner is None or len(raised) * len(inner) >= MAX_EXPONENTIALS:
             return None
         raised = [(*left, *right) for left in raised for right in inner]
     return [(), *raised]
 
 
-def linear(parts: Sequence[Expr]) -> Linear | None:
+def as_linear(parts: Sequence[Expr]) -> LinearFunction | None:
     """Sum as a linear function of the arguments; None if it has another form."""
     weights: dict[int, list[Product]] = {}
     offset: list[Product] = []
@@ -150,22 +156,22 @@ def linear(parts: Sequence[Expr]) -> Linear | None:
         elif is_a(expr, scalar.Add):
             waiting += [(x, factors) for x in expr.inputs]
         else:
-            data, core = _split(expr)
+            data, core = _split_data(expr)
             if core is None or core is expr:
                 return None
             waiting.append((core, (*factors, *data)))
-    return Linear({a: tuple(w) for a, w in weights.items()}, tuple(offset))
+    return LinearFunction({a: tuple(w) for a, w in weights.items()}, tuple(offset))
 
 
-def _linear_terms(core: Expr) -> tuple[Linear, ...] | None:
-    found = exponents(core) if is_a(core, scalar_math.Softplus) else None
-    terms = [linear(parts) for parts in found or ()]
+def _linear_terms(core: Expr) -> tuple[LinearFunction, ...] | None:
+    found = log_sum_exponents(core) if is_a(core, scalar_math.Softplus) else None
+    terms = [as_linear(parts) for parts in found or ()]
     kept = tuple(term for term in terms if term is not None)
     return kept if found and len(kept) == len(terms) else None
 
 
-def _split(expr: Expr) -> tuple[Product, Expr | None]:
+def _split_data(expr: Expr) -> tuple[Product, Expr | None]:
     """Data of a product, and its only factor that is not data, if there is one."""
-    factors = factors_of(expr)
+    factors = product_factors(expr)
     others = [x for x in factors if not x.is_data]
     return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None

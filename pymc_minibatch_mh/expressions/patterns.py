@@ -16,20 +16,20 @@ from pymc_minibatch_mh.expressions.graph import (
     Expr,
     ExprGraph,
     Monomial,
-    places_of,
-    without,
+    coordinates_at,
+    without_value,
 )
-from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 
 
-class Between(scalar.Switch):
+class LogBetweenTails(scalar.Switch):
     """Operation log(erfc(y) - erfc(x)), x > y, with an accurate formula on each side of 0."""
 
 
-between_tails = Between()
+log_between_tails = LogBetweenTails()
 #: Logarithm of the ratio of a normal probability to erfc, and its rounding error.
 LOG_HALF, _ROUNDED = math.log(0.5), 1e-12
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
@@ -51,17 +51,17 @@ def is_a(expr: Expr, *ops: type) -> bool:
     return isinstance(expr, Apply) and isinstance(expr.op, ops)
 
 
-def number(expr: Expr) -> float | None:
+def constant_value(expr: Expr) -> float | None:
     """Value of a constant."""
     return float(expr.value) if isinstance(expr, Constant) else None
 
 
-def summands(expr: Expr) -> tuple[Expr, ...]:
+def sum_parts(expr: Expr) -> tuple[Expr, ...]:
     """Parts of a sum, or the expression itself."""
     return expr.inputs if is_a(expr, scalar.Add) else (expr,)
 
 
-def factors_of(expr: Expr) -> tuple[Expr, ...]:
+def product_factors(expr: Expr) -> tuple[Expr, ...]:
     """Factors of a product that is not data, or the expression itself."""
     return expr.inputs if is_a(expr, scalar.Mul) and not expr.is_data else (expr,)
 
@@ -72,7 +72,7 @@ def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
         if is_a(factor, scalar.Reciprocal):
             x = factor.inputs[0]
             if x in factors and is_positive(x):
-                return without_reciprocals(without(without(factors, factor), x))
+                return without_reciprocals(without_value(without_value(factors, factor), x))
     return list(factors)
 
 
@@ -84,7 +84,7 @@ def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
     return others[0] if len(others) == 1 else exprs.node(scalar.mul, others), data
 
 
-def reachable(expr: Expr) -> Iterator[Expr]:
+def subexpressions(expr: Expr) -> Iterator[Expr]:
     """Distinct subexpressions of an expression; for data only the used ones."""
     seen = {expr}
     waiting = [expr]
@@ -98,10 +98,10 @@ def reachable(expr: Expr) -> Iterator[Expr]:
 
 def affines_in(expr: Expr) -> list[Affine]:
     """Affine subexpressions of an expression."""
-    return [x for x in reachable(expr) if isinstance(x, Affine)]
+    return [x for x in subexpressions(expr) if isinstance(x, Affine)]
 
 
-def preorder(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterator[Expr]:
+def operands_last(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterator[Expr]:
     """Distinct expressions, each before its operands, down to leaves."""
     done: set[Expr] = set()
     waiting = list(reversed(outputs))
@@ -113,7 +113,7 @@ def preorder(outputs: Sequence[Expr], is_leaf: Callable[[Expr], bool]) -> Iterat
             waiting += () if is_leaf(expr) else reversed(expr.inputs)
 
 
-def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
+def operands_first(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
     """Distinct expressions, each after its operands, down to known ones."""
     done = set(known)
     waiting = list(reversed(outputs))
@@ -132,7 +132,7 @@ def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[
 def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr]) -> Expr:
     """Expression with its affine parts replaced, without further simplification."""
     known: dict[Expr, Expr] = {}
-    for expr in in_order([root]):
+    for expr in operands_first([root]):
         if isinstance(expr, Affine):
             known[expr] = replaced(expr)
         elif isinstance(expr, Apply) and not expr.is_data:
@@ -144,23 +144,23 @@ def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr
     return known[root]
 
 
-def evaluate(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
+def evaluate_exprs(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
     """Add the values of expressions that are sorted with operands first."""
     for expr in order:
         if isinstance(expr, Constant):
             known[expr] = np.asarray(expr.value)
         elif isinstance(expr, Apply):
-            known[expr] = numpy_of(expr.op)(*(known[x] for x in expr.inputs))
+            known[expr] = numpy_function(expr.op)(*(known[x] for x in expr.inputs))
 
 
 def n_exprs(expr: Expr) -> int:
     """Number of subexpressions of an expression; data count once."""
-    return sum(1 for _ in reachable(expr))
+    return sum(1 for _ in subexpressions(expr))
 
 
 def is_finite(expr: Expr) -> bool:
     """Whether an expression is provably finite at every position, whatever the data."""
-    return all(_keeps_finite(x) for x in reachable(expr))
+    return all(_keeps_finite(x) for x in subexpressions(expr))
 
 
 def _keeps_finite(expr: Expr) -> bool:
@@ -173,13 +173,13 @@ def _keeps_finite(expr: Expr) -> bool:
     if is_a(expr, scalar.Log):
         x = expr.inputs[0]
         # A sum with a positive number is positive, even if its other parts underflow.
-        return any((number(part) or 0.0) > 0.0 for part in summands(x)) and is_positive(x)
+        return any((constant_value(part) or 0.0) > 0.0 for part in sum_parts(x)) and is_positive(x)
     if is_a(expr, scalar.Log1p):
         return is_nonnegative(expr.inputs[0])
     return is_a(expr, *_FINITE_OF_FINITE)
 
 
-def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
+def predictor_coefficients(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
     """Coefficients of linear predictors, by predictor and by their data and coordinate."""
     keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
     columns = {key: k for k, key in enumerate(keys)}
@@ -190,7 +190,7 @@ def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
     return matrix
 
 
-def varies(*terms: Expr) -> bool:
+def provably_varies(*terms: Expr) -> bool:
     """Whether a sum provably changes with the position in every observation.
 
     As an analytic function it then equals any number only on a set of measure zero.
@@ -199,15 +199,15 @@ def varies(*terms: Expr) -> bool:
 
 
 def _some_term_varies(terms: Sequence[Expr], known: dict[Expr, bool]) -> bool:
-    coordinates = [_coordinates(term) for term in terms]
+    coordinates = [_expr_coordinates(term) for term in terms]
     return any(
         own.isdisjoint(set().union(*coordinates[:k], *coordinates[k + 1 :]))
-        and _varies(terms[k], known)
+        and _expr_varies(terms[k], known)
         for k, own in enumerate(coordinates)
     )
 
 
-def _varies(expr: Expr, known: dict[Expr, bool]) -> bool:
+def _expr_varies(expr: Expr, known: dict[Expr, bool]) -> bool:
     if expr not in known:
         if isinstance(expr, Affine):
             known[expr] = any(not term.monomial for term in expr.terms)
@@ -217,17 +217,17 @@ def _varies(expr: Expr, known: dict[Expr, bool]) -> bool:
             nowhere_null = all(_is_nowhere_null(x, known) for x in expr.inputs)
             known[expr] = nowhere_null and _some_term_varies(expr.inputs, known)
         else:
-            known[expr] = is_a(expr, *_SMOOTH) and _varies(expr.inputs[0], known)
+            known[expr] = is_a(expr, *_SMOOTH) and _expr_varies(expr.inputs[0], known)
     return known[expr]
 
 
 def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
     """Whether an expression is zero at all positions for no observation."""
-    return is_positive(expr) or _varies(expr, known) or number(expr) not in (None, 0.0)
+    return is_positive(expr) or _expr_varies(expr, known) or constant_value(expr) not in (None, 0.0)
 
 
-def _coordinates(expr: Expr) -> set[int]:
-    return {k for x in affines_in(expr) for term in x.terms for k in places_of(term.place)}
+def _expr_coordinates(expr: Expr) -> set[int]:
+    return {k for x in affines_in(expr) for term in x.terms for k in coordinates_at(term.place)}
 
 
 def is_positive(expr: Expr) -> bool:
@@ -247,7 +247,7 @@ def is_positive(expr: Expr) -> bool:
 
 def is_probability(expr: Expr) -> bool:
     """Whether an expression lies between zero and one at every position and observation."""
-    value = number(expr)
+    value = constant_value(expr)
     if value is not None:
         return 0.0 <= value <= 1.0
     if is_a(expr, scalar.Mul):
@@ -262,14 +262,18 @@ def is_probability(expr: Expr) -> bool:
 
 def _is_log_of_normal_probability(expr: Expr) -> bool:
     """Whether this is log(erfc(u) / 2), or the logarithm of a difference or of less."""
-    others = [part for part in summands(expr) if number(part) is None]
-    size = sum(number(part) or 0.0 for part in summands(expr))
-    return len(others) == 1 and is_a(others[0], LogErfc, Between) and size <= LOG_HALF + _ROUNDED
+    others = [part for part in sum_parts(expr) if constant_value(part) is None]
+    size = sum(constant_value(part) or 0.0 for part in sum_parts(expr))
+    return (
+        len(others) == 1
+        and is_a(others[0], LogErfc, LogBetweenTails)
+        and size <= LOG_HALF + _ROUNDED
+    )
 
 
 def is_nonnegative(expr: Expr) -> bool:
     """Whether an expression is provably nonnegative: sums and products of squares, numbers, etc."""
-    value = number(expr)
+    value = constant_value(expr)
     if value is not None:
         return value >= 0.0
     if is_a(expr, scalar.Add, scalar.Mul):
@@ -277,7 +281,7 @@ def is_nonnegative(expr: Expr) -> bool:
     return is_a(expr, scalar.Sqr, scalar.Abs) or is_positive(expr)
 
 
-def remembered[T](rule: Callable[..., T]) -> Callable[..., T]:
+def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
     """Decorator that caches the results of a rule by operands.
 
     Nested logarithms of sums would otherwise take exponential time in their depth.

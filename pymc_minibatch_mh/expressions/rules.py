@@ -11,24 +11,24 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.expressions.arithmetic import (
     CHOICES,
-    absolute,
-    add,
+    absolute_expr,
+    add_exprs,
     as_number,
     core_and_factor,
-    divide,
-    equated,
-    exp,
-    expanded,
-    logic,
-    multiply,
-    negative,
+    divide_exprs,
+    equality_sides,
+    exp_expr,
+    expand_products,
+    multiply_exprs,
+    negate_expr,
     outside_the_reals,
-    reciprocal,
-    sigmoid,
-    softplus,
-    square,
-    subtract,
-    tails_of,
+    reciprocal_expr,
+    sigmoid_expr,
+    simplify_logic,
+    softplus_expr,
+    square_expr,
+    subtract_exprs,
+    tail_coefficients,
 )
 from pymc_minibatch_mh.expressions.graph import (
     Affine,
@@ -38,26 +38,26 @@ from pymc_minibatch_mh.expressions.graph import (
     Expr,
     ExprGraph,
     Lookup,
-    without,
+    without_value,
 )
 from pymc_minibatch_mh.expressions.patterns import (
-    Between,
-    between_tails,
-    factors_of,
+    LogBetweenTails,
+    cached_rule,
+    constant_value,
     is_a,
     is_finite,
     is_nonnegative,
     is_positive,
     is_probability,
+    log_between_tails,
     n_exprs,
-    number,
-    reachable,
-    remembered,
+    product_factors,
     scaled_core,
-    summands,
+    subexpressions,
+    sum_parts,
 )
-from pymc_minibatch_mh.expressions.shares import Probability, products_of
-from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.expressions.shares import Probability, probability_products
+from pymc_minibatch_mh.functions.base import rounded_sum
 from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.functions.log_add_exp import log_add_exp
 from pymc_minibatch_mh.functions.log_any import LogAny, log_any
@@ -71,12 +71,12 @@ def rest_of_share(exprs: ExprGraph, part: Expr, whole: Expr) -> Expr | None:
     """Difference whole - part if part/whole is a share x/(x + y) of positive quantities."""
     if not is_a(whole, scalar.Add) or not is_positive(part):
         return None
-    rest = subtract(exprs, whole, part)
+    rest = subtract_exprs(exprs, whole, part)
     # Shares of three keep their common sum recognisable.
     return rest if is_positive(rest) and not is_a(rest, scalar.Add) else None
 
 
-def between(exprs: ExprGraph, x: Expr) -> Expr:
+def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
     """Difference σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)); others unchanged.
 
     Nothing cancels in the product; but as differences, the shares of all categories add up to one.
@@ -84,32 +84,32 @@ def between(exprs: ExprGraph, x: Expr) -> Expr:
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
     (left, factor), (right, opposite) = (scaled_core(exprs, part) for part in x.inputs)
-    if number(factor) == -1.0:
+    if constant_value(factor) == -1.0:
         left, factor, right, opposite = right, opposite, left, factor
     shares = is_a(left, scalar_math.Sigmoid) and is_a(right, scalar_math.Sigmoid)
-    if not shares or (number(factor), number(opposite)) != (1.0, -1.0):
+    if not shares or (constant_value(factor), constant_value(opposite)) != (1.0, -1.0):
         return x
-    gap = subtract(exprs, left.inputs[0], right.inputs[0])
+    gap = subtract_exprs(exprs, left.inputs[0], right.inputs[0])
     if not is_positive(gap):
         return x
-    below = sigmoid(exprs, negative(exprs, right.inputs[0]))
-    return multiply(exprs, left, below, exp(exprs, _log_of_rest(exprs, gap)))
+    below = sigmoid_expr(exprs, negate_expr(exprs, right.inputs[0]))
+    return multiply_exprs(exprs, left, below, exp_expr(exprs, _log_of_rest(exprs, gap)))
 
 
 def _log_of_rest(exprs: ExprGraph, size: Expr) -> Expr:
     """Logarithm of 1 - exp(-x) for positive x; an exponential x uses its exponent."""
     if is_a(size, scalar.Exp):
         return exprs.node(log_any, size.inputs)
-    return exprs.node(scalar_math.log1mexp, (negative(exprs, size),))
+    return exprs.node(scalar_math.log1mexp, (negate_expr(exprs, size),))
 
 
-def order(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
+def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     """Comparison, or its value if that is the same at every position and observation."""
     if isinstance(op, scalar.LT | scalar.LE):
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
         small, large, strict = right, left, isinstance(op, scalar.GT)
-    small, large = between(exprs, small), between(exprs, large)
+    small, large = difference_of_shares(exprs, small), difference_of_shares(exprs, large)
     if _is_at_most(small, large, strict=strict):
         return exprs.constant(True)
     if _is_at_most(large, small, strict=not strict):
@@ -118,18 +118,18 @@ def order(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
 
 
 def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
-    if number(left) == 0.0:
+    if constant_value(left) == 0.0:
         return is_positive(right) if strict else is_nonnegative(right)
-    return number(right) == 1.0 and not strict and is_probability(left)
+    return constant_value(right) == 1.0 and not strict and is_probability(left)
 
 
-def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
+def apply_operation(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     """Operation ``op(*operands)`` in the form with tight bounds."""
     if all(expr.is_data for expr in operands):
         same = isinstance(op, scalar.Second | scalar.Identity)
         return operands[-1] if same else exprs.node(op, operands)
     if isinstance(op, ORDERS):
-        return order(exprs, op, *operands)
+        return simplify_comparison(exprs, op, *operands)
     known = outside_the_reals(exprs, op, operands)
     if known is not None:
         return known
@@ -139,30 +139,32 @@ def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     return exprs.node(op, operands) if rule is None else rule(exprs, *operands)
 
 
-def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
     rest = rest_of_share(exprs, left, right)
     if rest is None and _is_one_of_several(left, right):
         total = log_of_sum(exprs, [part.inputs[0] for part in right.inputs])
-        logs = [subtract(exprs, part.inputs[0], total) for part in right.inputs]
+        logs = [subtract_exprs(exprs, part.inputs[0], total) for part in right.inputs]
         own = logs[right.inputs.index(left)]
-        share = exp(exprs, own)
+        share = exp_expr(exprs, own)
         exprs.shares[share] = own, tuple(x for x in logs if x is not own)
         return share
     if rest is None:
-        return divide(exprs, left, right)
-    return sigmoid(exprs, subtract(exprs, logarithm(exprs, left), logarithm(exprs, rest)))
+        return divide_exprs(exprs, left, right)
+    return sigmoid_expr(exprs, subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest)))
 
 
 def _is_one_of_several(part: Expr, whole: Expr) -> bool:
     """Whether a quotient is exp(x) / Σ exp(y), shifted by the largest exponent as in a softmax."""
     several = is_a(whole, scalar.Add) and all(is_a(x, scalar.Exp) for x in whole.inputs)
     return (
-        several and part in whole.inputs and any(is_a(x, scalar.Maximum) for x in reachable(part))
+        several
+        and part in whole.inputs
+        and any(is_a(x, scalar.Maximum) for x in subexpressions(part))
     )
 
 
-def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
+def log_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Logarithm, expanded for products with exponentials."""
     if x.is_data:
         return exprs.node(scalar.log, (exprs.real(x),))
@@ -173,57 +175,61 @@ def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
         return rule(exprs, *x.inputs)
     x = _as_choice(exprs, x)
     if is_a(x, scalar.Switch):
-        return _in_branches(exprs, logarithm, x)
+        return _in_branches(exprs, log_expr, x)
     if is_a(x, scalar.Mul):
         return _log_of_product(exprs, x)
     if is_a(x, scalar.Add) and all(is_a(part, scalar.Exp) for part in x.inputs):
         return log_of_sum(exprs, [part.inputs[0] for part in x.inputs])
-    if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
-        return log1p(exprs, x.inputs[0])
+    if is_a(x, scalar.Add) and len(x.inputs) == 2 and constant_value(x.inputs[1]) == 1.0:
+        return log1p_expr(exprs, x.inputs[0])
     tail = _log_of_tail(exprs, x, 0.0) or _log_between_tails(exprs, x)
     if tail is None and is_a(x, scalar.Add) and not is_positive(x):
         tail = _log_of_probability(exprs, x, 0.0)
     if tail is not None:
         return tail
-    share = between(exprs, x)
-    return exprs.node(scalar.log, (x,)) if share is x else logarithm(exprs, share)
+    share = difference_of_shares(exprs, x)
+    return exprs.node(scalar.log, (x,)) if share is x else log_expr(exprs, share)
 
 
 _LOG_OF: dict[type, Callable[[ExprGraph, Expr], Expr]] = {
     scalar.Exp: lambda exprs, x: x,
-    scalar.Reciprocal: lambda exprs, x: negative(exprs, logarithm(exprs, x)),
-    scalar.Sqrt: lambda exprs, x: multiply(exprs, exprs.constant(0.5), logarithm(exprs, x)),
-    scalar_math.Sigmoid: lambda exprs, x: negative(exprs, softplus(exprs, negative(exprs, x))),
+    scalar.Reciprocal: lambda exprs, x: negate_expr(exprs, log_expr(exprs, x)),
+    scalar.Sqrt: lambda exprs, x: multiply_exprs(exprs, exprs.constant(0.5), log_expr(exprs, x)),
+    scalar_math.Sigmoid: lambda exprs, x: negate_expr(
+        exprs, softplus_expr(exprs, negate_expr(exprs, x))
+    ),
     scalar_math.Softplus: lambda exprs, x: exprs.node(log_softplus, (x,)),
     scalar_math.Erfc: lambda exprs, x: _log_erfc(exprs, x),
-    scalar_math.Erfcx: lambda exprs, x: add(exprs, _log_erfc(exprs, x), square(exprs, x)),
+    scalar_math.Erfcx: lambda exprs, x: add_exprs(
+        exprs, _log_erfc(exprs, x), square_expr(exprs, x)
+    ),
 }
 
 
 def _log_erfc(exprs: ExprGraph, u: Expr) -> Expr:
-    return exprs.node(log_erfc, (expanded(exprs, u),))
+    return exprs.node(log_erfc, (expand_products(exprs, u),))
 
 
 def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
     """Logarithm of x + more if that is a multiple of 1 + erf(z) or 1 - erf(z), else None."""
-    part, *rest = summands(x)
-    numbers = [value for c in rest if (value := number(c)) is not None]
-    whole = sum_of((more, *numbers)) if len(numbers) == len(rest) else 0.0
+    part, *rest = sum_parts(x)
+    numbers = [value for c in rest if (value := constant_value(c)) is not None]
+    whole = rounded_sum((more, *numbers)) if len(numbers) == len(rest) else 0.0
     core, factor = scaled_core(exprs, part)
-    share = number(factor)
+    share = constant_value(factor)
     if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
         return None
-    inner = core.inputs[0] if share < 0.0 else negative(exprs, core.inputs[0])
-    return add(exprs, exprs.constant(log(whole)), _log_erfc(exprs, inner))
+    inner = core.inputs[0] if share < 0.0 else negate_expr(exprs, core.inputs[0])
+    return add_exprs(exprs, exprs.constant(log(whole)), _log_erfc(exprs, inner))
 
 
 def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
     """Logarithm of x + more if that is a sum of positive products of probabilities, else None."""
-    products = products_of(exprs, x, more, _as_probability)
+    products = probability_products(exprs, x, more, _as_probability)
     if products is None:
         return None
     logs = [
-        add(exprs, exprs.constant(log(k)), *(log_of_sum(exprs, factor) for factor in factors))
+        add_exprs(exprs, exprs.constant(log(k)), *(log_of_sum(exprs, factor) for factor in factors))
         for k, factors in products
     ]
     return log_of_sum(exprs, logs)
@@ -235,65 +241,65 @@ def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
         return Probability(1.0, *exprs.shares[x])
     exponential = is_a(x, scalar.Exp) and (
         is_a(x.inputs[0], scalar_math.Log1mexp, LogAny)
-        or is_nonnegative(negative(exprs, x.inputs[0]))
+        or is_nonnegative(negate_expr(exprs, x.inputs[0]))
     )
     if not (exponential or is_a(x, scalar_math.Sigmoid, scalar_math.Erfc)):
         return None
     factor = 2.0 if is_a(x, scalar_math.Erfc) else 1.0
-    share = add(exprs, exprs.constant(-log(factor)), logarithm(exprs, x))
-    return Probability(factor, share, (log1mexp(exprs, share),))
+    share = add_exprs(exprs, exprs.constant(-log(factor)), log_expr(exprs, x))
+    return Probability(factor, share, (log1mexp_expr(exprs, share),))
 
 
 def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
     """Logarithm of k (erfc(y) - erfc(x)), x > y, with any scaling, else None."""
-    exponent, whole = _unscaled(exprs, x)
-    found = tails_of(exprs, summands(whole))
+    exponent, whole = _split_scale(exprs, x)
+    found = tail_coefficients(exprs, sum_parts(whole))
     if found is None or len(found[1]) != 2:
         return None
     size, ((left, k), (right, other)) = found[0], found[1].items()
     if k * other > 0.0:
         # erfc(u) = 2 - erfc(-u)
-        size, right, other = size + 2.0 * other, negative(exprs, right), -other
+        size, right, other = size + 2.0 * other, negate_expr(exprs, right), -other
     if other > 0.0:
         left, k, right, other = right, other, left, k
-    if sum_of((size, k, other)) != 0.0 or sum_of((k, other)) != 0.0:
+    if rounded_sum((size, k, other)) != 0.0 or rounded_sum((k, other)) != 0.0:
         return None
-    if not is_positive(subtract(exprs, right, left)):
+    if not is_positive(subtract_exprs(exprs, right, left)):
         return None
     # One of two equivalent forms, so that all spellings give one expression.
-    mirrored = negative(exprs, right), negative(exprs, left)
+    mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
     if exprs.ordered([left, mirrored[0]])[0] is not left:
         left, right = mirrored
     factor = exprs.constant(log(k))
-    return add(exprs, exponent, factor, _between_tails(exprs, left, right))
+    return add_exprs(exprs, exponent, factor, _between_tails(exprs, left, right))
 
 
 def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     near, far = (_log_erfc(exprs, u) for u in (left, right))
-    above = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
-    far, near = (_log_erfc(exprs, negative(exprs, u)) for u in (left, right))
-    below = add(exprs, near, log1mexp(exprs, subtract(exprs, far, near)))
-    is_below = exprs.node(scalar.lt, (add(exprs, left, right), exprs.zero))
-    result = exprs.node(between_tails, (is_below, below, above))
-    exprs.results[Between, result] = Apply(scalar.sub, (left, right))
+    above = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
+    far, near = (_log_erfc(exprs, negate_expr(exprs, u)) for u in (left, right))
+    below = add_exprs(exprs, near, log1mexp_expr(exprs, subtract_exprs(exprs, far, near)))
+    is_below = exprs.node(scalar.lt, (add_exprs(exprs, left, right), exprs.zero))
+    result = exprs.node(log_between_tails, (is_below, below, above))
+    exprs.results[LogBetweenTails, result] = Apply(scalar.sub, (left, right))
     return result
 
 
-def _unscaled(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
+def _split_scale(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
     """Parts e and y of a sum exp(e) y of scaled error functions erfcx(u) = exp(u²) erfc(u)."""
-    parts = [factors_of(part) for part in summands(x)]
+    parts = [product_factors(part) for part in sum_parts(x)]
     if not any(is_a(factor, scalar_math.Erfcx) for factors in parts for factor in factors):
         return exprs.zero, x
-    squares = {part for part in reachable(x) if is_a(part, scalar.Sqr)}
+    squares = {part for part in subexpressions(x) if is_a(part, scalar.Sqr)}
     exponents, rests = set[Expr](), []
     for factors in parts:
-        plain = factors_of(multiply(exprs, *_without_scale(exprs, factors, squares)))
+        plain = product_factors(multiply_exprs(exprs, *_without_scale(exprs, factors, squares)))
         raised = [factor for factor in plain if is_a(factor, scalar.Exp)]
-        exponents.add(add(exprs, exprs.zero, *(factor.inputs[0] for factor in raised)))
-        rests.append(multiply(exprs, *(factor for factor in plain if factor not in raised)))
+        exponents.add(add_exprs(exprs, exprs.zero, *(factor.inputs[0] for factor in raised)))
+        rests.append(multiply_exprs(exprs, *(factor for factor in plain if factor not in raised)))
     if len(exponents) > 1:
         return exprs.zero, x
-    return exponents.pop(), add(exprs, *rests)
+    return exponents.pop(), add_exprs(exprs, *rests)
 
 
 def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]) -> list[Expr]:
@@ -302,69 +308,73 @@ def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]
     for factor in factors:
         if is_a(factor, scalar_math.Erfcx):
             (u,) = factor.inputs
-            powers = square(exprs, u), square(exprs, negative(exprs, u))
+            powers = square_expr(exprs, u), square_expr(exprs, negate_expr(exprs, u))
             power = powers[0 if squares.issuperset(_squares_in(powers[0])) else 1]
-            found += exp(exprs, power), exprs.node(scalar_math.erfc, (u,))
+            found += exp_expr(exprs, power), exprs.node(scalar_math.erfc, (u,))
         else:
             found.append(factor)
     return found
 
 
 def _squares_in(x: Expr) -> list[Expr]:
-    return [part for part in factors_of(x) if is_a(part, scalar.Sqr)]
+    return [part for part in product_factors(x) if is_a(part, scalar.Sqr)]
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
     """Function of a choice as a choice between its values."""
     condition, *branches = choice.inputs
-    return apply(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
+    return apply_operation(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
 
 
 def _as_choice(exprs: ExprGraph, x: Expr) -> Expr:
     """Choice for a factor that is zero on a region; other expressions unchanged."""
-    if is_a(x, scalar.Maximum) and 0.0 in (ends := [number(part) for part in x.inputs]):
+    if is_a(x, scalar.Maximum) and 0.0 in (ends := [constant_value(part) for part in x.inputs]):
         value = x.inputs[1 - ends.index(0.0)]
-        return switch(exprs, order(exprs, scalar.gt, value, exprs.zero), value, exprs.zero)
+        return switch_expr(
+            exprs, simplify_comparison(exprs, scalar.gt, value, exprs.zero), value, exprs.zero
+        )
     factors = [*x.inputs] if is_a(x, scalar.Mul) else []
     choices = [part for part in factors if is_a(part, scalar.Switch)]
-    choice = next((part for part in choices if 0.0 in map(number, part.inputs[1:])), None)
+    choice = next((part for part in choices if 0.0 in map(constant_value, part.inputs[1:])), None)
     if choice is None:
         return x
     factors.remove(choice)
-    return _in_branches(exprs, lambda _, branch: multiply(exprs, branch, *factors), choice)
+    return _in_branches(exprs, lambda _, branch: multiply_exprs(exprs, branch, *factors), choice)
 
 
 def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
     core, factor = scaled_core(exprs, x)
-    value = number(factor)
+    value = constant_value(factor)
     if is_a(core, scalar.Expm1) and value is not None and value < 0.0:
-        size = logarithm(exprs, exprs.constant(-value))
-        return add(exprs, log1mexp(exprs, core.inputs[0]), size)
+        size = log_expr(exprs, exprs.constant(-value))
+        return add_exprs(exprs, log1mexp_expr(exprs, core.inputs[0]), size)
     # At most one factor may have unknown sign: log|a| + log|b| would turn NaN into a number.
     positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
     if not positive or sum(not part.is_data for part in rest) > 1:
         return exprs.node(scalar.log, (x,))
-    groups = [*positive, multiply(exprs, *rest)] if rest else positive
-    return add(exprs, *(logarithm(exprs, part) for part in groups))
+    groups = [*positive, multiply_exprs(exprs, *rest)] if rest else positive
+    return add_exprs(exprs, *(log_expr(exprs, part) for part in groups))
 
 
 #: An expression without its infinite branches, and the condition that none of them is taken.
-_Parted = tuple[Expr, Expr]
+_FinitePart = tuple[Expr, Expr]
 
 
 def log_of_sum(exprs: ExprGraph, logs: Sequence[Expr]) -> Expr:
     """Logarithm of Σ exp(x), where each x may be -inf."""
-    parted = [_parted(exprs, x, -inf) for x in logs]
+    parted = [_split_infinite(exprs, x, -inf) for x in logs]
     total, possible = reduce(lambda one, other: _log_add_exp(exprs, one, other), parted)
-    return switch(exprs, possible, total, exprs.constant(-inf))
+    return switch_expr(exprs, possible, total, exprs.constant(-inf))
 
 
-def _log_add_exp(exprs: ExprGraph, one: _Parted, other: _Parted) -> _Parted:
+def _log_add_exp(exprs: ExprGraph, one: _FinitePart, other: _FinitePart) -> _FinitePart:
     """Logarithm of exp(x) + exp(y) as x + softplus(y - x) where both are finite."""
     (left, has_left), (right, has_right) = one, other
-    total = switch(exprs, has_right, _log_add_finite(exprs, left, right), left)
-    return switch(exprs, has_left, total, right), logic(exprs, scalar.or_, (has_left, has_right))
+    total = switch_expr(exprs, has_right, _log_add_finite(exprs, left, right), left)
+    return switch_expr(exprs, has_left, total, right), simplify_logic(
+        exprs, scalar.or_, (has_left, has_right)
+    )
 
 
 def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
@@ -372,61 +382,65 @@ def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
         return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
     # The first part occurs twice: it must not underflow to -inf or lose digits.
     left, right = sorted((left, right), key=lambda x: _unfit_to_subtract(exprs, x))
-    return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
+    return add_exprs(exprs, left, softplus_expr(exprs, subtract_exprs(exprs, right, left)))
 
 
 def _unfit_to_subtract(exprs: ExprGraph, x: Expr) -> tuple[bool, bool, bool, int]:
-    grows = any(is_a(scaled_core(exprs, part)[0], scalar.Exp) for part in summands(x))
+    grows = any(is_a(scaled_core(exprs, part)[0], scalar.Exp) for part in sum_parts(x))
     return x.is_data, not is_finite(x), grows, n_exprs(x)
 
 
-@remembered
-def _parted(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
+@cached_rule
+def _split_infinite(exprs: ExprGraph, expr: Expr, infinity: float) -> _FinitePart:
     """Sum without infinite branches of choices, and the condition that none is taken."""
-    parts = [_parted_summand(exprs, part, infinity) for part in _summands_of(exprs, expr)]
-    possible = logic(exprs, scalar.and_, [condition for _, condition in parts])
+    parts = [_split_summand(exprs, part, infinity) for part in _all_summands(exprs, expr)]
+    possible = simplify_logic(exprs, scalar.and_, [condition for _, condition in parts])
     # Finite sums keep their form.
-    return (expr if number(possible) else add(exprs, *(part for part, _ in parts))), possible
+    return (
+        expr if constant_value(possible) else add_exprs(exprs, *(part for part, _ in parts))
+    ), possible
 
 
-def _parted_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _Parted:
+def _split_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _FinitePart:
     if is_a(expr, scalar.Switch):
-        return _parted_choice(exprs, expr, infinity)
+        return _split_choice(exprs, expr, infinity)
     if is_a(expr, scalar.Mul):
-        return _parted_product(exprs, expr, infinity)
+        return _split_product(exprs, expr, infinity)
     if isinstance(expr, Constant) or _may_be_infinite(expr):
         return expr, exprs.node(scalar.neq, (expr, exprs.constant(infinity)))
     return expr, exprs.constant(True)
 
 
-def _parted_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _Parted:
+def _split_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _FinitePart:
     condition, *branches = choice.inputs
     if condition.dtype.kind != "b":
         # The bitwise inverse of a nonzero number may be nonzero, so numbers become conditions
         # first.
         condition = exprs.node(scalar.neq, (condition, exprs.zero))
-    (yes, has_yes), (no, has_no) = (_parted(exprs, x, infinity) for x in branches)
-    if number(has_yes) and number(has_no):
+    (yes, has_yes), (no, has_no) = (_split_infinite(exprs, x, infinity) for x in branches)
+    if constant_value(has_yes) and constant_value(has_no):
         return choice, has_yes
-    fails = logic(exprs, scalar.invert, (condition,))
-    taken = [logic(exprs, scalar.and_, pair) for pair in ((condition, has_yes), (fails, has_no))]
-    possible = logic(exprs, scalar.or_, taken)
-    if number(has_yes) == 0.0 or number(has_no) == 0.0:
-        return (no if number(has_yes) == 0.0 else yes), possible
-    return switch(exprs, condition, yes, no), possible
+    fails = simplify_logic(exprs, scalar.invert, (condition,))
+    taken = [
+        simplify_logic(exprs, scalar.and_, pair) for pair in ((condition, has_yes), (fails, has_no))
+    ]
+    possible = simplify_logic(exprs, scalar.or_, taken)
+    if constant_value(has_yes) == 0.0 or constant_value(has_no) == 0.0:
+        return (no if constant_value(has_yes) == 0.0 else yes), possible
+    return switch_expr(exprs, condition, yes, no), possible
 
 
-def _parted_product(exprs: ExprGraph, product: Expr, infinity: float) -> _Parted:
+def _split_product(exprs: ExprGraph, product: Expr, infinity: float) -> _FinitePart:
     """Product without infinite branches, if its other factors have a known sign."""
     for core in product.inputs:
-        rest = without(product.inputs, core)
-        negative_ones = [x for x in rest if (number(x) or 0.0) < 0.0]
+        rest = without_value(product.inputs, core)
+        negative_ones = [x for x in rest if (constant_value(x) or 0.0) < 0.0]
         known = all(x in negative_ones or is_positive(x) for x in rest)
         if known and (is_a(core, scalar.Switch) or product.is_data):
             sign = -1.0 if len(negative_ones) % 2 else 1.0
-            part, possible = _parted(exprs, core, sign * infinity)
-            if number(possible) != 1.0:
-                return multiply(exprs, part, *rest), possible
+            part, possible = _split_infinite(exprs, core, sign * infinity)
+            if constant_value(possible) != 1.0:
+                return multiply_exprs(exprs, part, *rest), possible
     return product, exprs.constant(True)
 
 
@@ -438,13 +452,13 @@ def _may_be_infinite(expr: Expr) -> bool:
     return reals or (expr.is_data and is_a(expr, scalar.Log))
 
 
-def _summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
+def _all_summands(exprs: ExprGraph, total: Expr) -> list[Expr]:
     """Summands of a sum, including data summands and summands of nested sums."""
     if isinstance(total, Affine):
-        return [exprs.linear(total), *_summands_of(exprs, total.offset)]
+        return [exprs.linear(total), *_all_summands(exprs, total.offset)]
     if not is_a(total, scalar.Add):
         return [total]
-    return [x for part in total.inputs for x in _summands_of(exprs, part)]
+    return [x for part in total.inputs for x in _all_summands(exprs, part)]
 
 
 def is_impossible(expr: Expr) -> bool:
@@ -452,167 +466,175 @@ def is_impossible(expr: Expr) -> bool:
     return isinstance(expr, Constant) and bool(np.isneginf(expr.value))
 
 
-def log1p(exprs: ExprGraph, x: Expr) -> Expr:
+def log1p_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Function log(1 + x), where x completes a probability or an exponential."""
     if is_a(x, scalar.Exp):
-        return softplus(exprs, x.inputs[0])
+        return softplus_expr(exprs, x.inputs[0])
     core, factor = scaled_core(exprs, x)
     if is_a(core, scalar.Switch):
-        return _in_branches(exprs, lambda _, y: log1p(exprs, multiply(exprs, factor, y)), core)
-    if is_a(core, scalar.Exp) and number(factor) == -1.0:
-        return log1mexp(exprs, core.inputs[0])
-    if is_a(core, scalar_math.Sigmoid) and number(factor) == -1.0:
-        return negative(exprs, softplus(exprs, core.inputs[0]))
-    if is_a(core, scalar_math.Erfc) and number(factor) == -0.5:
-        inner = negative(exprs, core.inputs[0])
-        return add(exprs, exprs.constant(log(0.5)), _log_erfc(exprs, inner))
+        return _in_branches(
+            exprs, lambda _, y: log1p_expr(exprs, multiply_exprs(exprs, factor, y)), core
+        )
+    if is_a(core, scalar.Exp) and constant_value(factor) == -1.0:
+        return log1mexp_expr(exprs, core.inputs[0])
+    if is_a(core, scalar_math.Sigmoid) and constant_value(factor) == -1.0:
+        return negate_expr(exprs, softplus_expr(exprs, core.inputs[0]))
+    if is_a(core, scalar_math.Erfc) and constant_value(factor) == -0.5:
+        inner = negate_expr(exprs, core.inputs[0])
+        return add_exprs(exprs, exprs.constant(log(0.5)), _log_erfc(exprs, inner))
     tail = _log_of_tail(exprs, x, 1.0)
     if tail is None and not is_nonnegative(x):
         tail = _log_of_probability(exprs, x, 1.0)
     return exprs.node(scalar.log1p, (x,)) if tail is None else tail
 
 
-def log1mexp(exprs: ExprGraph, x: Expr) -> Expr:
+def log1mexp_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Function log(1 - exp(x)); a log-probability gives the logarithm of the complement."""
     if x.is_data:
         return exprs.node(scalar_math.log1mexp, (exprs.real(x),))
     if is_a(x, scalar.Switch):
-        return _in_branches(exprs, log1mexp, x)
+        return _in_branches(exprs, log1mexp_expr, x)
     if is_a(x, scalar_math.Log1mexp):
         return x.inputs[0]
     if is_a(x, LogAny):
-        return negative(exprs, exp(exprs, x.inputs[0]))
+        return negate_expr(exprs, exp_expr(exprs, x.inputs[0]))
     core, factor = scaled_core(exprs, x)
-    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
-        return negative(exprs, softplus(exprs, negative(exprs, core.inputs[0])))
+    if is_a(core, scalar_math.Softplus) and constant_value(factor) == -1.0:
+        return negate_expr(exprs, softplus_expr(exprs, negate_expr(exprs, core.inputs[0])))
     if is_a(core, scalar.Exp) and factor is not exprs.one:
-        size = logarithm(exprs, exprs.times(factor, exprs.minus_one))
-        return exprs.node(log_any, (add(exprs, core.inputs[0], size),))
-    tail, *rest = summands(x)
+        size = log_expr(exprs, exprs.times(factor, exprs.minus_one))
+        return exprs.node(log_any, (add_exprs(exprs, core.inputs[0], size),))
+    tail, *rest = sum_parts(x)
     if is_a(tail, LogErfc) and len(rest) == 1 and _is_log_of_half(rest[0]):
-        mirror = negative(exprs, tail.inputs[0])
-        return add(exprs, _log_erfc(exprs, mirror), *rest)
+        mirror = negate_expr(exprs, tail.inputs[0])
+        return add_exprs(exprs, _log_erfc(exprs, mirror), *rest)
     return exprs.node(scalar_math.log1mexp, (x,))
 
 
 def _is_log_of_half(expr: Expr) -> bool:
-    value = number(expr)
-    return value is not None and sum_of((value, log(2.0))) == 0.0
+    value = constant_value(expr)
+    return value is not None and rounded_sum((value, log(2.0))) == 0.0
 
 
 def incomplete_gamma(exprs: ExprGraph, shape: Expr, x: Expr) -> Expr:
     """Probability that a gamma variable exceeds x; an exponential for shape one."""
-    if number(shape) == 1.0:
-        return exp(exprs, negative(exprs, x))
+    if constant_value(shape) == 1.0:
+        return exp_expr(exprs, negate_expr(exprs, x))
     return exprs.node(scalar_math.gammaincc, (shape, x))
 
 
 def incomplete_beta(exprs: ExprGraph, a: Expr, b: Expr, x: Expr) -> Expr:
     """Distribution function of a beta variable, a power if b is one."""
-    if number(b) == 1.0:
-        return power(exprs, x, a)
+    if constant_value(b) == 1.0:
+        return power_expr(exprs, x, a)
     return exprs.node(scalar_math.betainc, (a, b, x))
 
 
-def power(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
+def power_expr(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
     """Power, through the exponential function unless the exponent is data."""
     if exponent.is_data:
-        known = number(exponent)
+        known = constant_value(exponent)
         if known in (0.0, 1.0):
             return base if known else exprs.one
         if known == 2.0:
-            return square(exprs, base)
+            return square_expr(exprs, base)
         if known == -1.0:
-            return reciprocal(exprs, base)
+            return reciprocal_expr(exprs, base)
         if is_a(base, scalar.Exp):
-            return exp(exprs, multiply(exprs, exponent, base.inputs[0]))
+            return exp_expr(exprs, multiply_exprs(exprs, exponent, base.inputs[0]))
         # A common type gives equal powers the same expression.
         exponent = exponent if base.is_data else exprs.real(exponent)
         return exprs.node(scalar.pow, (base, exponent))
-    return exp(exprs, multiply(exprs, exponent, logarithm(exprs, base)))
+    return exp_expr(exprs, multiply_exprs(exprs, exponent, log_expr(exprs, base)))
 
 
-def root(exprs: ExprGraph, x: Expr) -> Expr:
+def sqrt_expr(exprs: ExprGraph, x: Expr) -> Expr:
     """Square root, factor by factor for positive factors."""
     if x.is_data:
         return exprs.node(scalar.sqrt, (exprs.real(x),))
     if is_a(x, scalar.Exp):
-        return exp(exprs, multiply(exprs, exprs.constant(0.5), x.inputs[0]))
+        return exp_expr(exprs, multiply_exprs(exprs, exprs.constant(0.5), x.inputs[0]))
     if is_a(x, scalar.Sqr) and is_positive(x.inputs[0]):
         return x.inputs[0]
     if is_a(x, scalar.Reciprocal):
-        return reciprocal(exprs, root(exprs, x.inputs[0]))
-    factors = factors_of(x)
+        return reciprocal_expr(exprs, sqrt_expr(exprs, x.inputs[0]))
+    factors = product_factors(x)
     positive = [part for part in factors if is_positive(part)]
     # Two negative factors have only a common root.
     rest = [part for part in factors if not is_positive(part)]
-    groups = [*positive, multiply(exprs, *rest)] if rest else positive
+    groups = [*positive, multiply_exprs(exprs, *rest)] if rest else positive
     if len(groups) > 1:
-        return multiply(exprs, *(root(exprs, part) for part in groups))
+        return multiply_exprs(exprs, *(sqrt_expr(exprs, part) for part in groups))
     return exprs.node(scalar.sqrt, (x,))
 
 
-def switch(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
+def switch_expr(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
     """Choice, or one of its values if it decides nothing."""
-    known = number(condition)
+    known = constant_value(condition)
     if known is not None:
         return left if known else right
     if left is right or _is_limit(exprs, condition, left, right):
         return right
     left, right = as_number(exprs, left), as_number(exprs, right)
-    if not condition.is_data and number(subtract(exprs, left, right)) == 0.0:
+    if not condition.is_data and constant_value(subtract_exprs(exprs, left, right)) == 0.0:
         return min(left, right, key=n_exprs)
     return exprs.node(scalar.switch, (condition, left, right))
 
 
 def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
     """Whether a choice is zero where x = y, and a multiple of x - y elsewhere."""
-    pair = equated(condition)
-    if pair is None or number(left) != 0.0:
+    pair = equality_sides(condition)
+    if pair is None or constant_value(left) != 0.0:
         return False
-    difference, _ = core_and_factor(exprs, subtract(exprs, *pair))
-    others = [x for x in factors_of(right) if core_and_factor(exprs, x)[0] is not difference]
-    return len(others) < len(factors_of(right)) and all(x.is_data or is_finite(x) for x in others)
+    difference, _ = core_and_factor(exprs, subtract_exprs(exprs, *pair))
+    others = [x for x in product_factors(right) if core_and_factor(exprs, x)[0] is not difference]
+    return len(others) < len(product_factors(right)) and all(
+        x.is_data or is_finite(x) for x in others
+    )
 
 
-def maximum(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
+def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Maximum of two operands, without an operand of minus infinity."""
     for one, other in ((left, right), (right, left)):
-        if number(one) == -inf:
+        if constant_value(one) == -inf:
             return other
     return exprs.node(scalar.maximum, (left, right))
 
 
-def _checked(exprs: ExprGraph, condition: Expr) -> Expr:
+def _record_check(exprs: ExprGraph, condition: Expr) -> Expr:
     """Condition of a parameter check, which is recorded as one."""
     exprs.checks.add(condition)
     return condition
 
 
 _RULES: dict[type, Callable[..., Expr]] = {
-    scalar.Add: add,
-    scalar.Mul: multiply,
-    scalar.Neg: negative,
-    scalar.Sub: subtract,
-    scalar.TrueDiv: quotient,
-    scalar.Reciprocal: reciprocal,
-    scalar.Exp: exp,
-    scalar.Exp2: lambda exprs, x: exp(exprs, multiply(exprs, exprs.constant(log(2.0)), x)),
-    scalar.Log: logarithm,
-    scalar.Log2: lambda exprs, x: divide(exprs, logarithm(exprs, x), exprs.constant(log(2.0))),
-    scalar.Log10: lambda exprs, x: divide(exprs, logarithm(exprs, x), exprs.constant(log(10.0))),
-    scalar.Log1p: log1p,
-    scalar_math.Log1mexp: log1mexp,
+    scalar.Add: add_exprs,
+    scalar.Mul: multiply_exprs,
+    scalar.Neg: negate_expr,
+    scalar.Sub: subtract_exprs,
+    scalar.TrueDiv: quotient_expr,
+    scalar.Reciprocal: reciprocal_expr,
+    scalar.Exp: exp_expr,
+    scalar.Exp2: lambda exprs, x: exp_expr(
+        exprs, multiply_exprs(exprs, exprs.constant(log(2.0)), x)
+    ),
+    scalar.Log: log_expr,
+    scalar.Log2: lambda exprs, x: divide_exprs(exprs, log_expr(exprs, x), exprs.constant(log(2.0))),
+    scalar.Log10: lambda exprs, x: divide_exprs(
+        exprs, log_expr(exprs, x), exprs.constant(log(10.0))
+    ),
+    scalar.Log1p: log1p_expr,
+    scalar_math.Log1mexp: log1mexp_expr,
     scalar_math.GammaIncC: incomplete_gamma,
     scalar_math.BetaInc: incomplete_beta,
-    scalar.Sqr: square,
-    scalar.Sqrt: root,
-    scalar.Pow: power,
-    scalar.Switch: switch,
+    scalar.Sqr: square_expr,
+    scalar.Sqrt: sqrt_expr,
+    scalar.Pow: power_expr,
+    scalar.Switch: switch_expr,
     scalar.Second: lambda exprs, _like, x: x,
-    scalar.Abs: absolute,
+    scalar.Abs: absolute_expr,
     scalar.Sign: lambda exprs, x: exprs.one if is_positive(x) else exprs.node(scalar.sign, (x,)),
     scalar.Identity: lambda exprs, x: x,
-    Checked: _checked,
-    scalar.Maximum: maximum,
+    Checked: _record_check,
+    scalar.Maximum: maximum_expr,
 }

@@ -11,18 +11,18 @@ from math import factorial, log, prod
 import numpy as np
 from pytensor.scalar import basic as scalar
 
-from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
 from pymc_minibatch_mh.expressions.graph import Expr, ExprGraph
-from pymc_minibatch_mh.expressions.patterns import is_a, number
+from pymc_minibatch_mh.expressions.patterns import constant_value, is_a
 from pymc_minibatch_mh.functions.polynomials import (
     Polynomial,
     Simplex,
     Unknown,
-    constant,
-    in_basis,
-    plus,
+    add_polynomials,
+    bernstein_coefficients,
+    coefficient_error,
+    constant_polynomial,
     product_of_parts,
-    rounding_of,
     sum_of_parts,
 )
 
@@ -40,55 +40,57 @@ class Probability:
 
 
 #: Function that recognises a probability in an expression, or None.
-Reading = Callable[[ExprGraph, Expr], Probability | None]
+ProbabilityReader = Callable[[ExprGraph, Expr], Probability | None]
 #: A coefficient, and the logarithms of the summands of every factor of a product.
 Product = tuple[float, list[list[Expr]]]
 #: Basis functions of each simplex, and the coefficients of the products of their sums.
-Cell = tuple[frozenset[int], ...]
-Cells = dict[Cell, float]
+BasisProduct = tuple[frozenset[int], ...]
+BasisProducts = dict[BasisProduct, float]
 
 
-def products_of(exprs: ExprGraph, x: Expr, more: float, read: Reading) -> list[Product] | None:
+def probability_products(
+    exprs: ExprGraph, x: Expr, more: float, read: ProbabilityReader
+) -> list[Product] | None:
     """Decomposition of x + more into positive products of probabilities, or None."""
-    reader = _Reader(exprs, read)
+    reader = _PolynomialReader(exprs, read)
     polynomial = reader.polynomial(x)
     if polynomial is None:
         return None
-    polynomial = plus(polynomial, constant(more))
+    polynomial = add_polynomials(polynomial, constant_polynomial(more))
     if sum(map(len, polynomial)) < 2:
         # A single term has no other terms to combine with.
         return None
-    found = in_basis(polynomial, MAX_PRODUCTS)
-    if found is None or found[0].min() < -rounding_of(polynomial):
+    found = bernstein_coefficients(polynomial, MAX_PRODUCTS)
+    if found is None or found[0].min() < -coefficient_error(polynomial):
         return None
     coefficients, simplices = found
     if not all(map(reader.can_be_written, simplices)):
         return None
-    cells: Cells = {}
-    for places in np.argwhere(coefficients > rounding_of(polynomial)):
+    cells: BasisProducts = {}
+    for places in np.argwhere(coefficients > coefficient_error(polynomial)):
         cells[tuple(frozenset({int(k)}) for k in places)] = float(coefficients[tuple(places)])
     for axis in range(len(simplices)):
-        cells = _joined(cells, axis)
+        cells = _join_products(cells, axis)
     products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
     # All shares of a simplex together leave nothing.
     return [product for product in products if all(product[1])]
 
 
-def _joined(cells: Cells, axis: int) -> Cells:
+def _join_products(cells: BasisProducts, axis: int) -> BasisProducts:
     """Merge products that differ in only one simplex."""
-    alike: dict[Hashable, list[Cell]] = {}
+    alike: dict[Hashable, list[BasisProduct]] = {}
     for cell, factor in cells.items():
         key = cell[:axis], cell[axis + 1 :], round(factor, 12)
         alike.setdefault(key, []).append(cell)
-    joined: Cells = {}
+    joined: BasisProducts = {}
     for some in alike.values():
         first, union = some[0], frozenset[int]().union(*(cell[axis] for cell in some))
         joined[*first[:axis], union, *first[axis + 1 :]] = cells[first]
     return joined
 
 
-class _Reader:
-    def __init__(self, exprs: ExprGraph, read: Reading) -> None:
+class _PolynomialReader:
+    def __init__(self, exprs: ExprGraph, read: ProbabilityReader) -> None:
         self._exprs = exprs
         self._read = read
         self._unknowns: dict[Expr, Unknown] = {}
@@ -96,9 +98,9 @@ class _Reader:
 
     def polynomial(self, x: Expr) -> Polynomial | None:
         """Expression as a polynomial of probabilities, or None."""
-        value = number(x)
+        value = constant_value(x)
         if value is not None:
-            return constant(value)
+            return constant_polynomial(value)
         known = self._read(self._exprs, x)
         if known is not None:
             return self._linear(known)
@@ -112,7 +114,7 @@ class _Reader:
 
     def _linear(self, x: Probability) -> Polynomial:
         if len(x.others) == 1 and x.others[0] in self._unknowns:
-            return {**constant(x.factor), (self._unknowns[x.others[0]],): -x.factor}
+            return {**constant_polynomial(x.factor), (self._unknowns[x.others[0]],): -x.factor}
         if x.log not in self._unknowns:
             group, number = frozenset((x.log, *x.others)), len(self._unknowns)
             unknown = Unknown(number, group, zero=False, one=False, has_bound=True)
@@ -123,7 +125,7 @@ class _Reader:
         """Whether the basis functions are products of known probabilities."""
         return simplex.degree == 1 or all(len(self._logs[x].others) == 1 for x in simplex.shares)
 
-    def logs(self, cell: Cell, simplices: list[Simplex]) -> list[list[Expr]]:
+    def logs(self, cell: BasisProduct, simplices: list[Simplex]) -> list[list[Expr]]:
         """Logarithms of the summands of every factor of a product."""
         return [
             [x for k in sorted(places) for x in self._logs_of(simplex, simplex.indices[k])]
@@ -140,5 +142,7 @@ class _Reader:
             return rest if powers[-1] else [used[powers.index(1)]]
         ways = factorial(simplex.degree) / prod(map(factorial, powers))
         logs = zip((*used, *rest), powers, strict=True)
-        parts = [multiply(self._exprs, self._exprs.constant(float(k)), x) for x, k in logs if k]
-        return [add(self._exprs, self._exprs.constant(log(ways)), *parts)]
+        parts = [
+            multiply_exprs(self._exprs, self._exprs.constant(float(k)), x) for x, k in logs if k
+        ]
+        return [add_exprs(self._exprs, self._exprs.constant(log(ways)), *parts)]

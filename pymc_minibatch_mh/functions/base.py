@@ -59,7 +59,7 @@ class Function(ScalarOp):
     ) -> list[Variable]:
         """Derivatives for PyTensor's automatic differentiation."""
         if self.has_order:
-            slope = self(inputs[0] + number(1), *inputs[1:])
+            slope = self(inputs[0] + double_constant(1), *inputs[1:])
         elif self.slope is not None:
             slope = self.slope(*inputs, *outputs)
         else:
@@ -69,7 +69,7 @@ class Function(ScalarOp):
         return results
 
 
-def operation(
+def make_operation(
     kernel: Any,
     slope: Callable[..., Variable] | None = None,
     *,
@@ -98,42 +98,44 @@ def operation(
         # With Python's own numbers, division by zero would be an error.
         members["impl"] = lambda self, *values: kernel.py_func(*map(np.float64, values))
     made = type("".join(map(str.capitalize, name.split("_"))), (Function,), members)
-    compiled_by(made, kernel)
+    register_kernel(made, kernel)
     return made, made(scalar.upgrade_to_float, name=name)
 
 
-def compiled_by(op: type[ScalarOp], kernel: Any) -> None:
+def register_kernel(op: type[ScalarOp], kernel: Any) -> None:
     """Register a kernel as the implementation of an operation in compiled graphs."""
 
     @register_funcify_and_cache_key(op)
     def dispatched(op: ScalarOp, node: Any = None, **_: Any) -> tuple[Any, str]:
-        return kernel, _key(kernel)
+        return kernel, _kernel_key(kernel)
 
 
 @cache
-def _key(kernel: Any) -> str:
+def _kernel_key(kernel: Any) -> str:
     """Key of a kernel in PyTensor's cache on disk."""
     key = sha256(f"{kernel.__module__} {kernel.__name__}".encode())
-    for path in sorted(set(_files(kernel))):
+    for path in sorted(set(_kernel_files(kernel))):
         key.update(Path(path).read_bytes())
     return key.hexdigest()
 
 
-def _files(kernel: Any) -> Iterator[str]:
+def _kernel_files(kernel: Any) -> Iterator[str]:
     """Yield the source files of a kernel and of its inlined functions."""
     yield str(sys.modules[kernel.__module__].__file__)
     known = kernel.py_func.__globals__
     for name in kernel.py_func.__code__.co_names:
         if hasattr(known.get(name), "py_func") and known[name] is not kernel:
-            yield from _files(known[name])
+            yield from _kernel_files(known[name])
 
 
-def number(value: float) -> Variable:
+def double_constant(value: float) -> Variable:
     """Constant in double precision; PyTensor would make 2.0 a single."""
     return scalar.constant(np.asarray(value)[()])
 
 
-def slopes_of(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, Sequence[Variable]]:
+def value_and_slopes(
+    op: ScalarOp, operands: Sequence[Variable]
+) -> tuple[Variable, Sequence[Variable]]:
     """Value of an operation and its derivatives by its operands.
 
     MethodNotDefined or NotImplementedError if they do not exist.
@@ -141,26 +143,26 @@ def slopes_of(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, Seq
     outputs = op.make_node(*operands).outputs
     if type(op) in SLOPES:
         return outputs[0], [SLOPES[type(op)](*operands, *outputs)]
-    return outputs[0], op.pullback(operands, outputs, [number(1.0)])
+    return outputs[0], op.pullback(operands, outputs, [double_constant(1.0)])
 
 
 @cache
-def output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
+def scalar_output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
     """PyTensor's output type of a scalar operation."""
     operands = [scalar.get_scalar_type(dtype.name)() for dtype in dtypes]
     return np.dtype(op.make_node(*operands).outputs[0].type.dtype)
 
 
-def numpy_of(op: ScalarOp) -> Callable[..., np.ndarray]:
+def numpy_function(op: ScalarOp) -> Callable[..., np.ndarray]:
     """Function of arrays for a scalar operation on data, with PyTensor's types.
 
     NumPy alone would compute ``exp`` of int8 in float16.
     """
-    plain = _plain(op)
+    plain = _numpy_implementation(op)
 
     def function(*values: Any) -> np.ndarray:
         arrays = [np.asarray(value) for value in values]
-        dtype = output_type(op, *(array.dtype for array in arrays))
+        dtype = scalar_output_type(op, *(array.dtype for array in arrays))
         if dtype.kind == "f" and not isinstance(op, scalar.Switch | scalar.Cast):
             arrays = [array.astype(dtype, copy=False) for array in arrays]
         return np.asarray(plain(*arrays)).astype(dtype, copy=False)
@@ -168,7 +170,7 @@ def numpy_of(op: ScalarOp) -> Callable[..., np.ndarray]:
     return function
 
 
-def _plain(op: ScalarOp) -> Callable[..., np.ndarray]:
+def _numpy_implementation(op: ScalarOp) -> Callable[..., np.ndarray]:
     if type(op) in _PLAIN:
         return _PLAIN[type(op)]
     spec = getattr(op, "nfunc_spec", None)
@@ -187,19 +189,19 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
     scalar.Clip: np.clip,
 }
 #: Rounding error of cancelling terms, relative to the terms.
-_CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
+_CANCELLATION_ERROR = 8.0 * float(np.finfo(np.float64).eps)
 
 
 def are_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Whether numbers are equal up to rounding errors, with the tolerance of :func:`sum_of`."""
     with np.errstate(all="ignore"):
-        return np.abs(one - other) <= _CANCELLED * (np.abs(one) + np.abs(other))
+        return np.abs(one - other) <= _CANCELLATION_ERROR * (np.abs(one) + np.abs(other))
 
 
-def sum_of(numbers: Sequence[float]) -> float:
+def rounded_sum(numbers: Sequence[float]) -> float:
     """Sum, or zero if only rounding errors remain, for example 0.1 + 0.2 - 0.3."""
     total = sum(numbers)
-    return 0.0 if abs(total) <= _CANCELLED * sum(map(abs, numbers)) else total
+    return 0.0 if abs(total) <= _CANCELLATION_ERROR * sum(map(abs, numbers)) else total
 
 
 def operation_name(op: object) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 from pymc.distributions.dist_math import I1e, i0e_scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
 
 # Threshold and number of terms of the asymptotic series, and number of points of the trapezoidal
 # rule on (0, π) below the threshold; both are accurate to the last digits.
@@ -16,7 +16,7 @@ _FAR, _TERMS, _POINTS = 30.0, 24, 32
 _LARGE = 720.0
 
 
-@compiled()
+@compile_by_numba()
 def i0e_slope_of_positive(order, x):
     """Derivative of exp(-x) I_0(x) for x >= 0, of any order.
 
@@ -40,14 +40,14 @@ def i0e_slope_of_positive(order, x):
     return total
 
 
-@compiled()
+@compile_by_numba()
 def i0e_slope_at(order, x):
     """Derivative of exp(-|x|) I_0(x); from the right at zero."""
     slope = i0e_slope_of_positive(order, abs(x))
     return -slope if x < 0.0 and order % 2 == 1 else slope
 
 
-@compiled()
+@compile_by_numba()
 def i1e_slope_at(order, x):
     """Derivative of exp(-|x|) I_1(x); from the right at zero."""
     size = abs(x)
@@ -55,7 +55,7 @@ def i1e_slope_at(order, x):
     return -slope if x < 0.0 and order % 2 == 0 else slope
 
 
-@compiled()
+@compile_by_numba()
 def i0_slope_at(order, x):
     """Derivative of I_0(x), the mean of cos(t)^order exp(x cos t)."""
     size = abs(x)
@@ -71,10 +71,10 @@ def i0_slope_at(order, x):
     return -slope if x < 0.0 and order % 2 == 1 else slope
 
 
-I0eSlope, i0e_slope = operation(i0e_slope_at, has_order=True)
-I1eSlope, i1e_slope = operation(i1e_slope_at, has_order=True)
-I0Slope, i0_slope = operation(i0_slope_at, has_order=True)
-SLOPES[type(i0e_scalar)] = lambda x, value: i0e_slope(number(1), x)
-SLOPES[I1e] = lambda x, value: i1e_slope(number(1), x)
-SLOPES[scalar_math.I0] = lambda x, value: i0_slope(number(1), x)
-SLOPES[scalar_math.I1] = lambda x, value: i0_slope(number(2), x)
+I0eSlope, i0e_slope = make_operation(i0e_slope_at, has_order=True)
+I1eSlope, i1e_slope = make_operation(i1e_slope_at, has_order=True)
+I0Slope, i0_slope = make_operation(i0_slope_at, has_order=True)
+SLOPES[type(i0e_scalar)] = lambda x, value: i0e_slope(double_constant(1), x)
+SLOPES[I1e] = lambda x, value: i1e_slope(double_constant(1), x)
+SLOPES[scalar_math.I0] = lambda x, value: i0_slope(double_constant(1), x)
+SLOPES[scalar_math.I1] = lambda x, value: i0_slope(double_constant(2), x)

@@ -7,11 +7,11 @@ values are subtracted.
 
 from numba import literal_unroll
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import make_operation
 
 
-@compiled()
+@compile_by_numba()
 def product_change_at(before, after, step, other_before, other_after, other_step):
     """Difference after * other_after - before * other_before.
 
@@ -20,7 +20,7 @@ def product_change_at(before, after, step, other_before, other_after, other_step
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
 
-@compiled()
+@compile_by_numba()
 def product_doubt_at(
     middle, step, error, doubt, other_middle, other_step, other_error, other_doubt
 ):
@@ -33,20 +33,20 @@ def product_doubt_at(
     return there * (doubt + one) + here * (other_doubt + other) + one * other_error + other * error
 
 
-@compiled()
+@compile_by_numba()
 def product_error_at(value, error, other_value, other_error):
     """Rounding error of a product, from the errors of its factors."""
     here, there = abs(value), abs(other_value)
     return here * there + here * other_error + there * error
 
 
-@compiled()
+@compile_by_numba()
 def ratio_at(part, whole):
     """|part / whole|, or 0 where the quotient is undefined."""
     return abs(part / whole) if whole != 0.0 else 0.0
 
 
-@compiled()
+@compile_by_numba()
 def relative_error_at(value, sensitivity):
     """Rounding error of a value from its relative sensitivity, in units of the machine precision.
 
@@ -55,7 +55,7 @@ def relative_error_at(value, sensitivity):
     return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
 
 
-@compiled()
+@compile_by_numba()
 def change_doubt_at(change, step, doubt, sensitivity, slope):
     """Rounding error of the change of a function, from the error of the step of its argument.
 
@@ -66,7 +66,7 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
     return rate * doubt + relative_error_at(change, sensitivity)
 
 
-@compiled()
+@compile_by_numba()
 def sizes_at(*values):
     """Sum of absolute values."""
     result = 0.0
@@ -76,10 +76,10 @@ def sizes_at(*values):
     return result
 
 
-ProductChange, product_change = operation(product_change_at)
-ProductDoubt, product_doubt = operation(product_doubt_at)
-ProductError, product_error = operation(product_error_at)
-ChangeDoubt, change_doubt = operation(change_doubt_at)
-RelativeError, relative_error = operation(relative_error_at)
-Ratio, ratio = operation(ratio_at)
-Sizes, sizes = operation(sizes_at)
+ProductChange, product_change = make_operation(product_change_at)
+ProductDoubt, product_doubt = make_operation(product_doubt_at)
+ProductError, product_error = make_operation(product_error_at)
+ChangeDoubt, change_doubt = make_operation(change_doubt_at)
+RelativeError, relative_error = make_operation(relative_error_at)
+Ratio, ratio = make_operation(ratio_at)
+Sizes, sizes = make_operation(sizes_at)

@@ -6,20 +6,26 @@ import numpy as np
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
-from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
+from pymc_minibatch_mh.functions.rules import (
+    ALTERNATING,
+    Shape,
+    enclose_by_shape,
+    enclose_derivatives,
+    register_by_shape,
+)
 
 #: Slope of erf at zero.
-DENSITY = 2.0 / math.sqrt(math.pi)
-_HALF, _SECOND = math.sqrt(0.5), DENSITY * math.sqrt(2.0) * math.exp(-0.5)
-_TURN, _THIRD = math.sqrt(1.5), 4.0 * DENSITY * math.exp(-1.5)
+SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)
+_HALF, _SECOND = math.sqrt(0.5), SLOPE_AT_ZERO * math.sqrt(2.0) * math.exp(-0.5)
+_TURN, _THIRD = math.sqrt(1.5), 4.0 * SLOPE_AT_ZERO * math.exp(-1.5)
 _SLOPES_OF_ERF = (
-    Shape(peaks=((0.0, DENSITY),), floor=0.0),
+    Shape(peaks=((0.0, SLOPE_AT_ZERO),), floor=0.0),
     Shape(peaks=((-_HALF, _SECOND),), valleys=((_HALF, -_SECOND),)),
     Shape(
-        valleys=((0.0, -2.0 * DENSITY),),
+        valleys=((0.0, -2.0 * SLOPE_AT_ZERO),),
         peaks=((-_TURN, _THIRD), (_TURN, _THIRD)),
         slack=lambda x: 4.0 * CANCELLATION * np.exp(-x * x),
     ),
@@ -31,21 +37,21 @@ _SLOPES_OF_ERF = (
     ),
 )
 # Threshold above which closed forms cancel, and depth of the continued fraction used there.
-TAIL, _DEPTH = 1.5, 70
+TAIL_START, _DEPTH = 1.5, 70
 # Underflow of exp(-x²), and decaying terms below the minimum slack.
 LEFT, RIGHT = -40.0, 1e150
 
 
-@compiled()
+@compile_by_numba()
 def erf_slope_at(order, x):
     """Derivative of erf(x), of order 1 to 3."""
-    slope = DENSITY * math.exp(-x * x)
+    slope = SLOPE_AT_ZERO * math.exp(-x * x)
     if order == 1 or slope == 0.0:
         return slope
     return -2.0 * x * slope if order == 2 else (4.0 * x * x - 2.0) * slope
 
 
-@compiled()
+@compile_by_numba()
 def tail_ratios_at(x, depth):
     """Ratios r_1, r_2 and r_3 of :func:`tail_ratios`, by a continued fraction of some depth."""
     first = second = third = 0.0
@@ -54,55 +60,56 @@ def tail_ratios_at(x, depth):
     return first, second, third
 
 
-@compiled()
+@compile_by_numba()
 def erfcx_slope_at(order, x):
     """Derivative of exp(x²) erfc(x), of order 1 to 3."""
-    if x > TAIL:
+    if x > TAIL_START:
         r1, r2, r3 = tail_ratios_at(x, _DEPTH)
         # The value is 2 / √π times r_0.
-        first = -DENSITY * r1 / (x + r1)
+        first = -SLOPE_AT_ZERO * r1 / (x + r1)
         return first if order == 1 else -4.0 * r2 * first * (1.0 if order == 2 else -6.0 * r3)
     value = math.exp(x * x) * math.erfc(x)
-    first = 2.0 * x * value - DENSITY
+    first = 2.0 * x * value - SLOPE_AT_ZERO
     second = 2.0 * value + 2.0 * x * first
     return first if order == 1 else second if order == 2 else 4.0 * first + 2.0 * x * second
 
 
-ErfSlope, erf_slope = operation(erf_slope_at, has_order=True, is_plain=True)
-ErfcxSlope, erfcx_slope = operation(erfcx_slope_at, has_order=True)
-SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(number(1), x)
-SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(number(1), x)
-SLOPES[scalar_math.Erfcx] = lambda x, value: erfcx_slope(number(1), x)
+ErfSlope, erf_slope = make_operation(erf_slope_at, has_order=True, is_plain=True)
+ErfcxSlope, erfcx_slope = make_operation(erfcx_slope_at, has_order=True)
+SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(double_constant(1), x)
+SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(double_constant(1), x)
+SLOPES[scalar_math.Erfcx] = lambda x, value: erfcx_slope(double_constant(1), x)
 # Inverse function: exp(x) over the normal density at the value.
 SLOPES[scalar_math.NdtriExp] = lambda x, value: (
-    number(math.sqrt(0.5 * math.pi)) * scalar_math.erfcx(number(-math.sqrt(0.5)) * value)
+    double_constant(math.sqrt(0.5 * math.pi))
+    * scalar_math.erfcx(double_constant(-math.sqrt(0.5)) * value)
 )
 
 
-@shaped(scalar_math.Erf, (Shape(floor=-1.0, ceiling=1.0), *_SLOPES_OF_ERF))
+@register_by_shape(scalar_math.Erf, (Shape(floor=-1.0, ceiling=1.0), *_SLOPES_OF_ERF))
 def _erf_values(x: Array, order: int) -> list[Array]:
-    value, slope, x = special.erf(x), DENSITY * np.exp(-x * x), np.clip(x, LEFT, -LEFT)
+    value, slope, x = special.erf(x), SLOPE_AT_ZERO * np.exp(-x * x), np.clip(x, LEFT, -LEFT)
     slopes = [slope, -2.0 * x * slope, (4.0 * x * x - 2.0) * slope]
     if order > 3:
         slopes.append((12.0 - 8.0 * x * x) * x * slope)
     return [value, *slopes][: order + 1]
 
 
-@derivatives.register(scalar_math.Erfc)
-def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
-    value = by_shape(lambda x, _: [special.erfc(x)], (Shape(floor=0.0, ceiling=2.0),), u, 0)
-    return value + [-slope for slope in derivatives(scalar_math.erf, u, order)[1:]]
+@enclose_derivatives.register(scalar_math.Erfc)
+def _enclose_erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
+    value = enclose_by_shape(lambda x, _: [special.erfc(x)], (Shape(floor=0.0, ceiling=2.0),), u, 0)
+    return value + [-slope for slope in enclose_derivatives(scalar_math.erf, u, order)[1:]]
 
 
-@shaped(scalar_math.Erfcx, ALTERNATING)
+@register_by_shape(scalar_math.Erfcx, ALTERNATING)
 def _erfcx_values(x: Array, order: int) -> list[Array]:
     """Values of exp(x²) erfc(x), with monotone derivatives that alternate in sign and tend to 0."""
     value = special.erfcx(x)
     if order == 0:
         return [value]
-    tail, x = x > TAIL, np.minimum(x, RIGHT)
+    tail, x = x > TAIL_START, np.minimum(x, RIGHT)
     r1, r2, r3, *r4 = tail_ratios(x, tail, max(order, 3))
-    first = np.where(tail, -2.0 * r1 * value, 2.0 * x * value - DENSITY)
+    first = np.where(tail, -2.0 * r1 * value, 2.0 * x * value - SLOPE_AT_ZERO)
     second = np.where(tail, -4.0 * r2 * first, 2.0 * value + 2.0 * x * first)
     third = np.where(tail, -6.0 * r3 * second, 4.0 * first + 2.0 * x * second)
     slopes = [first, second, third]

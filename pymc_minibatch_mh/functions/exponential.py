@@ -6,10 +6,16 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
+from pymc_minibatch_mh.functions.rules import (
+    ALTERNATING,
+    Shape,
+    enclose_by_shape,
+    enclose_derivatives,
+    register_by_shape,
+)
 
 # Minimum distance for subtracting values: of exponents and, relative to the sum, of logarithms.
 _FAR, _FAR_APART = 1.0, 0.5
@@ -17,7 +23,7 @@ _LOG_2 = float(np.log(2.0))
 _LOGARITHM = (Shape(), *ALTERNATING)
 
 
-@compiled()
+@compile_by_numba()
 def exp_change_at(before, after, step):
     """Difference exp(after) - exp(before)."""
     if abs(step) > _FAR:
@@ -25,7 +31,7 @@ def exp_change_at(before, after, step):
     return 2.0 * math.exp(0.5 * (before + after)) * math.sinh(0.5 * step)
 
 
-@compiled()
+@compile_by_numba()
 def log_change_at(before, after, step):
     """Difference log(after) - log(before)."""
     total = before + after
@@ -34,7 +40,7 @@ def log_change_at(before, after, step):
     return 2.0 * math.atanh(step / total)
 
 
-@compiled()
+@compile_by_numba()
 def log1p_change_at(before, after, step):
     """Difference log(1 + after) - log(1 + before)."""
     total = 2.0 + (before + after)
@@ -43,7 +49,7 @@ def log1p_change_at(before, after, step):
     return 2.0 * math.atanh(step / total)
 
 
-@compiled()
+@compile_by_numba()
 def log1mexp_slope_at(order, x):
     """Derivative of log(1 - exp(x)), of order 1 to 3."""
     # Adding zero converts -0.0, at x = 0, to 0.0, whose reciprocal is the limit from the left.
@@ -54,34 +60,34 @@ def log1mexp_slope_at(order, x):
     return -bend if order == 2 else -bend * (rest + (rest + 1.0))
 
 
-Log1mexpSlope, log1mexp_slope = operation(log1mexp_slope_at, has_order=True)
-ExpChange, CHANGES[scalar.Exp] = operation(exp_change_at)
-LogChange, CHANGES[scalar.Log] = operation(log_change_at)
-Log1pChange, CHANGES[scalar.Log1p] = operation(log1p_change_at)
+Log1mexpSlope, log1mexp_slope = make_operation(log1mexp_slope_at, has_order=True)
+ExpChange, CHANGES[scalar.Exp] = make_operation(exp_change_at)
+LogChange, CHANGES[scalar.Log] = make_operation(log_change_at)
+Log1pChange, CHANGES[scalar.Log1p] = make_operation(log1p_change_at)
 SLOPES[scalar.Exp] = lambda x, value: value
 SLOPES[scalar.Log] = lambda x, value: scalar.reciprocal(x)
-SLOPES[scalar_math.Log1mexp] = lambda x, value: log1mexp_slope(number(1), x)
+SLOPES[scalar_math.Log1mexp] = lambda x, value: log1mexp_slope(double_constant(1), x)
 
 
-@derivatives.register(scalar.Exp)
-def _exp(op: scalar.Exp, u: Interval, order: int) -> list[Interval]:
-    return by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * (order + 1)
+@enclose_derivatives.register(scalar.Exp)
+def _enclose_exp(op: scalar.Exp, u: Interval, order: int) -> list[Interval]:
+    return enclose_by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * (order + 1)
 
 
-@derivatives.register(scalar.Expm1)
-def _expm1(op: scalar.Expm1, u: Interval, order: int) -> list[Interval]:
-    value = by_shape(lambda x, _: [np.expm1(x)], (Shape(floor=-1.0),), u, 0)
+@enclose_derivatives.register(scalar.Expm1)
+def _enclose_expm1(op: scalar.Expm1, u: Interval, order: int) -> list[Interval]:
+    value = enclose_by_shape(lambda x, _: [np.expm1(x)], (Shape(floor=-1.0),), u, 0)
     if order == 0:
         return value
-    return value + by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * order
+    return value + enclose_by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * order
 
 
-@shaped(scalar.Log1p, _LOGARITHM, least=-1.0)
-def _log1p(x: Array, order: int) -> list[Array]:
-    return [np.log1p(x), *_slopes_of_log(x + 1.0, order)]
+@register_by_shape(scalar.Log1p, _LOGARITHM, least=-1.0)
+def _log1p_values(x: Array, order: int) -> list[Array]:
+    return [np.log1p(x), *_log_slopes(x + 1.0, order)]
 
 
-@shaped(scalar_math.Log1mexp, (Shape(ceiling=0.0),) * 5, most=0.0)
+@register_by_shape(scalar_math.Log1mexp, (Shape(ceiling=0.0),) * 5, most=0.0)
 def _log1mexp_values(x: Array, order: int) -> list[Array]:
     """Values of log(1 - exp(x)) for x < 0; all derivatives are negative and decreasing."""
     value = np.where(x > -_LOG_2, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
@@ -97,7 +103,7 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-def _slopes_of_log(x: Array, order: int) -> list[Array]:
+def _log_slopes(x: Array, order: int) -> list[Array]:
     """Derivatives of log(x)."""
     if order == 0:
         return []
@@ -108,6 +114,6 @@ def _slopes_of_log(x: Array, order: int) -> list[Array]:
     return slopes[:order]
 
 
-@shaped(scalar.Log, _LOGARITHM, least=0.0)
-def _log(x: Array, order: int) -> list[Array]:
-    return [np.log(x), *_slopes_of_log(x, order)]
+@register_by_shape(scalar.Log, _LOGARITHM, least=0.0)
+def _log_values(x: Array, order: int) -> list[Array]:
+    return [np.log(x), *_log_slopes(x, order)]

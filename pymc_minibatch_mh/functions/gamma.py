@@ -6,23 +6,28 @@ import numpy as np
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import SLOPES, compiled_by, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import (
+    SLOPES,
+    double_constant,
+    make_operation,
+    register_kernel,
+)
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
-from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, shaped
+from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, register_by_shape
 
 # Threshold above which the asymptotic series is accurate to the last digits.
-_FAR = 12.0
+_MIN_ASYMPTOTIC = 12.0
 # Bernoulli numbers B_2, B_4, ... of the asymptotic series, and its threshold.
 BERNOULLI = np.array([1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510])
 ASYMPTOTIC = 20.0
 
 
-@compiled()
+@compile_by_numba()
 def trigamma_of_positive(x):
     """Second derivative of log Γ for x > 0."""
     total = 0.0
-    while x < _FAR:
+    while x < _MIN_ASYMPTOTIC:
         total += 1.0 / (x * x)
         x += 1.0
     u = 1.0 / (x * x)
@@ -30,7 +35,7 @@ def trigamma_of_positive(x):
     return total + 1.0 / x + 0.5 * u + series * u / x
 
 
-@compiled()
+@compile_by_numba()
 def trigamma(x):
     """Second derivative of log Γ, with a relative error of about 1e-14.
 
@@ -43,7 +48,7 @@ def trigamma(x):
     return trigamma_of_positive(x)
 
 
-@compiled()
+@compile_by_numba()
 def polygamma(order, x):
     """Derivative of ψ of order 1 and above; NaN for x <= 0 except at order 1.
 
@@ -70,7 +75,7 @@ def polygamma(order, x):
     return -total if order % 2 == 0 else total
 
 
-@compiled()
+@compile_by_numba()
 def psi_of_positive(x):
     """Derivative of log Γ for x > 0, by the same method: Abramowitz and Stegun (1964), 6.3.18."""
     total = 0.0
@@ -83,7 +88,7 @@ def psi_of_positive(x):
     return total + math.log(x) - 0.5 / x - series
 
 
-@compiled()
+@compile_by_numba()
 def gamma_slope_at(order, x):
     """Derivative of Γ(x) for x > 0, of order 1 to 3."""
     value, first = math.gamma(x), psi_of_positive(x)
@@ -95,10 +100,10 @@ def gamma_slope_at(order, x):
     return value * (first * (first * first + 3.0 * second) + polygamma(2, x))
 
 
-GammaSlope, gamma_slope = operation(gamma_slope_at, has_order=True)
-SLOPES[scalar_math.Gamma] = lambda x, value: gamma_slope(number(1), x)
-compiled_by(scalar_math.TriGamma, trigamma)
-compiled_by(scalar_math.PolyGamma, polygamma)
+GammaSlope, gamma_slope = make_operation(gamma_slope_at, has_order=True)
+SLOPES[scalar_math.Gamma] = lambda x, value: gamma_slope(double_constant(1), x)
+register_kernel(scalar_math.TriGamma, trigamma)
+register_kernel(scalar_math.PolyGamma, polygamma)
 _SHIFT, _LEAST = 12, 1e-300
 _FACTORS = [
     number / math.factorial(2 * j)
@@ -113,24 +118,24 @@ _POLYGAMMA = (
 )
 
 
-@shaped(scalar_math.GammaLn, _POLYGAMMA, least=0.0)
+@register_by_shape(scalar_math.GammaLn, _POLYGAMMA, least=0.0)
 def _gammaln_values(x: Array, order: int) -> list[Array]:
     # SciPy's function already returns inf at subnormal numbers.
     value = np.where(x < _LEAST, -np.log(x), special.gammaln(x))
-    return [value, special.psi(x), *above_psi(x, 1, order - 1)][: order + 1]
+    return [value, special.psi(x), *polygamma_values(x, 1, order - 1)][: order + 1]
 
 
-@shaped(scalar_math.Psi, _POLYGAMMA[1:], least=0.0)
+@register_by_shape(scalar_math.Psi, _POLYGAMMA[1:], least=0.0)
 def _psi_values(x: Array, order: int) -> list[Array]:
-    return [special.psi(x), *above_psi(x, 1, order)]
+    return [special.psi(x), *polygamma_values(x, 1, order)]
 
 
-@shaped(scalar_math.TriGamma, _POLYGAMMA[2:], least=0.0)
+@register_by_shape(scalar_math.TriGamma, _POLYGAMMA[2:], least=0.0)
 def _trigamma_values(x: Array, order: int) -> list[Array]:
-    return above_psi(x, 1, order + 1)
+    return polygamma_values(x, 1, order + 1)
 
 
-def above_psi(x: Array, first: int, last: int) -> list[Array]:
+def polygamma_values(x: Array, first: int, last: int) -> list[Array]:
     """Derivatives of ψ between two orders, the first at least 1.
 
     They are ±n! Σ_k (x + k)^-(n + 1), with the tail from the Euler-Maclaurin formula: Abramowitz

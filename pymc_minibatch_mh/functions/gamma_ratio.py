@@ -5,14 +5,14 @@ import math
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import number, operation
-from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC, BERNOULLI, above_psi
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC, BERNOULLI, polygamma_values
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
-from pymc_minibatch_mh.functions.rules import derivatives, outside
+from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 
-@compiled()
+@compile_by_numba()
 def gamma_ratio_at(x, y, z):
     """Difference log Γ(x + y) - log Γ(x + z), to full relative precision for large x."""
     p, q, gap = x + y, x + z, y - z
@@ -26,7 +26,7 @@ def gamma_ratio_at(x, y, z):
     return (q - 0.5) * math.log1p(gap / q) + gap * math.log(p) - gap + tails
 
 
-@compiled()
+@compile_by_numba()
 def gamma_ratio_slope_at(order, x, y, z):
     """Derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN outside x + y > 0.
 
@@ -62,14 +62,14 @@ def gamma_ratio_slope_at(order, x, y, z):
     return -total if order == 2 else total
 
 
-GammaRatioSlope, gamma_ratio_slope = operation(gamma_ratio_slope_at, has_order=True)
-GammaRatio, gamma_ratio = operation(
-    gamma_ratio_at, lambda x, y, z, value: gamma_ratio_slope(number(1), x, y, z)
+GammaRatioSlope, gamma_ratio_slope = make_operation(gamma_ratio_slope_at, has_order=True)
+GammaRatio, gamma_ratio = make_operation(
+    gamma_ratio_at, lambda x, y, z, value: gamma_ratio_slope(double_constant(1), x, y, z)
 )
 
 
-@derivatives.register(GammaRatio)
-def _gamma_ratio(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
+@enclose_derivatives.register(GammaRatio)
+def _enclose_gamma_ratio(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
     """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, which are all monotone.
 
     ψ(x + y) - ψ(x + z) is completely monotone for y >= z, as an average of ψ' over shifts.
@@ -80,14 +80,14 @@ def _gamma_ratio(op: object, u: Interval, order: int, y: Array, z: Array) -> lis
         for (low, low_slack), (high, high_slack) in zip(*ends, strict=True):
             slack = np.maximum(low_slack, high_slack)
             enclosures.append(Interval.rounded(np.minimum(low, high), np.maximum(low, high), slack))
-    return outside(~(u.lo + np.minimum(y, z) > 0.0), enclosures)
+    return without_bounds_where(~(u.lo + np.minimum(y, z) > 0.0), enclosures)
 
 
 def _log_gamma_values(x: Array, y: Array, z: Array, order: int) -> list[tuple[Array, Array]]:
     pairs = []
     for shift in (y, z):
         at = np.asarray(x + shift)
-        pairs.append([special.gammaln(at), special.psi(at), *above_psi(at, 1, order - 1)])
+        pairs.append([special.gammaln(at), special.psi(at), *polygamma_values(at, 1, order - 1)])
     # Two values cancel, so that their rounding errors dominate. Fourth derivatives are multiplied
     # by x⁴ and are sums of terms of the same sign, so that their errors are relative.
     return [

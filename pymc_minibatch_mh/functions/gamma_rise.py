@@ -13,61 +13,61 @@ import math
 
 import numpy as np
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import double_constant, make_operation
 from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC
 from pymc_minibatch_mh.functions.interval import TINY, Array, Interval
 from pymc_minibatch_mh.functions.log1p_ratio import (
-    NEAR,
-    POWERS,
+    MAX_SERIES_ARGUMENT,
+    N_POWERS,
     log1p_ratio_at,
     log1p_ratio_slope_at,
 )
-from pymc_minibatch_mh.functions.rules import derivatives, outside
+from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 # Factors of r, r³, r⁵, ..., and threshold of the series.
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
 # Maximum number of terms for a direct sum.
-_FEW = 24.0
+_MAX_DIRECT_TERMS = 24.0
 
 
-@compiled()
-def _shift(x, y, z):
+@compile_by_numba()
+def _series_shift(x, y, z):
     """Common shift of y and z that makes the series precise."""
     return max(0.0, math.ceil(ASYMPTOTIC - 1.0 / x - min(y, z))) if x > 0.0 else 0.0
 
 
-@compiled()
-def _lack(x):
+@compile_by_numba()
+def _log1p_ratio_minus_one(x):
     """Difference log(1 + x)/x - 1, to full relative precision."""
-    if x > NEAR:
+    if x > MAX_SERIES_ARGUMENT:
         return log1p_ratio_at(x) - 1.0
     total = 0.0
-    for k in range(POWERS, 0, -1):
+    for k in range(N_POWERS, 0, -1):
         total = (1.0 / (k + 1.0) - total) * x
     return -total
 
 
-@compiled()
-def _end(s, x):
+@compile_by_numba()
+def _stirling_part(s, x):
     """Function E(s)."""
     r = x / (1.0 + s * x)
     square, tail = r * r, 0.0
     for k in range(_STIRLING.size - 1, -1, -1):
         tail = tail * square + _STIRLING[k]
-    return s * _lack(s * x) + (s - 0.5) * math.log1p(s * x) + r * tail
+    return s * _log1p_ratio_minus_one(s * x) + (s - 0.5) * math.log1p(s * x) + r * tail
 
 
-@compiled(inlined=True)
+@compile_by_numba(inlined=True)
 def _is_short(y, z):
     """Whether R is a sum of few logarithms."""
     steps = abs(y - z)
-    return steps <= _FEW and steps == math.floor(steps) and min(y, z) >= 0.0
+    return steps <= _MAX_DIRECT_TERMS and steps == math.floor(steps) and min(y, z) >= 0.0
 
 
-@compiled()
+@compile_by_numba()
 def gamma_rise_at(x, y, z):
     """Function R(x; y, z) for x >= 0, NaN for x < 0."""
     if not x >= 0.0:
@@ -77,21 +77,21 @@ def gamma_rise_at(x, y, z):
         for i in range(int(abs(y - z))):
             total += math.log1p((min(y, z) + i) * x)
         return total if y >= z else -total
-    shift, apart = _shift(x, y, z), 0.0
+    shift, apart = _series_shift(x, y, z), 0.0
     for i in range(int(shift)):
         apart += math.log1p((y + i) * x) - math.log1p((z + i) * x)
-    return _end(y + shift, x) - _end(z + shift, x) - apart
+    return _stirling_part(y + shift, x) - _stirling_part(z + shift, x) - apart
 
 
-@compiled(inlined=True)
+@compile_by_numba(inlined=True)
 def _log_slope(order, s, e):
     """Derivative of log(1 + s x), from e = 1/(1 + s x)."""
     share = s * e
     return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
 
 
-@compiled()
-def _end_slope(order, s, x):
+@compile_by_numba()
+def _stirling_part_slope(order, s, x):
     """Derivative of E(s) in x, of order 1 to 3."""
     e = 1.0 / (1.0 + s * x)
     r = x * e
@@ -117,7 +117,7 @@ def _end_slope(order, s, x):
     return total
 
 
-@compiled()
+@compile_by_numba()
 def gamma_rise_slope_at(order, x, y, z):
     """Derivative of :func:`gamma_rise_at` in x, of order 1 to 3."""
     if not x >= 0.0:
@@ -128,59 +128,63 @@ def gamma_rise_slope_at(order, x, y, z):
             one = min(y, z) + i
             total += _log_slope(order, one, 1.0 / (1.0 + one * x))
         return total if y >= z else -total
-    shift, apart = _shift(x, y, z), 0.0
+    shift, apart = _series_shift(x, y, z), 0.0
     for i in range(int(shift)):
         one, other = y + i, z + i
         apart += _log_slope(order, one, 1.0 / (1.0 + one * x))
         apart -= _log_slope(order, other, 1.0 / (1.0 + other * x))
-    return _end_slope(order, y + shift, x) - _end_slope(order, z + shift, x) - apart
+    return (
+        _stirling_part_slope(order, y + shift, x)
+        - _stirling_part_slope(order, z + shift, x)
+        - apart
+    )
 
 
-GammaRiseSlope, gamma_rise_slope = operation(gamma_rise_slope_at, has_order=True)
-GammaRise, gamma_rise = operation(
-    gamma_rise_at, lambda x, y, z, value: gamma_rise_slope(number(1), x, y, z)
+GammaRiseSlope, gamma_rise_slope = make_operation(gamma_rise_slope_at, has_order=True)
+GammaRise, gamma_rise = make_operation(
+    gamma_rise_at, lambda x, y, z, value: gamma_rise_slope(double_constant(1), x, y, z)
 )
 #: Maximum entries of a table of sums; larger ones would have no bound.
-LARGEST_TABLE = 20_000_000
+MAX_TABLE_ENTRIES = 20_000_000
 # Ranges of the second to fourth derivative from the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds
 # over s > 0, where φ is the logistic function of t/2 for y = 1/2 and z = 0.
-_OF_HALF = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0479, 0.0072)}
-_ROUNDED = 1e-13
+_HALF_RANGES = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0479, 0.0072)}
+_RELATIVE_ERROR = 1e-13
 
 
-@derivatives.register(GammaRise)
-def _gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
+@enclose_derivatives.register(GammaRise)
+def _enclose_gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
     """Enclose R and its derivatives in x over `u`; negative x have no bound."""
     low = np.asarray(np.minimum(y, z), dtype=np.float64)
     steps = np.abs(np.asarray(y, dtype=np.float64) - z)
     whole = (steps == np.floor(steps)) & (low >= 0.0)
     half = (steps == 0.5) & (low == 0.0)
     inside = Interval(np.maximum(u.lo, 0.0), np.maximum(u.hi, 0.0))
-    found = _of_whole(inside, low, np.where(whole, steps, 0.0), order)
+    found = _enclose_whole_number(inside, low, np.where(whole, steps, 0.0), order)
     if half.any():
-        of_half = _of_half(inside, order)
+        of_half = _enclose_half(inside, order)
         found = [Interval.where(half, x, other) for x, other in zip(of_half, found, strict=True)]
     sign = np.where(np.asarray(y) >= z, 1.0, -1.0)
     # Swapping y and z reverses the sign of R.
     found = [Interval.where(sign > 0.0, x, -x) for x in found]
-    return outside((u.lo < 0.0) | ~(whole | half), found)
+    return without_bounds_where((u.lo < 0.0) | ~(whole | half), found)
 
 
-def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
+def _enclose_whole_number(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
     """Enclose Σ log(1 + j x) over `steps` numbers j from `low`, monotone and of a single sign."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
         return [Interval.everything(shape) for _ in range(order + 1)]
     x = np.unique(np.concatenate([u.lo.ravel(), u.hi.ravel()]))
     first, most = np.unique(low), int(steps.max(initial=0.0))
-    if x.size * first.size * (most + 1) > LARGEST_TABLE:
+    if x.size * first.size * (most + 1) > MAX_TABLE_ENTRIES:
         return [Interval.everything(shape) for _ in range(order + 1)]
     j = first[:, None] + np.arange(most)
     where = np.searchsorted(first, low), steps.astype(np.int64)
     ends = [np.searchsorted(x, end) for end in (u.lo, u.hi)]
     enclosures = []
     for n in range(order + 1):
-        terms = _of_logarithm(j, x[:, None, None], n)
+        terms = _logarithm_slope(j, x[:, None, None], n)
         sums = np.zeros((x.size, first.size, most + 1))
         np.cumsum(terms, axis=2, out=sums[:, :, 1:])
         one, other = (sums[np.broadcast_arrays(end, *where)[0], *where] for end in ends)
@@ -190,7 +194,7 @@ def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interva
     return enclosures
 
 
-def _of_logarithm(j: Array, x: Array, n: int) -> Array:
+def _logarithm_slope(j: Array, x: Array, n: int) -> Array:
     """Derivative of log(1 + j x) in x."""
     if n == 0:
         return np.log1p(j * x)
@@ -198,23 +202,26 @@ def _of_logarithm(j: Array, x: Array, n: int) -> Array:
     return (-1.0) ** (n - 1) * float(np.prod(np.arange(1, n))) * share**n
 
 
-def _of_half(u: Interval, order: int) -> list[Interval]:
+def _enclose_half(u: Interval, order: int) -> list[Interval]:
     """Enclose R for y = 1/2 and z = 0: it decreases, and its slope increases."""
     enclosures = [
-        Interval.rounded(low, high, _ROUNDED)
-        for low, high in ((_at(u.hi, 0), _at(u.lo, 0)), (_at(u.lo, 1), _at(u.hi, 1)))
+        Interval.rounded(low, high, _RELATIVE_ERROR)
+        for low, high in (
+            (_rise_values(u.hi, 0), _rise_values(u.lo, 0)),
+            (_rise_values(u.lo, 1), _rise_values(u.hi, 1)),
+        )
     ]
     for n in range(2, order + 1):
-        floor, ceiling = (np.full(u.shape, end) for end in _OF_HALF[n])
+        floor, ceiling = (np.full(u.shape, end) for end in _HALF_RANGES[n])
         if n == 2:
-            here, (below, above) = _at(u.lo, 2), _OF_HALF[3]
-            near = Interval.rounded(here + below * u.width, here + above * u.width, _ROUNDED)
+            here, (below, above) = _rise_values(u.lo, 2), _HALF_RANGES[3]
+            near = Interval.rounded(here + below * u.width, here + above * u.width, _RELATIVE_ERROR)
             floor, ceiling = np.maximum(floor, near.lo), np.minimum(ceiling, near.hi)
         enclosures.append(Interval(floor, ceiling))
     return enclosures[: order + 1]
 
 
-def _at(x: Array, n: int) -> Array:
+def _rise_values(x: Array, n: int) -> Array:
     """Value or derivative of R at points; NaN at infinite points, which have no bound."""
     kernel, *order = (gamma_rise_slope_at, n) if n else (gamma_rise_at,)
     found, finite = np.full(x.shape, np.nan), np.isfinite(x)

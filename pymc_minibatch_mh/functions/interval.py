@@ -22,7 +22,7 @@ RELATIVE = 1e-12
 TINY = 1e-300
 #: Rounding error for the cancellation of terms of size one.
 CANCELLATION = 1e-15
-_LARGEST = np.finfo(np.float64).max
+_MAX_FLOAT = np.finfo(np.float64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,10 @@ class Interval:
         """
         lo, hi = np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)
         with np.errstate(all="ignore"):
-            low = np.minimum(lo, _LARGEST)
-            high = np.maximum(hi, -_LARGEST)
-            low = low - _step(low, slack)
-            high = high + _step(high, slack)
+            low = np.minimum(lo, _MAX_FLOAT)
+            high = np.maximum(hi, -_MAX_FLOAT)
+            low = low - _outward_step(low, slack)
+            high = high + _outward_step(high, slack)
         if np.isnan(low).any() or np.isnan(high).any():
             unknown = np.isnan(low) | np.isnan(high)
             low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
@@ -126,23 +126,23 @@ class Interval:
         return Interval(-self.hi, -self.lo)
 
     def __add__(self, other: Interval | ArrayLike) -> Interval:
-        return _combined("mh_add_intervals", self, _interval(other))
+        return _combine_intervals("mh_add_intervals", self, _as_interval(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Interval | ArrayLike) -> Interval:
-        other = _interval(other)
-        return _combined("mh_add_intervals", self, Interval(-other.hi, -other.lo))
+        other = _as_interval(other)
+        return _combine_intervals("mh_add_intervals", self, Interval(-other.hi, -other.lo))
 
     def __rsub__(self, other: ArrayLike) -> Interval:
-        return _interval(other) - self
+        return _as_interval(other) - self
 
     def __mul__(self, other: Interval | ArrayLike) -> Interval:
-        other = _interval(other)
+        other = _as_interval(other)
         if self._is_sign or other._is_sign:
             sign, factor = (self, other) if self._is_sign else (other, self)
             return factor if sign.lo > 0.0 else -factor
-        return _combined("mh_multiply_intervals", self, other)
+        return _combine_intervals("mh_multiply_intervals", self, other)
 
     __rmul__ = __mul__
 
@@ -155,17 +155,17 @@ class Interval:
         return self._is_point and self.lo.ndim == 0 and abs(self.lo) == 1.0
 
 
-def _interval(value: Interval | ArrayLike) -> Interval:
+def _as_interval(value: Interval | ArrayLike) -> Interval:
     return value if isinstance(value, Interval) else Interval.point(value)
 
 
-def _step(end: Array, slack: ArrayLike) -> Array:
+def _outward_step(end: Array, slack: ArrayLike) -> Array:
     step = np.abs(end)
     step *= RELATIVE
     return step + np.asarray(slack)
 
 
-def _combined(name: str, one: Interval, other: Interval) -> Interval:
+def _combine_intervals(name: str, one: Interval, other: Interval) -> Interval:
     """Results of a C function on pairs of intervals, with broadcasting of single ones."""
     a, b, c, d = one.lo, one.hi, other.lo, other.hi
     shape = a.shape or c.shape
@@ -174,17 +174,23 @@ def _combined(name: str, one: Interval, other: Interval) -> Interval:
         shape = a.shape
     size = a.size if a.ndim else c.size
     lo, hi = np.empty(size), np.empty(size)
-    function(name)(_flat(a), _flat(b), a.size, _flat(c), _flat(d), c.size, size, lo, hi)
-    return _made(lo, hi) if len(shape) == 1 else _made(lo.reshape(shape), hi.reshape(shape))
+    function(name)(
+        _flat_ends(a), _flat_ends(b), a.size, _flat_ends(c), _flat_ends(d), c.size, size, lo, hi
+    )
+    return (
+        _unchecked_interval(lo, hi)
+        if len(shape) == 1
+        else _unchecked_interval(lo.reshape(shape), hi.reshape(shape))
+    )
 
 
-def _flat(ends: Array) -> Array:
+def _flat_ends(ends: Array) -> Array:
     if ends.ndim == 1 and ends.flags.c_contiguous:
         return ends
     return np.ascontiguousarray(ends).reshape(-1)
 
 
-def _made(lo: Array, hi: Array) -> Interval:
+def _unchecked_interval(lo: Array, hi: Array) -> Interval:
     """Interval with ends that are known to be valid float64 arrays."""
     made = object.__new__(Interval)
     object.__setattr__(made, "lo", lo)

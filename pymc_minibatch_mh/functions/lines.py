@@ -4,18 +4,20 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import derivatives, outside
+from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 
-@derivatives.register(scalar.Abs)
-def _abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Abs)
+def _enclose_abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
     nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
     # At the kink the slope has all values in between, which bound the change of |u|.
-    return [Interval(nearest, u.magnitude), *derivatives(scalar.sign, u, order - 1)][: order + 1]
+    return [Interval(nearest, u.magnitude), *enclose_derivatives(scalar.sign, u, order - 1)][
+        : order + 1
+    ]
 
 
-@derivatives.register(scalar.Sign)
-def _sign(op: scalar.Sign, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Sign)
+def _enclose_sign(op: scalar.Sign, u: Interval, order: int) -> list[Interval]:
     sign = Interval(np.sign(u.lo), np.sign(u.hi))
     touches_zero = (u.lo <= 0.0) & (u.hi >= 0.0)
-    return [sign, *outside(touches_zero, [u.filled(0.0)] * order)]
+    return [sign, *without_bounds_where(touches_zero, [u.filled(0.0)] * order)]

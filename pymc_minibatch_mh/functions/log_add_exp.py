@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import make_operation
 
 
-@compiled()
+@compile_by_numba()
 def log_add_exp_at(x, y):
     """Function log(exp(x) + exp(y)), for arguments that may be -inf."""
     large, small = max(x, y), min(x, y)
@@ -17,4 +17,4 @@ def log_add_exp_at(x, y):
     return large + math.log1p(math.exp(small - large))
 
 
-LogAddExp, log_add_exp = operation(log_add_exp_at, numpy=("logaddexp", 2, 1))
+LogAddExp, log_add_exp = make_operation(log_add_exp_at, numpy=("logaddexp", 2, 1))

@@ -5,18 +5,18 @@ import math
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import Array
-from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
+from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, register_by_shape
 
 # Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
 # Maximum exp(x); the derivatives underflow above.
-_MOST_SIZE = 700.0
+_MAX_SIZE = 700.0
 
 
-@compiled()
+@compile_by_numba()
 def log_any_at(x):
     """Function log(1 - exp(-exp(x)))."""
     if x < _LOST:
@@ -26,7 +26,7 @@ def log_any_at(x):
 
 
 # Thresholds of the power series, which avoids cancellation, and of underflowing derivatives.
-_SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
+_SMALL, _NEGLIGIBLE, _MAX_EXPONENT = 1.0, -20.0, 800.0
 _EVEN = np.arange(2, 27, 2)
 _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
 # SciPy's Bernoulli numbers are off by up to 2e-12: too much for a fourth derivative, whose terms
@@ -34,27 +34,27 @@ _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
 _PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 
 
-@compiled()
+@compile_by_numba()
 def log_any_slope_at(order, x):
     """Derivative of :func:`log_any_at`, of order 1 to 3: the first is w/(exp(w) - 1)."""
     size = math.exp(min(x, _ALONE))
     if order == 1:
-        return 1.0 if x < _LOST else size / math.expm1(size) if size < _MOST_SIZE else 0.0
+        return 1.0 if x < _LOST else size / math.expm1(size) if size < _MAX_SIZE else 0.0
     if size < _SMALL:
         total, square = 0.0, size * size
         for k in range(_PRECISE.size - 1, -1, -1):
             n = 2.0 * k + 2.0
             total = square * (total + (n if order == 2 else n * n) * _PRECISE[k])
         return total - 0.5 * size
-    if not size < _MOST_SIZE:
+    if not size < _MAX_SIZE:
         return 0.0
     slope = size / math.expm1(size)
     rest = 1.0 - size - slope
     return slope * rest if order == 2 else slope * (rest * rest - size - slope * rest)
 
 
-LogAnySlope, log_any_slope = operation(log_any_slope_at, has_order=True)
-LogAny, log_any = operation(log_any_at, lambda x, value: log_any_slope(number(1), x))
+LogAnySlope, log_any_slope = make_operation(log_any_slope_at, has_order=True)
+LogAny, log_any = make_operation(log_any_at, lambda x, value: log_any_slope(double_constant(1), x))
 # Function h = log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has a valley, h''' a valley and
 # a peak, h'''' a valley on either side of a peak.
 _LOG_ANY = (
@@ -77,10 +77,10 @@ _LOG_ANY = (
 )
 
 
-@shaped(LogAny, _LOG_ANY)
+@register_by_shape(LogAny, _LOG_ANY)
 def _log_any_values(x: Array, order: int) -> list[Array]:
     """Derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
-    w = np.minimum(np.exp(x), _MOST)
+    w = np.minimum(np.exp(x), _MAX_EXPONENT)
     near = np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(-np.expm1(-w)))
     values = [np.where(w > 0.5, np.log1p(-np.exp(-w)), near)]
     small, large = np.where(w < _SMALL, w, 0.0), np.where(w < _SMALL, _SMALL, w)

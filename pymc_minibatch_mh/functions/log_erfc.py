@@ -5,19 +5,26 @@ import math
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import number, operation
-from pymc_minibatch_mh.functions.erf import DENSITY, LEFT, RIGHT, TAIL, tail_ratios, tail_ratios_at
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.erf import (
+    LEFT,
+    RIGHT,
+    SLOPE_AT_ZERO,
+    TAIL_START,
+    tail_ratios,
+    tail_ratios_at,
+)
 from pymc_minibatch_mh.functions.interval import Array
-from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
+from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, register_by_shape
 
 _ROOT_PI = math.sqrt(math.pi)
 # Threshold of the continued fraction of erfc, and its number of terms.
 _FROM_TAIL, _TERMS = 5.0, 40
 
 
-@compiled()
-def _tail(x):
+@compile_by_numba()
+def _inverse_tail(x):
     """Reciprocal of x √π exp(x²) erfc(x), for x > 5: Abramowitz and Stegun (1964), 7.1.14."""
     fraction = 1.0
     for k in range(_TERMS, 0, -1):
@@ -25,15 +32,15 @@ def _tail(x):
     return fraction
 
 
-@compiled()
+@compile_by_numba()
 def log_erfc_at(x):
     """Function log(erfc(x))."""
     if x < _FROM_TAIL:
         return math.log1p(-math.erf(x)) if x < 0.5 else math.log(math.erfc(x))
-    return -x * x - math.log(x * _ROOT_PI) - math.log(_tail(x))
+    return -x * x - math.log(x * _ROOT_PI) - math.log(_inverse_tail(x))
 
 
-@compiled()
+@compile_by_numba()
 def erfc_slope_at(order, x):
     """Derivative of log(erfc(x)), of order 1 to 3."""
     if x < _FROM_TAIL:
@@ -43,15 +50,15 @@ def erfc_slope_at(order, x):
         excess = m - 2.0 * x
         return -m * excess if order == 2 else -m * (excess * excess + m * excess - 2.0)
     if order == 1:
-        return -2.0 * x * _tail(x)
+        return -2.0 * x * _inverse_tail(x)
     # In the tail, the sums in brackets are small differences of the ratios.
     r1, r2, r3 = tail_ratios_at(x, _TERMS)
-    second = -4.0 * (x * r1) * _tail(x)
+    second = -4.0 * (x * r1) * _inverse_tail(x)
     return second if order == 2 else 8.0 * second * r1 * r2 * (3.0 * r3 - 2.0 * r2)
 
 
-ErfcSlope, erfc_slope = operation(erfc_slope_at, has_order=True)
-LogErfc, log_erfc = operation(log_erfc_at, lambda x, value: erfc_slope(number(1), x))
+ErfcSlope, erfc_slope = make_operation(erfc_slope_at, has_order=True)
+LogErfc, log_erfc = make_operation(log_erfc_at, lambda x, value: erfc_slope(double_constant(1), x))
 # h = log erfc and h', h'' decrease. h''' <= 0 has a single minimum and tends to 0 on both sides, so
 # that h'''' has a valley and then a peak.
 _LOG_ERFC = (
@@ -62,19 +69,19 @@ _LOG_ERFC = (
     Shape(
         valleys=((-1.4646224544284427, -0.7558273404833842),),
         peaks=((0.021095555664165308, 0.45934519582034417),),
-        slack=lambda x: np.where(x > TAIL, 0.0, 1e-13 * np.exp(-(np.minimum(x, 0.0) ** 2))),
+        slack=lambda x: np.where(x > TAIL_START, 0.0, 1e-13 * np.exp(-(np.minimum(x, 0.0) ** 2))),
     ),
 )
 
 
-@shaped(LogErfc, _LOG_ERFC)
+@register_by_shape(LogErfc, _LOG_ERFC)
 def _log_erfc_values(x: Array, order: int) -> list[Array]:
     scaled = special.erfcx(x)
     value = np.where(x > 0.5, np.log(scaled) - x * x, np.log1p(-special.erf(x)))
-    hazard = DENSITY / scaled
+    hazard = SLOPE_AT_ZERO / scaled
     if order < 2:
         return [value, -hazard][: order + 1]
-    tail, x, m = x > TAIL, np.clip(x, LEFT, RIGHT), np.minimum(hazard, 2.0 * RIGHT)
+    tail, x, m = x > TAIL_START, np.clip(x, LEFT, RIGHT), np.minimum(hazard, 2.0 * RIGHT)
     ratios = tail_ratios(x, tail, max(order, 3))
     r1, r2, r3 = ratios[:3]
     excess = np.where(tail, 2.0 * r1, m - 2.0 * x)

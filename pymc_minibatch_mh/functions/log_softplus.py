@@ -5,18 +5,18 @@ import math
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.log_any import third_slope
 from pymc_minibatch_mh.functions.logistic import softplus_at
-from pymc_minibatch_mh.functions.rules import Shape, shaped
+from pymc_minibatch_mh.functions.rules import Shape, register_by_shape
 
 # Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
 
 
-@compiled()
+@compile_by_numba()
 def log_softplus_at(x):
     """Function log(log(1 + exp(x)))."""
     if x < _LOST:
@@ -42,7 +42,7 @@ def _slopes_of_log_softplus() -> Array:
 _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 
 
-@compiled()
+@compile_by_numba()
 def log_softplus_slope_at(order, x):
     """Derivative of log(log(1 + exp(x))), of order 1 to 3."""
     w = math.exp(min(x, 0.0))
@@ -59,9 +59,9 @@ def log_softplus_slope_at(order, x):
     return slope * (rest if order == 2 else rest * rest - share * other - slope * rest)
 
 
-LogSoftplusSlope, log_softplus_slope = operation(log_softplus_slope_at, has_order=True)
-LogSoftplus, log_softplus = operation(
-    log_softplus_at, lambda x, value: log_softplus_slope(number(1), x)
+LogSoftplusSlope, log_softplus_slope = make_operation(log_softplus_slope_at, has_order=True)
+LogSoftplus, log_softplus = make_operation(
+    log_softplus_at, lambda x, value: log_softplus_slope(double_constant(1), x)
 )
 # Shapes of log(log(1 + exp(x))) and of its derivatives, in order.
 _LOG_SOFTPLUS = (
@@ -84,7 +84,7 @@ _LOG_SOFTPLUS = (
 )
 
 
-@shaped(LogSoftplus, _LOG_SOFTPLUS)
+@register_by_shape(LogSoftplus, _LOG_SOFTPLUS)
 def _log_softplus_values(x: Array, order: int) -> list[Array]:
     w = np.exp(np.minimum(x, 0.0))
     size = np.where(x > 0.0, x, 0.0) + np.log1p(np.exp(-np.abs(x)))

@@ -6,22 +6,27 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
-from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
+from pymc_minibatch_mh.functions.rules import (
+    Shape,
+    enclose_by_shape,
+    enclose_derivatives,
+    register_by_shape,
+)
 
 # Minimum distance for subtracting values.
 _FAR = 1.0
 
 
-@compiled()
+@compile_by_numba()
 def softplus_at(x):
     """Function log(1 + exp(x))."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-@compiled()
+@compile_by_numba()
 def softplus_change_at(before, after, step):
     """Difference log(1 + exp(after)) - log(1 + exp(before))."""
     if abs(step) > _FAR:
@@ -31,7 +36,7 @@ def softplus_change_at(before, after, step):
     return 2.0 * math.atanh(half / (math.exp(-0.5 * (before + after)) + cosh))
 
 
-@compiled()
+@compile_by_numba()
 def tanh_slope_at(order, x):
     """Derivative of tanh(x), of order 1 to 3, precise in both tails."""
     decay = math.exp(-2.0 * abs(x))
@@ -41,11 +46,11 @@ def tanh_slope_at(order, x):
     return -2.0 * slope * math.tanh(x) if order == 2 else slope * (4.0 - 6.0 * slope)
 
 
-TanhSlope, tanh_slope = operation(tanh_slope_at, has_order=True, is_plain=True)
-SoftplusChange, CHANGES[scalar_math.Softplus] = operation(softplus_change_at)
+TanhSlope, tanh_slope = make_operation(tanh_slope_at, has_order=True, is_plain=True)
+SoftplusChange, CHANGES[scalar_math.Softplus] = make_operation(softplus_change_at)
 SLOPES[scalar_math.Softplus] = lambda x, value: scalar_math.sigmoid(x)
 SLOPES[scalar_math.Sigmoid] = lambda x, value: value * scalar_math.sigmoid(-x)
-SLOPES[scalar.Tanh] = lambda x, value: tanh_slope(number(1), x)
+SLOPES[scalar.Tanh] = lambda x, value: tanh_slope(double_constant(1), x)
 # With p = σ(1 - σ), the third derivative has its extrema at σ'''' = 0, where p = 1/12, and the
 # fourth at the zeros of the fifth, p (1 - 30p + 120p²).
 _STEEPEST = math.log(2.0 + math.sqrt(3.0))
@@ -69,22 +74,22 @@ _SIGMOID = (
 )
 
 
-@derivatives.register(scalar_math.Softplus)
-def _softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interval]:
-    value = by_shape(_softplus_values, (Shape(floor=0.0),), u, 0)
-    return value + (by_shape(_sigmoid_values, _SIGMOID, u, order - 1) if order > 0 else [])
+@enclose_derivatives.register(scalar_math.Softplus)
+def _enclose_softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interval]:
+    value = enclose_by_shape(_softplus_values, (Shape(floor=0.0),), u, 0)
+    return value + (enclose_by_shape(_sigmoid_values, _SIGMOID, u, order - 1) if order > 0 else [])
 
 
-@derivatives.register(scalar.Tanh)
-def _tanh(op: scalar.Tanh, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Tanh)
+def _enclose_tanh(op: scalar.Tanh, u: Interval, order: int) -> list[Interval]:
     """Enclose tanh x = 2 σ(2x) - 1; multiplication by powers of two is exact."""
-    value = by_shape(lambda x, _: [np.tanh(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
+    value = enclose_by_shape(lambda x, _: [np.tanh(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
     if order == 0:
         return value
     with np.errstate(over="ignore"):
         lo = 2.0 * u.lo
         twice = Interval(lo, lo if u.lo is u.hi else 2.0 * u.hi)
-    slopes = by_shape(_sigmoid_values, _SIGMOID, twice, order)[1:]
+    slopes = enclose_by_shape(_sigmoid_values, _SIGMOID, twice, order)[1:]
     return value + [
         Interval(2.0**n * slope.lo, 2.0**n * slope.hi) for n, slope in enumerate(slopes, start=2)
     ]
@@ -94,7 +99,7 @@ def _softplus_values(x: Array, order: int) -> list[Array]:
     return [np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))]
 
 
-@shaped(scalar_math.Sigmoid, _SIGMOID)
+@register_by_shape(scalar_math.Sigmoid, _SIGMOID)
 def _sigmoid_values(x: Array, order: int) -> list[Array]:
     """Derivatives of the logistic function in a form that is precise in both tails."""
     decay = np.exp(-np.abs(x))

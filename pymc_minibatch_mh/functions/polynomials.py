@@ -15,14 +15,14 @@ from math import factorial, inf, perm, prod
 
 import numpy as np
 
-from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.functions.base import rounded_sum
 
 #: Maximum number of Bernstein coefficients; more terms are bounded separately.
 MAX_COEFFICIENTS = 2**14
 #: Maximum number of terms of a polynomial for its range.
 MAX_TERMS = 200
 #: Relative rounding error of a model's numbers that add up to one.
-ROUNDED = 1e-14
+RELATIVE_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -74,71 +74,73 @@ Monomial = tuple[Unknown, ...]
 Polynomial = Mapping[Monomial, float]
 
 
-def constant(value: float) -> Polynomial:
+def constant_polynomial(value: float) -> Polynomial:
     """Number as a polynomial."""
     return {(): value} if value != 0.0 else {}
 
 
-def linear(of: Range, unknown: Unknown) -> Polynomial:
+def linear_polynomial(of: Range, unknown: Unknown) -> Polynomial:
     """Quantity of some range, as a linear polynomial of an unknown."""
     if of.low == -inf:
-        return {**constant(of.high), (unknown,): -1.0}
-    return {**constant(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
+        return {**constant_polynomial(of.high), (unknown,): -1.0}
+    return {**constant_polynomial(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
 
 
-def plus(*parts: Polynomial) -> Polynomial:
+def add_polynomials(*parts: Polynomial) -> Polynomial:
     """Sum of polynomials, without terms that are only rounding errors."""
     terms: dict[Monomial, list[float]] = {}
     for part in parts:
         for monomial, factor in part.items():
             terms.setdefault(monomial, []).append(factor)
-    totals = {monomial: sum_of(factors) for monomial, factors in terms.items()}
+    totals = {monomial: rounded_sum(factors) for monomial, factors in terms.items()}
     return {monomial: total for monomial, total in totals.items() if total != 0.0}
 
 
-def times(left: Polynomial, right: Polynomial) -> Polynomial:
+def multiply_polynomials(left: Polynomial, right: Polynomial) -> Polynomial:
     """Product of polynomials."""
     products: list[Polynomial] = [
         {tuple(sorted((*a, *b), key=lambda unknown: unknown.number)): x * y}
         for a, x in left.items()
         for b, y in right.items()
     ]
-    return plus(*products)
+    return add_polynomials(*products)
 
 
 def sum_of_parts(parts: Sequence[Polynomial | None]) -> Polynomial | None:
     """Sum of polynomials, or None if a part is unknown."""
     known = [part for part in parts if part is not None]
-    return plus(*known) if len(known) == len(parts) else None
+    return add_polynomials(*known) if len(known) == len(parts) else None
 
 
 def product_of_parts(parts: Iterable[Polynomial | None]) -> Polynomial | None:
     """Product of polynomials, or None if a part is unknown or terms are too many."""
-    product = constant(1.0)
+    product = constant_polynomial(1.0)
     for part in parts:
         if part is None or len(product) * len(part) > MAX_TERMS:
             return None
-        product = times(product, part)
+        product = multiply_polynomials(product, part)
     return product
 
 
-def range_of(polynomial: Polynomial) -> Range:
+def polynomial_range(polynomial: Polynomial) -> Range:
     """Range that contains all values of a polynomial."""
-    low, low_is_open = _least(polynomial)
-    high, high_is_open = _least({monomial: -factor for monomial, factor in polynomial.items()})
+    low, low_is_open = _lower_bound(polynomial)
+    high, high_is_open = _lower_bound(
+        {monomial: -factor for monomial, factor in polynomial.items()}
+    )
     return Range(low, -high, low_is_open, high_is_open)
 
 
-def _least(polynomial: Polynomial) -> tuple[float, bool]:
+def _lower_bound(polynomial: Polynomial) -> tuple[float, bool]:
     """Lower bound, and whether it is certainly not attained."""
     by_size: dict[Monomial, dict[Monomial, float]] = {(): {}}
     for monomial, factor in polynomial.items():
         large = tuple(x for x in monomial if not x.has_bound)
         rest = tuple(x for x in monomial if x.has_bound)
         by_size.setdefault(large, {})[rest] = factor
-    least, is_open = _least_of_shares(by_size.pop(()))
+    least, is_open = _lower_bound_of_shares(by_size.pop(()))
     for large, factors in by_size.items():
-        low, low_is_open = _least_of_shares(factors)
+        low, low_is_open = _lower_bound_of_shares(factors)
         if low < 0.0:
             return -inf, True
         positive = low > 0.0 or low_is_open
@@ -146,24 +148,26 @@ def _least(polynomial: Polynomial) -> tuple[float, bool]:
     return least, is_open
 
 
-def _least_of_shares(polynomial: Polynomial) -> tuple[float, bool]:
-    found = in_basis(polynomial, MAX_COEFFICIENTS)
+def _lower_bound_of_shares(polynomial: Polynomial) -> tuple[float, bool]:
+    found = bernstein_coefficients(polynomial, MAX_COEFFICIENTS)
     if found is None:
         smallest = sum(min(factor, 0.0) for monomial, factor in polynomial.items() if monomial)
         return polynomial.get((), 0.0) + smallest, False
     coefficients, simplices = found
     always = reduce(np.logical_and.outer, [s.positive for s in simplices], np.ones((), dtype=bool))
-    least, doubt = float(coefficients.min()), rounding_of(polynomial)
+    least, doubt = float(coefficients.min()), coefficient_error(polynomial)
     is_open = bool((coefficients[always] > least + doubt).any())
     return 0.0 if abs(least) <= doubt else least, is_open
 
 
-def rounding_of(polynomial: Polynomial) -> float:
+def coefficient_error(polynomial: Polynomial) -> float:
     """Rounding error of Bernstein coefficients."""
-    return ROUNDED * sum(map(abs, polynomial.values()))
+    return RELATIVE_ROUNDING * sum(map(abs, polynomial.values()))
 
 
-def in_basis(polynomial: Polynomial, limit: int) -> tuple[np.ndarray, list["Simplex"]] | None:
+def bernstein_coefficients(
+    polynomial: Polynomial, limit: int
+) -> tuple[np.ndarray, list["Simplex"]] | None:
     """Bernstein coefficients with an axis per simplex, or None for too many."""
     groups: dict[Hashable, dict[Unknown, None]] = {}
     for unknown in (x for monomial in polynomial for x in monomial):
@@ -186,7 +190,7 @@ class Simplex:
         self.shares = shares
         self.degree = max(sum(x in shares for x in monomial) for monomial in polynomial)
         #: Exponents of the shares and of the remainder in each basis function.
-        self.indices = [*_exponents(self.degree, len(shares) + 1)]
+        self.indices = [*_exponents_of_degree(self.degree, len(shares) + 1)]
         rest = len(shares) > 1 or shares[0].one
         zero = np.array([*(x.zero for x in shares), rest])
         #: Whether each basis function is positive wherever the shares are.
@@ -201,11 +205,11 @@ class Simplex:
         return np.array([scale * prod(map(perm, index, powers)) for index in self.indices])
 
 
-def _exponents(degree: int, n: int) -> Iterator[tuple[int, ...]]:
+def _exponents_of_degree(degree: int, n: int) -> Iterator[tuple[int, ...]]:
     """Yield all tuples of n exponents with a given sum."""
     if n == 1:
         yield (degree,)
         return
     for first in range(degree + 1):
-        for rest in _exponents(degree - first, n - 1):
+        for rest in _exponents_of_degree(degree - first, n - 1):
             yield (first, *rest)

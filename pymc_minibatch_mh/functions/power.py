@@ -4,13 +4,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.scalar import basic as scalar
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, derivatives, outside, shaped
+from pymc_minibatch_mh.functions.rules import (
+    ALTERNATING,
+    Shape,
+    enclose_derivatives,
+    register_by_shape,
+    without_bounds_where,
+)
 
 
-@compiled()
+@compile_by_numba()
 def reciprocal_slope_at(order, x):
     """Derivative of 1/x, of order 1 to 3."""
     square = x * x
@@ -20,22 +26,24 @@ def reciprocal_slope_at(order, x):
     return 2.0 / square / x if order == 2 else -6.0 / square / square
 
 
-ReciprocalSlope, reciprocal_slope = operation(reciprocal_slope_at, has_order=True, is_plain=True)
-SLOPES[scalar.Reciprocal] = lambda x, value: reciprocal_slope(number(1), x)
-_LARGEST = np.finfo(float).max
+ReciprocalSlope, reciprocal_slope = make_operation(
+    reciprocal_slope_at, has_order=True, is_plain=True
+)
+SLOPES[scalar.Reciprocal] = lambda x, value: reciprocal_slope(double_constant(1), x)
+_MAX_FLOAT = np.finfo(float).max
 
 
-@derivatives.register(scalar.Sqr)
-def _sqr(op: scalar.Sqr, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Sqr)
+def _enclose_square(op: scalar.Sqr, u: Interval, order: int) -> list[Interval]:
     with np.errstate(all="ignore"):
-        square = _monomial(u, u.lo * u.lo, u.hi * u.hi, 2.0, 1.0)
-        double = _monomial(u, u.lo, u.hi, 1.0, 2.0)
+        square = _enclose_monomial(u, u.lo * u.lo, u.hi * u.hi, 2.0, 1.0)
+        double = _enclose_monomial(u, u.lo, u.hi, 1.0, 2.0)
     zero = u.filled(0.0)
     return [square, double, u.filled(2.0), zero, zero][: order + 1]
 
 
-@shaped(scalar.Sqrt, (Shape(floor=0.0), *ALTERNATING), least=0.0)
-def _sqrt(x: Array, order: int) -> list[Array]:
+@register_by_shape(scalar.Sqrt, (Shape(floor=0.0), *ALTERNATING), least=0.0)
+def _sqrt_values(x: Array, order: int) -> list[Array]:
     root, r = np.sqrt(x), 1.0 / x
     slope = 0.5 / root
     slopes = [slope, -0.5 * slope * r, 0.75 * slope * r * r]
@@ -44,21 +52,21 @@ def _sqrt(x: Array, order: int) -> list[Array]:
     return [root, *slopes][: order + 1]
 
 
-@derivatives.register(scalar.Reciprocal)
-def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Reciprocal)
+def _enclose_reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval]:
     u = u.with_positive_zeros()
     enclosures = []
     with np.errstate(all="ignore"):
         first, last = 1.0 / u.lo, 1.0 / u.hi
         low, high = first, last
         for n, factor in enumerate((1.0, -1.0, 2.0, -6.0, 24.0)[: order + 1], start=1):
-            enclosures.append(_monomial(u, low, high, -float(n), factor))
+            enclosures.append(_enclose_monomial(u, low, high, -float(n), factor))
             low, high = low * first, high * last
     return enclosures
 
 
-@derivatives.register(scalar.Pow)
-def _power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list[Interval]:
+@enclose_derivatives.register(scalar.Pow)
+def _enclose_power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list[Interval]:
     """Enclose u to constant powers that broadcast with u; fractional ones need u >= 0."""
     exponent = np.asarray(exponent, dtype=np.float64)
     u = u.with_positive_zeros()
@@ -67,17 +75,19 @@ def _power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list
     with np.errstate(all="ignore"):
         for n in range(order + 1):
             e = exponent - n
-            enclosures.append(_monomial(u, np.power(u.lo, e), np.power(u.hi, e), e, factor))
+            enclosures.append(_enclose_monomial(u, np.power(u.lo, e), np.power(u.hi, e), e, factor))
             factor = factor * e
-    return outside(real, enclosures)
+    return without_bounds_where(real, enclosures)
 
 
-def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: ArrayLike) -> Interval:
+def _enclose_monomial(
+    u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: ArrayLike
+) -> Interval:
     """Enclose `factor` x^e for an integer e, from x^e at the ends of `u`."""
     e, factor = np.asarray(e), np.asarray(factor)
     lo, hi = _range_of_power(u, at_lo, at_hi, e)
     # An end that overflowed may be finite after multiplication by a small factor.
-    low, high = factor * np.minimum(lo, _LARGEST), factor * np.maximum(hi, -_LARGEST)
+    low, high = factor * np.minimum(lo, _MAX_FLOAT), factor * np.maximum(hi, -_MAX_FLOAT)
     product = Interval.rounded(np.minimum(low, high), np.maximum(low, high))
     # Values at the ends may have underflowed, so they do not determine the sign.
     even = e % 2.0 == 0.0

@@ -21,7 +21,7 @@ class NoRuleError(Exception):
 
 
 @singledispatch
-def derivatives(op: object, u: Interval, order: int, *data: Array) -> list[Interval]:
+def enclose_derivatives(op: object, u: Interval, order: int, *data: Array) -> list[Interval]:
     """Enclose g(u), g'(u), ... of a scalar operation g, up to an order from 0 to 4, shaped as `u`.
 
     Enclosures are exact ranges up to outward rounding, without bounds where `u` leaves the domain
@@ -72,7 +72,9 @@ NEVER_POSITIVE = Shape(ceiling=0.0)
 ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
 
 
-def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -> list[Interval]:
+def enclose_by_shape(
+    values: Values, shapes: Sequence[Shape], u: Interval, order: int
+) -> list[Interval]:
     """Enclose derivatives of known shapes, from a function that returns their values at points.
 
     Values at an infinite end, or at an end of the domain, must be the limits there.
@@ -86,7 +88,7 @@ def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -
         ]
 
 
-def shaped(
+def register_by_shape(
     op: type, shapes: Sequence[Shape], least: float = -np.inf, most: float = np.inf
 ) -> Callable[[Values], Values]:
     """Register values of an operation and its derivatives at points, with known shapes.
@@ -98,15 +100,15 @@ def shaped(
         def enclosed(op: object, u: Interval, order: int) -> list[Interval]:
             inside = u.with_positive_zeros() if least == 0.0 else u
             leaves = (u.lo < least) | (u.hi > most)
-            return outside(leaves, by_shape(values, shapes, inside, order))
+            return without_bounds_where(leaves, enclose_by_shape(values, shapes, inside, order))
 
-        derivatives.register(op, enclosed)
+        enclose_derivatives.register(op, enclosed)
         return values
 
     return register
 
 
-def outside(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
+def without_bounds_where(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
     """Remove the bounds of enclosures for arguments outside of the domain."""
     if not condition.any():
         return enclosures

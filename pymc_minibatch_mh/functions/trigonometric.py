@@ -6,39 +6,44 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.functions.base import SLOPES, number, operation
+from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
-from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
+from pymc_minibatch_mh.functions.rules import (
+    Shape,
+    enclose_by_shape,
+    enclose_derivatives,
+    register_by_shape,
+)
 
 
-@compiled()
+@compile_by_numba()
 def arctan_slope_at(order, x):
     """Derivative of arctan(x), of order 1 to 3."""
     w = 1.0 / (1.0 + x * x)
     return w if order == 1 else -2.0 * (x * w) * w if order == 2 else (6.0 - 8.0 * w) * w * w
 
 
-@compiled()
+@compile_by_numba()
 def arcsinh_slope_at(order, x):
     """Derivative of arcsinh(x), of order 1 to 3."""
     s = 1.0 / math.hypot(1.0, x)
     return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 - 3.0 * s * s) * s * s * s
 
 
-@compiled()
+@compile_by_numba()
 def arccosh_slope_at(order, x):
     """Derivative of arccosh(x), of order 1 to 3."""
     s = 1.0 / math.sqrt(x - 1.0) / math.sqrt(x + 1.0)
     return s if order == 1 else -(x * s) * s * s if order == 2 else (2.0 + 3.0 * s * s) * s * s * s
 
 
-ArctanSlope, arctan_slope = operation(arctan_slope_at, has_order=True, is_plain=True)
-ArcsinhSlope, arcsinh_slope = operation(arcsinh_slope_at, has_order=True, is_plain=True)
-ArccoshSlope, arccosh_slope = operation(arccosh_slope_at, has_order=True)
-SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(number(1), x)
-SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(number(1), x)
-SLOPES[scalar.ArcCosh] = lambda x, value: arccosh_slope(number(1), x)
+ArctanSlope, arctan_slope = make_operation(arctan_slope_at, has_order=True, is_plain=True)
+ArcsinhSlope, arcsinh_slope = make_operation(arcsinh_slope_at, has_order=True, is_plain=True)
+ArccoshSlope, arccosh_slope = make_operation(arccosh_slope_at, has_order=True)
+SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(double_constant(1), x)
+SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(double_constant(1), x)
+SLOPES[scalar.ArcCosh] = lambda x, value: arccosh_slope(double_constant(1), x)
 # Threshold for decaying terms below the minimum slack, whose factors would overflow.
 _FAR = 1e150
 _THIRD = math.sqrt(1.0 / 3.0)
@@ -60,8 +65,8 @@ _ARCTAN = (
 )
 
 
-@shaped(scalar.ArcTan, _ARCTAN)
-def _arctan(x: Array, order: int) -> list[Array]:
+@register_by_shape(scalar.ArcTan, _ARCTAN)
+def _arctan_values(x: Array, order: int) -> list[Array]:
     value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
     slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
     if order > 3:
@@ -69,9 +74,9 @@ def _arctan(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-@derivatives.register(scalar.Sin)
-@derivatives.register(scalar.Cos)
-def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Sin)
+@enclose_derivatives.register(scalar.Cos)
+def _enclose_sinusoid(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     """Sines and cosines as sines, shifted by a quarter of a turn for each derivative."""
     quarters = int(isinstance(op, scalar.Cos))
     waves: dict[bool, Interval] = {}
@@ -79,22 +84,22 @@ def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     for n in range(quarters, quarters + order + 1):
         cosine = n % 2 == 1
         if cosine not in waves:
-            waves[cosine] = _wave(np.cos if cosine else np.sin, 0.0 if cosine else 0.5, u)
+            waves[cosine] = _range_of_wave(np.cos if cosine else np.sin, 0.0 if cosine else 0.5, u)
         enclosures.append(-waves[cosine] if n % 4 >= 2 else waves[cosine])
     return enclosures
 
 
-def _wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
+def _range_of_wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
     """Range of a function of period 2π with its maximum at `peak` π."""
     with np.errstate(all="ignore"):
         at_lo, at_hi = function(u.lo), function(u.hi)
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
-        hi = np.where(_passes(u, peak), 1.0, hi)
-        lo = np.where(_passes(u, peak + 1.0), -1.0, lo)
+        hi = np.where(_contains_multiple(u, peak), 1.0, hi)
+        lo = np.where(_contains_multiple(u, peak + 1.0), -1.0, lo)
         return Interval.rounded(lo, hi).clipped(-1.0, 1.0)
 
 
-def _passes(u: Interval, where: float) -> Mask:
+def _contains_multiple(u: Interval, where: float) -> Mask:
     """Whether an interval may contain π (where + 2k) for an integer k."""
     first = 0.5 * (u.lo / math.pi - where)
     last = 0.5 * (u.hi / math.pi - where)
@@ -126,8 +131,8 @@ _ARCSINH = (
 _COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
 
 
-@shaped(scalar.ArcSinh, _ARCSINH)
-def _arcsinh(x: Array, order: int) -> list[Array]:
+@register_by_shape(scalar.ArcSinh, _ARCSINH)
+def _arcsinh_values(x: Array, order: int) -> list[Array]:
     value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
     slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
     if order > 3:
@@ -135,9 +140,9 @@ def _arcsinh(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-@derivatives.register(scalar.Sinh)
-@derivatives.register(scalar.Cosh)
-def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+@enclose_derivatives.register(scalar.Sinh)
+@enclose_derivatives.register(scalar.Cosh)
+def _enclose_hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     """Hyperbolic sine and cosine in turns, each the derivative of the other."""
     functions = ((np.sinh, Shape()), (np.cosh, _COSH))
     first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
@@ -145,5 +150,5 @@ def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         return [function(x) for function, _ in first_two[: order + 1]]
 
-    pair = by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
+    pair = enclose_by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
     return (pair * 3)[: order + 1]

@@ -17,7 +17,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorConstant
 
 #: The dim of Bambi's observations.
-ROWS = "__obs__"
+OBSERVATION_DIM = "__obs__"
 #: Models whose data arrays already have Bambi's names.
 _NAMED: WeakSet[pm.Model] = WeakSet()
 
@@ -39,7 +39,7 @@ def is_bambi_model(model: object) -> TypeGuard[BambiModel]:
     return ("bambi.models", "Model") in classes
 
 
-def pymc_model_of(model: BambiModel) -> pm.Model:
+def pymc_model_behind(model: BambiModel) -> pm.Model:
     """PyMC model behind a Bambi model, built first if necessary."""
     if not model.built:
         model.build()
@@ -61,7 +61,7 @@ def backend_of(model: pm.Model) -> Any | None:
     garbage collector's objects are searched, which takes a fraction of a second, and only for
     models with Bambi's dim.
     """
-    if ROWS not in model.coords or "bambi" not in sys.modules:
+    if OBSERVATION_DIM not in model.coords or "bambi" not in sys.modules:
         return None
     kind = "bambi.backend.pymc", "PyMCModel"
     backends = (x for x in gc.get_objects() if (type(x).__module__, type(x).__name__) == kind)
@@ -77,7 +77,7 @@ def is_fitted(data: xr.DataTree) -> bool:
     return any(group.attrs.get("modeling_interface") == "bambi" for group in data.children.values())
 
 
-def cleaned(backend: Any, data: xr.DataTree) -> xr.DataTree:
+def clean_trace(backend: Any, data: xr.DataTree) -> xr.DataTree:
     """Trace after the default cleaning of Bambi's ``fit``; `data` itself is unchanged.
 
     Bambi drops the offsets of group effects, moves group dimensions last, and shifts intercepts to
@@ -96,19 +96,19 @@ def name_data(model: pm.Model) -> None:
     _NAMED.add(model)
     if backend is None:
         return
-    names = list(_arrays(backend.distributional_components))
-    for constant in ancestors(_parameters(backend)):
+    names = list(_named_arrays(backend.distributional_components))
+    for constant in ancestors(_predictor_components(backend)):
         if isinstance(constant, TensorConstant) and constant.name is None and constant.type.ndim:
-            found = (name for name, array in names if _same(array, constant.data))
+            found = (name for name, array in names if _have_same_data(array, constant.data))
             constant.name = next(found, None)
 
 
-def _parameters(backend: Any) -> list[Variable]:
+def _predictor_components(backend: Any) -> list[Variable]:
     outputs = (component.output for component in backend.distributional_components.values())
     return [x for x in outputs if isinstance(x, Variable)]
 
 
-def _arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+def _named_arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Pairs of name and array for the linear predictors: matrices, slopes' predictors, groups."""
     for name, component in components.items():
         terms = component.component
@@ -123,6 +123,6 @@ def _arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
             yield factor, term.group_index
 
 
-def _same(array: np.ndarray, data: np.ndarray) -> bool:
+def _have_same_data(array: np.ndarray, data: np.ndarray) -> bool:
     array = np.squeeze(array)
     return array.shape == np.shape(np.squeeze(data)) and np.array_equal(array, np.squeeze(data))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 #: Indices of values in the position, and the values: graphs, or arrays of shape (n, ...).
-Placed = tuple[np.ndarray, Any]
+IndexedValues = tuple[np.ndarray, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +35,11 @@ class Bijection(ABC):
         return self.moved
 
     @abstractmethod
-    def inverse(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[IndexedValues]:
         """Position with the mapped coordinates replaced by the model's variables."""
 
     @abstractmethod
-    def forward(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Position with the model's variables replaced by the mapped coordinates."""
 
     @abstractmethod

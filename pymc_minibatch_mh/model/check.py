@@ -21,8 +21,8 @@ from pytensor.graph.traversal import toposort
 
 from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import FactorizationError
-from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, in_double, plain
-from pymc_minibatch_mh.model.factorization import Factorization, summed
+from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, as_plain_tensor, with_double_constants
+from pymc_minibatch_mh.model.factorization import Factorization, sum_log_densities
 from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
@@ -33,7 +33,7 @@ TOLERANCE = 1e-8
 SINGLE_PRECISION = 1e-6
 
 #: Number of rows above which saving memory outweighs half a second of rewriting.
-MANY_ROWS = 100_000
+MIN_ROWS_TO_SAVE_MEMORY = 100_000
 # Operations work in place, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
     AS_SAMPLED,
@@ -41,7 +41,7 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 )
 
 
-class Reading(NamedTuple):
+class DensityValue(NamedTuple):
     """Log-density of a model at one point, with a bound on its rounding error.
 
     `value` has the constants of the model in double precision, `written` has them in the model's
@@ -66,28 +66,28 @@ class ModelDensity:
         self._split = factorization
         self._rows = rows
 
-    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], Reading]]:
+    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], DensityValue]]:
         """Ways to compute the log-density at a position, by their names in messages."""
         return {
             "as it is written": lambda x: self.as_written(x, others),
             "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
         }
 
-    def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
+    def as_written(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
         """Log-density without the rewrites that simplify the compiled parts.
 
         So no rewrite can hide a difference, but log(1 - p) is inaccurate for p close to 1.
         """
         values = self._as_written(*self._pieces(position, others))
-        return Reading(values[0], values[-1])
+        return DensityValue(values[0], values[-1])
 
-    def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
+    def stabilised(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
         """Log-density with PyMC's numerical stabilisation, as its samplers use it.
 
         Its rounding error includes the cancellation of large terms.
         """
         rounding, *values = self._stabilised(*self._pieces(position, others))
-        return Reading(values[0], values[-1], rounding)
+        return DensityValue(values[0], values[-1], rounding)
 
     @cached_property
     def _graphs(self) -> list[Variable]:
@@ -95,7 +95,7 @@ class ModelDensity:
         graph = _weighted_log_density(self._model, self._split)
         if self._rows is not None:
             graph = with_rows(graph, self._rows)
-        return list({id(x): x for x in (in_double(graph), graph)}.values())
+        return list({id(x): x for x in (with_double_constants(graph), graph)}.values())
 
     @cached_property
     def _as_written(self) -> Callable[..., list[float]]:
@@ -103,12 +103,12 @@ class ModelDensity:
 
     @cached_property
     def _stabilised(self) -> Callable[..., list[float]]:
-        graphs = [stabilised(graph) for graph in self._graphs]
-        return self._function([rounding_of(graphs[0]), *graphs])
+        graphs = [stabilise_graph(graph) for graph in self._graphs]
+        return self._function([rounding_error(graphs[0]), *graphs])
 
     def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
         inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
-        many = sum(term.n_rows for term in self._split.terms) >= MANY_ROWS
+        many = sum(term.n_rows for term in self._split.terms) >= MIN_ROWS_TO_SAVE_MEMORY
         mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE if many else AS_SAMPLED)
         function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
 
@@ -130,19 +130,19 @@ class ModelDensity:
 def _weighted_log_density(model: pm.Model, factorization: Factorization) -> Variable:
     terms = [one for term in factorization.terms for one in term.likelihoods]
     weights = {term.name: (term.weights, term.axis) for term in terms}
-    total = summed(log_densities(model, [*model.basic_RVs, *model.potentials]))
+    total = sum_log_densities(log_densities(model, [*model.basic_RVs, *model.potentials]))
     for name, (values, axis) in weights.items():
         if values is not None:
             if isinstance(values, StoredArray):
                 values = ReadStored(values)()
             (logp,) = log_densities(model, [model[name]])
-            rows = pt.moveaxis(plain(logp), axis, -1)
+            rows = pt.moveaxis(as_plain_tensor(logp), axis, -1)
             total = total + ((values - 1.0) * rows).sum()
     return total
 
 
-def check_split(
-    readings: Mapping[str, Callable[[np.ndarray], Reading]],
+def check_factorization(
+    readings: Mapping[str, Callable[[np.ndarray], DensityValue]],
     parts: Callable[[np.ndarray], tuple[float, float]],
     points: Sequence[np.ndarray],
     names: Sequence[str],
@@ -156,9 +156,9 @@ def check_split(
         found = []
         for way, read in readings.items():
             reading = read(point)
-            if _agrees(reading, prior, rows):
+            if _is_consistent(reading, prior, rows):
                 break
-            found.append(_said(way, reading))
+            found.append(_describe_value(way, reading))
         else:
             raise FactorizationError(
                 f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
@@ -167,12 +167,12 @@ def check_split(
             )
 
 
-def _agrees(reading: Reading, prior: float, rows: float) -> bool:
+def _is_consistent(reading: DensityValue, prior: float, rows: float) -> bool:
     tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
     return _are_close(prior + rows, reading.value, tolerance) and _keeps_constants(reading)
 
 
-def _keeps_constants(reading: Reading) -> bool:
+def _keeps_constants(reading: DensityValue) -> bool:
     tolerance = SINGLE_PRECISION * abs(reading.written) + reading.rounding
     return _are_close(reading.value, reading.written, tolerance)
 
@@ -182,13 +182,13 @@ def _are_close(one: float, other: float, tolerance: float) -> bool:
     return bool(abs(one - other) <= tolerance) if both else one == other == -np.inf
 
 
-def _said(way: str, reading: Reading) -> str:
+def _describe_value(way: str, reading: DensityValue) -> str:
     own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
     rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
     return f"{reading.value!r}{rounding} {way}{own}"
 
 
-def stabilised(graph: Variable) -> Variable:
+def stabilise_graph(graph: Variable) -> Variable:
     """Log-density after PyTensor's rewrites against the loss of digits."""
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
     AS_SAMPLED.rewrite(opened)
@@ -196,7 +196,7 @@ def stabilised(graph: Variable) -> Variable:
     return result
 
 
-def rounding_of(graph: Variable) -> Variable:
+def rounding_error(graph: Variable) -> Variable:
     """Graph of the rounding error of a scalar, to first order.
 
     Each intermediate result is rounded to the precision of its type, and its derivative carries the
@@ -212,14 +212,16 @@ def rounding_of(graph: Variable) -> Variable:
         return_disconnected="disconnected",
         null_gradients="return",
     )
-    return sum((_carried(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0))
+    return sum(
+        (_propagated_error(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0)
+    )
 
 
 def _is_rounded(outputs: Sequence[Variable]) -> bool:
     return len(outputs) == 1 and getattr(outputs[0].type, "dtype", "").startswith("float")
 
 
-def _carried(result: Variable, slope: Variable) -> Variable:
+def _propagated_error(result: Variable, slope: Variable) -> Variable:
     if isinstance(slope.type, NullType | DisconnectedType):
         return pt.constant(0.0)
     size = abs(slope * result).astype("float64")

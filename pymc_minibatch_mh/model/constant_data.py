@@ -33,7 +33,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 from pytensor.xtensor.type import XTensorType, as_xtensor
 
-from pymc_minibatch_mh.model.independence_rules import Walk, batch_of
+from pymc_minibatch_mh.model.independence_rules import Walk, rebuild_output
 from pymc_minibatch_mh.model.stored_ops import ReadStored
 
 
@@ -42,12 +42,12 @@ def has_dims(variable: Variable) -> bool:
     return isinstance(variable.type, XTensorType)
 
 
-def plain(variable: Variable) -> Variable:
+def as_plain_tensor(variable: Variable) -> Variable:
     """Variable with dims as a plain tensor with the same order of axes."""
     return as_tensor(variable, allow_xtensor_conversion=True) if has_dims(variable) else variable
 
 
-def as_read(
+def with_dims_removed(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
     """Replacements in `outputs` that turn variables with dims into plain tensors."""
@@ -63,32 +63,34 @@ def as_read(
     return found
 
 
-@batch_of.register(TensorFromXTensor)
-@batch_of.register(XTensorFromTensor)
-def _named(
+@rebuild_output.register(TensorFromXTensor)
+@rebuild_output.register(XTensorFromTensor)
+def _keep_dims(
     op: TensorFromXTensor | XTensorFromTensor, node: Apply, axis: int, walk: Walk
 ) -> Variable:
     return walk.rows(node.inputs[0], axis)
 
 
 @node_rewriter(None)
-def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
+def inline_symbolic_op(fgraph: object, node: Apply) -> list[Variable] | None:
     """Inline a symbolic operation, which PyTensor would otherwise compile separately."""
     return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
 
 
 @node_rewriter([CAReduce])
-def number_alone(fgraph: object, node: Apply) -> list[Variable] | None:
+def drop_sum_of_scalar(fgraph: object, node: Apply) -> list[Variable] | None:
     """Remove the sum of a scalar along an axis, as in pm.CAR, which only compiled code accepts."""
     (x,), (total,) = node.inputs, node.outputs
     return [x.astype(total.type.dtype)] if x.type.ndim == 0 else None
 
 
 #: Inlines symbolic operations and turns violated parameter checks into -inf, as in PyMC's samplers.
-AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined, number_alone)
+AS_SAMPLED = dfs_rewriter(
+    local_check_parameter_to_ninf_switch, inline_symbolic_op, drop_sum_of_scalar
+)
 
 #: Evaluates graphs once, without compilation.
-IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined, number_alone))
+IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_op, drop_sum_of_scalar))
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:
@@ -110,14 +112,14 @@ def data_behind(variable: Variable) -> list[Variable] | None:
     return arrays
 
 
-def computed(variable: Variable) -> np.ndarray:
+def compute_constant(variable: Variable) -> np.ndarray:
     """Value of a graph that depends on data only."""
-    values = pytensor.function([], plain(variable), mode=IN_PYTHON)
+    values = pytensor.function([], as_plain_tensor(variable), mode=IN_PYTHON)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values())
 
 
-def in_double(graph: Variable) -> Variable:
+def with_double_constants(graph: Variable) -> Variable:
     """Graph with its scalar constants in double precision.
 
     Constants inside an expression that the model itself has in single precision stay unchanged.
@@ -126,9 +128,9 @@ def in_double(graph: Variable) -> Variable:
     computed: set[Variable] = set()
     kept: set[Variable] = set()
     nodes = list(toposort([graph]))
-    folded = _folded(x for node in nodes for x in node.inputs)
+    folded = _folded_constants(x for node in nodes for x in node.inputs)
     for node in nodes:
-        wide = _in_double(node, numbers, folded)
+        wide = _double_result(node, numbers, folded)
         if wide is not None:
             numbers[node.outputs[0]] = wide
             # Adding axes to a constant does not change its double-precision value.
@@ -142,11 +144,11 @@ def in_double(graph: Variable) -> Variable:
         if node.outputs[0] in kept:
             kept.update(node.inputs)
     changed = {number: wide for number, wide in numbers.items() if number in computed - kept}
-    changed |= {x: _widened(x, folded) for x in folded if x not in kept}
+    changed |= {x: _as_double(x, folded) for x in folded if x not in kept}
     return clone_replace(graph, changed, rebuild_strict=False) if changed else graph
 
 
-def _in_double(
+def _double_result(
     node: object, numbers: dict[Variable, Variable], folded: dict[Variable, float]
 ) -> Variable | None:
     """Result of a node on double-precision constants, or None if that changes nothing."""
@@ -155,7 +157,7 @@ def _in_double(
     of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)
     if not isinstance(op, Elemwise | DimShuffle) or not single or not of_numbers:
         return None
-    known = (numbers[x] if x in numbers else _widened(x, folded) for x in inputs)
+    known = (numbers[x] if x in numbers else _as_double(x, folded) for x in inputs)
     wide = op.make_node(*known).outputs[0]
     return wide if wide.type.dtype == "float64" else None
 
@@ -168,7 +170,7 @@ def _is_number(variable: Variable) -> bool:
     return all(getattr(variable.type, "broadcastable", (False,)))
 
 
-def _widened(number: Variable, folded: dict[Variable, float]) -> Variable:
+def _as_double(number: Variable, folded: dict[Variable, float]) -> Variable:
     value = np.asarray(number.data, dtype=np.float64)
     return pt.constant(np.full(value.shape, folded[number]) if number in folded else value)
 
@@ -185,10 +187,10 @@ _ROUNDED = {
 }
 _KEYS = np.array(sorted(_ROUNDED))
 #: Relative rounding error of a quotient, and the number of digits of a product of two constants.
-_QUOTIENT, _MANY_DIGITS = 5e-16, 15
+_QUOTIENT, _MIN_DIGITS = 5e-16, 15
 
 
-def _folded(inputs: Iterable[Variable]) -> dict[Variable, float]:
+def _folded_constants(inputs: Iterable[Variable]) -> dict[Variable, float]:
     """Double-precision origins of constants that PyMC folded in single precision.
 
     Examples are sqrt(2) and log(1/2) in normal densities, alone or times a known scale. Only in
@@ -204,7 +206,7 @@ def _folded(inputs: Iterable[Variable]) -> dict[Variable, float]:
     others = {value for value in numbers.values() if np.isfinite(value) and value != 0.0}
     for number, value in numbers.items():
         # Constants that a user writes have few digits.
-        if number in found or len(repr(value)) < _MANY_DIGITS:
+        if number in found or len(repr(value)) < _MIN_DIGITS:
             continue
         for other in others - _ROUNDED.keys() - {value}:
             near = _KEYS[np.abs(value / other / _KEYS - 1.0) < _QUOTIENT]

@@ -21,16 +21,20 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import variadic_add
 from pytensor.xtensor.type import XTensorType
 
-from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
-from pymc_minibatch_mh.model.bijection import Bijection, Placed
-from pymc_minibatch_mh.model.constant_data import as_read, in_double, plain
+from pymc_minibatch_mh.errors import UnsupportedModelError, refusal_message
+from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
+from pymc_minibatch_mh.model.constant_data import (
+    as_plain_tensor,
+    with_dims_removed,
+    with_double_constants,
+)
 from pymc_minibatch_mh.model.independence import Likelihood, data_values
 from pymc_minibatch_mh.model.index_range import require_indices_in_range
-from pymc_minibatch_mh.model.inputs import ModelArrays, joined, model_of, value_variables
+from pymc_minibatch_mh.model.inputs import ModelArrays, join_terms, resolve_model, value_variables
 from pymc_minibatch_mh.model.layout import (
     Block,
     lay_out,
-    natural,
+    natural_values,
     ravel_blocks,
     split_vector,
     support_of_block,
@@ -38,19 +42,21 @@ from pymc_minibatch_mh.model.layout import (
 )
 from pymc_minibatch_mh.model.terms import (
     MIN_ROWS,
-    chosen_terms,
     log_densities,
+    read_term,
     require_alone,
-    term_of,
+    subsampled_variables,
 )
-from pymc_minibatch_mh.model.weights import Weights, weigh
+from pymc_minibatch_mh.model.weights import Weights, weigh_terms
 
 #: Block size in values, which fits the cache.
 _CACHED = 2**16
 
 
-def _changed(
-    x: np.ndarray, changes: Sequence[Callable[..., Sequence[Placed]]], overwritten: bool = False
+def _apply_changes(
+    x: np.ndarray,
+    changes: Sequence[Callable[..., Sequence[IndexedValues]]],
+    overwritten: bool = False,
 ) -> np.ndarray:
     """Array of shape (..., d) after coordinate changes, computed in blocks that fit the cache."""
     if not changes:
@@ -131,7 +137,7 @@ class Factorization:
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Positions for ravelled value variables, of the same shape (..., d)."""
-        return _changed(values, [one.forward for one in self.maps])
+        return _apply_changes(values, [one.forward for one in self.maps])
 
     def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
         """Ravelled value variables at positions, of the same shape (..., d).
@@ -139,7 +145,7 @@ class Factorization:
         `overwritten` allows the result to reuse the memory of the positions: a copy of all draws
         may take gigabytes.
         """
-        return _changed(positions, [one.inverse for one in reversed(self.maps)], overwritten)
+        return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Positions with negative coordinates reflected to be positive, where they must be."""
@@ -239,7 +245,7 @@ def factorize(
     >>> [(term.name, term.n_rows) for term in parts.terms]
     [('late', 2000)]
     """
-    model = model_of(model)
+    model = resolve_model(model)
     vars = value_variables(model, vars)
     require_continuous(model, vars)
     _check_for_random_densities(model)
@@ -248,21 +254,25 @@ def factorize(
         # Computing the model's initial point compiles code, so it is the last resort.
         shapes = {k: np.shape(x) for k, x in (point or model.initial_point()).items()}
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
-    chosen = chosen_terms(model, observed, min_rows, observation_dims)
+    chosen = subsampled_variables(model, observed, min_rows, observation_dims)
     arrays = ModelArrays()
-    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
-    weigh(terms, weights)
-    terms = joined(terms)
+    terms = [read_term(model, rv, names, observation_dims, arrays) for rv in chosen]
+    weigh_terms(terms, weights)
+    terms = join_terms(terms)
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
+    prior = (
+        with_double_constants(sum_log_densities(log_densities(model, rest)))
+        if rest
+        else pt.constant(0.0)
+    )
     require_alone(model, rest, terms)
-    expanded, kept = _of_other_steps(model, vars, terms)
+    expanded, kept = _foreign_variables(model, vars, terms)
     blocks, others = (lay_out(model, some, shapes) for some in ([*expanded, *vars], kept))
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(total_size(others),), dtype="float64")
     pieces = split_vector(position, blocks) | split_vector(other_values, others)
-    free = natural(model, [block.variable for block in blocks])
+    free = natural_values(model, [block.variable for block in blocks])
     for v in rest:
         arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
     arrays.add([prior, *free.values()], "the prior part")
@@ -279,12 +289,12 @@ def factorize(
     return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
 
-def summed(graphs: Sequence[Variable]) -> Variable:
+def sum_log_densities(graphs: Sequence[Variable]) -> Variable:
     """Sum of log-densities in PyMC's order of summation."""
-    return variadic_add(*(plain(one).sum() for one in graphs))
+    return variadic_add(*(as_plain_tensor(one).sum() for one in graphs))
 
 
-def _of_other_steps(
+def _foreign_variables(
     model: pm.Model, vars: Sequence[Variable], terms: Sequence[Likelihood]
 ) -> tuple[list[Variable], list[Variable]]:
     """Variables of other steps, split into those of the position and the remaining ones."""
@@ -300,7 +310,7 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
         for v in ancestors(outputs)
         if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
     }
-    read = as_read(outputs, {**pieces, **frozen})
+    read = with_dims_removed(outputs, {**pieces, **frozen})
     return list(clone_replace(outputs, read, rebuild_strict=False))
 
 
@@ -324,7 +334,7 @@ def _check_for_random_densities(model: pm.Model) -> None:
     # Also terms in the prior part: a random minibatch is as wrong there.
     for rv in model.observed_RVs + model.potentials:
         if rv.owner is not None and isinstance(rv.owner.op, SimulatorRV):
-            raise refuse(
+            raise refusal_message(
                 str(rv.name),
                 "is a Simulator: its density is a distance to simulated data as a whole",
                 "Sample it with pm.sample_smc().",
@@ -332,7 +342,7 @@ def _check_for_random_densities(model: pm.Model) -> None:
         rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
         above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
         if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
-            raise refuse(
+            raise refusal_message(
                 str(rv.name),
                 "is declared with total_size= or pm.Minibatch, which rescales a random batch",
                 "Give the model all rows and drop total_size; this step draws its own batches.",
@@ -346,7 +356,7 @@ def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
         leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
         tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
         if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
-            raise refuse(
+            raise refusal_message(
                 str(potential.name),
                 "is a potential on data of a subsampled likelihood",
                 "Write it as an observed variable, for instance with pm.CustomDist.",

@@ -13,16 +13,20 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 
-from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data import Column, dtype_in_batch
 from pymc_minibatch_mh.data.source import StoredArray
-from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
+from pymc_minibatch_mh.errors import UnsupportedModelError, refusal_message
 from pymc_minibatch_mh.functions.base import operation_name
-from pymc_minibatch_mh.model.constant_data import computed, data_behind, in_double
+from pymc_minibatch_mh.model.constant_data import (
+    compute_constant,
+    data_behind,
+    with_double_constants,
+)
 from pymc_minibatch_mh.model.independence_rules import (
-    WAY_ON,
+    USE_NUTS,
     MixedRowsError,
-    batch_of,
-    part_of,
+    rebuild_output,
+    rebuild_part,
     require_dense,
 )
 from pymc_minibatch_mh.model.stored_ops import (
@@ -86,7 +90,7 @@ class BatchWalk:
         """Rebuild `variable` for a minibatch whose rows lie along `axis`."""
         key = (variable, axis)
         if key not in self._seen:
-            self._seen[key] = _along(self._build(variable, axis), axis, self.length)
+            self._seen[key] = _repeat_single_row(self._build(variable, axis), axis, self.length)
         return self._seen[key]
 
     def whole(self, variable: Variable) -> Variable:
@@ -109,7 +113,7 @@ class BatchWalk:
         if variable.owner is not None:
             return self._rebuilt(variable, axis)
         if variable in self.names:
-            raise refuse(
+            raise refusal_message(
                 self.name,
                 f"has a free variable with one value per observation ({self.names[variable]!r})",
                 "Marginalise that variable, or sample the model with pm.NUTS().",
@@ -130,14 +134,14 @@ class BatchWalk:
                 raise
         self.batches, self.shared_by_all, self._seen = known
         self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
-        return self._batch_of_data(variable, computed(variable), axis)
+        return self._batch_of_data(variable, compute_constant(variable), axis)
 
     def _by_rule(self, variable: Variable, axis: int) -> Variable:
         node = variable.owner
         try:
             if len(node.outputs) > 1:
-                return part_of(variable, axis, self)
-            return batch_of(node.op, node, axis, self)
+                return rebuild_part(variable, axis, self)
+            return rebuild_output(node.op, node, axis, self)
         except UnsupportedModelError:
             raise
         except (IndexError, TypeError, ValueError) as error:
@@ -152,14 +156,14 @@ class BatchWalk:
     ) -> Variable:
         name = self.name_of(variable)
         if values.shape[axis] != self.n_rows:
-            raise refuse(
+            raise refusal_message(
                 self.name,
                 f"uses {name!r}, whose length {values.shape[axis]:,} along its observation axis "
                 f"differs from the {self.n_rows:,} observations",
                 "Give every data array one entry per observation.",
             )
-        if values.ndim > 3 or not is_readable(values.dtype):
-            raise refuse(
+        if values.ndim > 3 or not is_supported_dtype(values.dtype):
+            raise refusal_message(
                 self.name,
                 f"uses {name!r}, an array of type {values.dtype} with {values.ndim} axes",
                 "Use real numbers in native byte order, floats of 32 bits or more, and at most "
@@ -168,7 +172,7 @@ class BatchWalk:
         column = Column(name, values, axis)
         if (variable, axis) not in self.batches:
             static = column.row_shape
-            dtype = dtype_once_read(values.dtype)
+            dtype = dtype_in_batch(values.dtype)
             batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
             self.batches[variable, axis] = (column, batch)
         # The model computes in the type of the array.
@@ -176,7 +180,7 @@ class BatchWalk:
         return pt.moveaxis(batch, 0, axis)
 
 
-def _along(batch: Variable, axis: int, length: Variable) -> Variable:
+def _repeat_single_row(batch: Variable, axis: int, length: Variable) -> Variable:
     """Repeat a term with a single observation to the length of a minibatch.
 
     Rules read a length of 1 as common to all rows. A result of such inputs alone would keep that
@@ -190,7 +194,7 @@ def _along(batch: Variable, axis: int, length: Variable) -> Variable:
     return pt.alloc(batch, *shape)
 
 
-def is_readable(dtype: np.dtype) -> bool:
+def is_supported_dtype(dtype: np.dtype) -> bool:
     """Whether compiled code supports a stored type."""
     return dtype.isnative and (dtype.kind in "iub" or dtype in (np.float32, np.float64))
 
@@ -200,7 +204,7 @@ def data_values(variable: Variable) -> np.ndarray:
     shared = isinstance(variable, SharedVariable)
     held = variable.get_value(borrow=True) if shared else variable.data
     if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
-        raise refuse(
+        raise refusal_message(
             variable.name or "a data array",
             "is set to an array with masked entries, whose values are missing",
             "Drop the rows with missing values.",
@@ -217,18 +221,22 @@ def batch_term(
 ) -> Likelihood:
     """Prove the observations of a term independent, and rewrite the term for a minibatch."""
     if logp.type.ndim == 0:
-        raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
+        raise refusal_message(
+            name, "has one log-likelihood for all of its values together", USE_NUTS
+        )
     if logp.type.shape[0] not in (None, n_rows):
-        raise refuse(
+        raise refusal_message(
             name,
             f"has {logp.type.shape[0]:,} log-likelihoods for {n_rows:,} observations",
             "Return one log-likelihood per observation.",
         )
     walk = BatchWalk(name, n_rows, names, observations)
     try:
-        batch = with_declared_lengths(walk.rows(in_double(logp), 0))
+        batch = with_declared_lengths(walk.rows(with_double_constants(logp), 0))
     except MixedRowsError as error:
-        raise refuse(name, f"cannot be split into observations: {error.why}", error.fix) from error
+        raise refusal_message(
+            name, f"cannot be split into observations: {error.why}", error.fix
+        ) from error
     _refuse_sums_over_rows(walk)
     require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
     if batch.type.ndim > 1:
@@ -245,12 +253,12 @@ def _refuse_sums_over_rows(walk: BatchWalk) -> None:
         if free and summed:
             data = walk.name_of(summed[0])
             cause = f"has a term that combines all rows of {data!r} with {free[0]!r}"
-            raise refuse(walk.name, cause, SUMMARISE)
-        paired = [v for v in _kept_rows(shared) if any(_same_data(v, other) for other in by_rows)]
+            raise refusal_message(walk.name, cause, SUMMARISE)
+        paired = [v for v in _copied_data(shared) if any(_same_data(v, other) for other in by_rows)]
         if shared.owner is not None and paired:
             data = walk.name_of(paired[0])
             cause = f"has a term that pairs each observation with all rows of {data!r}"
-            raise refuse(walk.name, cause, SUMMARISE)
+            raise refusal_message(walk.name, cause, SUMMARISE)
 
 
 def inputs_of_values(variable: Variable) -> Sequence[Variable]:
@@ -260,7 +268,7 @@ def inputs_of_values(variable: Variable) -> Sequence[Variable]:
     return variable.owner.inputs
 
 
-def _kept_rows(variable: Variable) -> list[Variable]:
+def _copied_data(variable: Variable) -> list[Variable]:
     """Data arrays that `variable` copies entry by entry, without sums."""
 
     def entry_by_entry(v: Variable) -> Sequence[Variable]:

@@ -38,19 +38,19 @@ from pytensor.tensor.subtensor import (
 
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.functions.base import operation_name
-from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, conditions
+from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, elementwise_conditions
 
 #: Operations whose entries depend on one row of the left input or one column of the right input.
-_APART = (Dot, SolveTriangular, Solve, CholeskySolve)
+_BY_ROW_AND_COLUMN = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
 #: Advice for models that only NUTS samples unchanged, for masks, and for sparse matrices.
-WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
-MASKED = (
+USE_NUTS = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
+USE_SELECTED_DATA = (
     "Select from the data before the model, for example x[keep] * b. If the other rows are "
     "censored and stand in a pm.Potential, declare all of them as one pm.Censored(...)."
 )
-DENSE = (
+USE_DENSE_ARRAY = (
     "Give the model a dense array, for example pm.math.dot(X.toarray(), b), write group effects "
     "with an index, for example a[group], or sample it with pm.NUTS()."
 )
@@ -59,7 +59,7 @@ DENSE = (
 class MixedRowsError(Exception):
     """An operation that may mix observations, with advice."""
 
-    def __init__(self, op: object, why: str, fix: str = WAY_ON) -> None:
+    def __init__(self, op: object, why: str, fix: str = USE_NUTS) -> None:
         super().__init__(why)
         self.op = op
         self.why = why
@@ -70,7 +70,7 @@ def require_dense(variables: Iterable[Variable], op: object) -> None:
     """Reject sparse matrices, whose rows have no compiled access."""
     if any(isinstance(variable.type, SparseTensorType) for variable in variables):
         why = f"{operation_name(op)} takes a sparse matrix, whose rows cannot be read one by one"
-        raise MixedRowsError(op, why, DENSE)
+        raise MixedRowsError(op, why, USE_DENSE_ARRAY)
 
 
 class Walk(Protocol):
@@ -89,14 +89,14 @@ class Walk(Protocol):
 
 
 @singledispatch
-def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
+def rebuild_output(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     """Rebuild the output of `node` for a minibatch whose rows lie along `axis`."""
     require_dense(node.inputs, op)
     raise MixedRowsError(op, f"{operation_name(op)} is not known to keep observations separate")
 
 
-@batch_of.register(Elemwise)
-def _elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Elemwise)
+def _rebuild_elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
     return op.make_node(*_each_along(node.inputs, axis, walk)).outputs[0]
 
 
@@ -105,11 +105,11 @@ def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Varia
     return [walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in inputs]
 
 
-@batch_of.register(CheckAndRaise)
-def _check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(CheckAndRaise)
+def _rebuild_check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     guarded, *checks = node.inputs
     value = walk.rows(guarded, axis)
-    for condition in (leaf for check in checks for leaf in conditions(check)):
+    for condition in (leaf for check in checks for leaf in elementwise_conditions(check)):
         if not always_holds(condition) and walk.is_free(condition):
             holds = _condition_of_rows(condition, guarded, axis, walk)
             value = pt.switch(checked(holds), value, -np.inf)
@@ -128,10 +128,10 @@ def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: 
             return pt.all(walk.whole(condition))
         return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
     whole = walk.whole(condition)
-    return whole if _fits(condition, guarded) else pt.all(whole)
+    return whole if _shape_fits(condition, guarded) else pt.all(whole)
 
 
-def _fits(condition: Variable, guarded: Variable) -> bool:
+def _shape_fits(condition: Variable, guarded: Variable) -> bool:
     """Whether the shape of a condition provably broadcasts against the guarded array.
 
     PyMC tests the condition over all entries at once, and marginalising a variable adds leading
@@ -142,15 +142,15 @@ def _fits(condition: Variable, guarded: Variable) -> bool:
     return len(own) <= len(lengths) and all(n == 1 or n == m is not None for n, m in pairs)
 
 
-@batch_of.register(SpecifyShape)
-def _specify_shape(op: SpecifyShape, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(SpecifyShape)
+def _rebuild_specify_shape(op: SpecifyShape, node: Apply, axis: int, walk: Walk) -> Variable:
     static = node.outputs[0].type.shape
     lengths = [None if k == axis else length for k, length in enumerate(static)]
     return pt.specify_shape(walk.rows(node.inputs[0], axis), lengths)
 
 
-@batch_of.register(DimShuffle)
-def _dimshuffle(op: DimShuffle, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(DimShuffle)
+def _rebuild_dimshuffle(op: DimShuffle, node: Apply, axis: int, walk: Walk) -> Variable:
     source = op.new_order[axis]
     if source == "x":
         raise MixedRowsError(op, "the observations cannot lie along an added axis")
@@ -158,8 +158,8 @@ def _dimshuffle(op: DimShuffle, node: Apply, axis: int, walk: Walk) -> Variable:
     return op.make_node(inner).outputs[0]
 
 
-@batch_of.register(Alloc)
-def _alloc(op: Alloc, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Alloc)
+def _rebuild_alloc(op: Alloc, node: Apply, axis: int, walk: Walk) -> Variable:
     value, *shape = node.inputs
     own_axis = axis - (len(shape) - value.type.ndim)
     if own_axis >= 0 and not value.type.broadcastable[own_axis]:
@@ -172,24 +172,24 @@ def _alloc(op: Alloc, node: Apply, axis: int, walk: Walk) -> Variable:
     return pt.alloc(inner, *lengths)
 
 
-@batch_of.register(CAReduce)
-def _reduce(op: CAReduce, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(CAReduce)
+def _rebuild_reduction(op: CAReduce, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     kept = [k for k in range(x.type.ndim) if op.axis is not None and k not in op.axis]
     inner = walk.rows(x, kept[axis])
     return op.make_node(inner).outputs[0]
 
 
-@batch_of.register(LogSumExp)
-def _log_sum_exp(op: LogSumExp, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(LogSumExp)
+def _rebuild_log_sum_exp(op: LogSumExp, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     kept = [k for k in range(x.type.ndim) if k not in op.axis]
     return pt.logsumexp(walk.rows(x, kept[axis]), axis=op.axis)
 
 
-@batch_of.register(Softmax)
-@batch_of.register(LogSoftmax)
-def _softmax(op: Softmax | LogSoftmax, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Softmax)
+@rebuild_output.register(LogSoftmax)
+def _rebuild_softmax(op: Softmax | LogSoftmax, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     if op.axis is None or axis in op.axis:
         raise MixedRowsError(op, f"{operation_name(op)} divides by a sum over the observations")
@@ -197,22 +197,22 @@ def _softmax(op: Softmax | LogSoftmax, node: Apply, axis: int, walk: Walk) -> Va
     return softmax(walk.rows(x, axis), axis=op.axis)
 
 
-@batch_of.register(Join)
-def _join(op: Join, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Join)
+def _rebuild_join(op: Join, node: Apply, axis: int, walk: Walk) -> Variable:
     if op.axis % node.outputs[0].type.ndim == axis:
         raise MixedRowsError(op, "observations are joined from several parts")
     return pt.join(op.axis, *(walk.rows(part, axis) for part in node.inputs))
 
 
-@batch_of.register(Dot)
-def _dot(op: Dot, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Dot)
+def _rebuild_dot(op: Dot, node: Apply, axis: int, walk: Walk) -> Variable:
     left, right = node.inputs
     if axis == 0:
-        return _product(walk.rows(left, 0), walk.whole(right))
-    return _product(walk.whole(left), walk.rows(right, 1))
+        return _product_by_sum(walk.rows(left, 0), walk.whole(right))
+    return _product_by_sum(walk.whole(left), walk.rows(right, 1))
 
 
-def _product(left: Variable, right: Variable) -> Variable:
+def _product_by_sum(left: Variable, right: Variable) -> Variable:
     # A product and a sum fuse with later operations and compile in a tenth of the time of Dot.
     if right.type.shape[1] == 1:
         return (left * right[:, 0][None, :]).sum(axis=1)[:, None]
@@ -221,31 +221,35 @@ def _product(left: Variable, right: Variable) -> Variable:
     return (left[:, :, None] * right[None, :, :]).sum(axis=1)
 
 
-@batch_of.register(Blockwise)
-def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Blockwise)
+def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     n_batch = op.batch_ndim(node)
     if isinstance(op.core_op, Dot) and n_batch == 0:
-        return _dot(op.core_op, node, axis, walk)
+        return _rebuild_dot(op.core_op, node, axis, walk)
     if isinstance(op.core_op, AdvancedSubtensor) and all(
         node.inputs[0].type.broadcastable[:n_batch]
     ):
         # Every matrix of the batch is indexed alike, as for each value of a latent class.
         x, *index = node.inputs
         shared = x[(0,) * n_batch]
-        return walk.rows(shared[tuple(_entries(op.core_op, shared, index))], axis)
+        return walk.rows(shared[tuple(_axis_indices(op.core_op, shared, index))], axis)
     if axis >= n_batch:
-        inputs = _columns_apart(op, node, axis - n_batch, walk)
+        inputs = _separate_columns(op, node, axis - n_batch, walk)
     else:
         inputs = _each_along(node.inputs, axis, walk)
     return op.make_node(*inputs).outputs[0]
 
 
-def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
+def _separate_columns(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
     """Inputs of a product or a solution whose observations are columns or rows."""
     label = op.outputs_sig[0][core_axis]
     places = [[k for k, own in enumerate(sig) if own == label] for sig in op.inputs_sig]
     single = sorted(map(len, places)) == [0] * (len(places) - 1) + [1]
-    if not isinstance(op.core_op, _APART) or not single or op.outputs_sig[0].count(label) > 1:
+    if (
+        not isinstance(op.core_op, _BY_ROW_AND_COLUMN)
+        or not single
+        or op.outputs_sig[0].count(label) > 1
+    ):
         raise MixedRowsError(op, f"the observations lie inside {operation_name(op)}")
     inputs = []
     for x, sig, place in zip(node.inputs, op.inputs_sig, places, strict=True):
@@ -254,17 +258,17 @@ def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> li
     return inputs
 
 
-def _entries(
+def _axis_indices(
     op: Subtensor | AdvancedSubtensor | IncSubtensor, x: Variable, index: Sequence[Variable]
 ) -> list:
     entries = list(indices_from_subtensor(index, op.idx_list))
     return entries + [slice(None)] * (x.type.ndim - len(entries))
 
 
-@batch_of.register(Subtensor)
-def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Subtensor)
+def _rebuild_subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
-    entries = _entries(op, x, node.inputs[1:])
+    entries = _axis_indices(op, x, node.inputs[1:])
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
     source = kept[axis]
     inner = walk.rows(x, source)
@@ -273,26 +277,28 @@ def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     return inner[tuple(whole_entry(entry, walk) for entry in entries)]
 
 
-@batch_of.register(AdvancedSubtensor)
-def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(AdvancedSubtensor)
+def _rebuild_advanced_subtensor(
+    op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk
+) -> Variable:
     x = node.inputs[0]
-    entries = _entries(op, x, node.inputs[1:])
+    entries = _axis_indices(op, x, node.inputs[1:])
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     if any(entries[k].type.dtype == "bool" for k in arrays):
-        raise MixedRowsError(op, "a boolean mask selects observations", MASKED)
+        raise MixedRowsError(op, "a boolean mask selects observations", USE_SELECTED_DATA)
     if arrays != list(range(arrays[0], arrays[0] + len(arrays))):
         raise MixedRowsError(op, "index arrays with a slice between them are not supported")
     width = max(entries[k].type.ndim for k in arrays)
     first = arrays[0]
     if first <= axis < first + width:
-        return _taken(x, entries, axis - first - width, walk)
+        return _select_entries(x, entries, axis - first - width, walk)
     source = axis if axis < first else axis - width + len(arrays)
     if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
     return walk.rows(x, source)[tuple(whole_entry(entry, walk) for entry in entries)]
 
 
-def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
+def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
     """Entries of `x` that broadcast index arrays select for a minibatch."""
     arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
     numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
@@ -355,8 +361,8 @@ def is_full(entry: slice) -> bool:
     return entry.start is None and entry.stop is None and entry.step is None
 
 
-@batch_of.register(Reshape)
-def _reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(Reshape)
+def _rebuild_reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
     before, after = x.type.shape[1:], node.outputs[0].type.shape[1:]
     # With equal products of the other axes, C order keeps row i of the input in row i of the
@@ -368,13 +374,13 @@ def _reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
     return walk.rows(x, 0).reshape((walk.length, *after))
 
 
-@batch_of.register(OpFromGraph)
-def _made_of_others(op: OpFromGraph, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(OpFromGraph)
+def _rebuild_inner_graph(op: OpFromGraph, node: Apply, axis: int, walk: Walk) -> Variable:
     return walk.rows(inline_ofg_node(node)[0], axis)
 
 
-@batch_of.register(LogAddExp)
-def _log_add_exp(op: LogAddExp, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(LogAddExp)
+def _rebuild_log_add_exp(op: LogAddExp, node: Apply, axis: int, walk: Walk) -> Variable:
     ndim = node.outputs[0].type.ndim
     inputs = [pt.expand_dims(x, tuple(range(ndim - x.type.ndim))) for x in node.inputs]
     parts = _each_along(inputs, axis, walk)
@@ -383,8 +389,8 @@ def _log_add_exp(op: LogAddExp, node: Apply, axis: int, walk: Walk) -> Variable:
     return pt.logsumexp(pt.stack(parts, axis=-1), axis=-1)
 
 
-@batch_of.register(ExtractDiag)
-def _diagonal(op: ExtractDiag, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(ExtractDiag)
+def _rebuild_diagonal(op: ExtractDiag, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     kept = [k for k in range(x.type.ndim) if k not in (op.axis1, op.axis2)]
     if axis >= len(kept):
@@ -392,8 +398,8 @@ def _diagonal(op: ExtractDiag, node: Apply, axis: int, walk: Walk) -> Variable:
     return op.make_node(walk.rows(x, kept[axis])).outputs[0]
 
 
-@batch_of.register(AllocDiag)
-def _as_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(AllocDiag)
+def _rebuild_from_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     others = [k for k in range(x.type.ndim + 1) if k not in (op.axis1, op.axis2)]
     if axis not in others:
@@ -403,24 +409,24 @@ def _as_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
     )
 
 
-@batch_of.register(CumOp)
-def _running_total(op: CumOp, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(CumOp)
+def _rebuild_cumulative(op: CumOp, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     if op.axis == axis:
         raise MixedRowsError(op, f"{operation_name(op)} runs over the observations")
     return op.make_node(walk.rows(x, axis)).outputs[0]
 
 
-@batch_of.register(SearchsortedOp)
-def _place_among(op: SearchsortedOp, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(SearchsortedOp)
+def _rebuild_search_sorted(op: SearchsortedOp, node: Apply, axis: int, walk: Walk) -> Variable:
     edges, x, *sorter = node.inputs
     return op.make_node(walk.whole(edges), walk.rows(x, axis), *map(walk.whole, sorter)).outputs[0]
 
 
-@batch_of.register(IncSubtensor)
-def _set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
+@rebuild_output.register(IncSubtensor)
+def _rebuild_set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x, y, *numbers = node.inputs
-    entries = _entries(op, x, numbers)
+    entries = _axis_indices(op, x, numbers)
     if not isinstance(entries[axis], slice) or not is_full(entries[axis]):
         raise MixedRowsError(op, "some of the observations are overwritten")
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
@@ -433,7 +439,7 @@ def _set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Vari
     return pt.set_subtensor(place, new) if op.set_instead_of_inc else pt.inc_subtensor(place, new)
 
 
-def part_of(variable: Variable, axis: int, walk: Walk) -> Variable:
+def rebuild_part(variable: Variable, axis: int, walk: Walk) -> Variable:
     """Rebuild one part of a joined array for a minibatch whose rows lie along `axis`."""
     node = variable.owner
     op = node.op

@@ -23,8 +23,8 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.source import Block, StoredArray, StoredRows, map_blocks
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model.independence import Likelihood
-from pymc_minibatch_mh.model.stored_ops import blocks_of, explain_missing_group
-from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.model.stored_ops import explain_missing_group, row_blocks
+from pymc_minibatch_mh.progress import count_parts
 
 #: Compiles nothing, and computes no values if shapes suffice.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
@@ -32,21 +32,21 @@ _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> None:
     """Raise an error if an observation of the term has an out-of-range index."""
-    indices = _indices_of(term, values)
+    indices = _term_indices(term, values)
     if indices is None:
         return
-    blocks = list(blocks_of(term.n_rows, indices.columns))
+    blocks = list(row_blocks(term.n_rows, indices.columns))
     with (
-        counting("Checking the indices", len(blocks)) as advance,
+        count_parts("Checking the indices", len(blocks)) as advance,
         closing(indices.wrong_in(blocks)) as found,
     ):
         for block, wrong in zip(blocks, found, strict=True):
             if wrong is not None:
-                raise _out_of_range(term.name, wrong, block.start, indices)
+                raise _index_error(term.name, wrong, block.start, indices)
             advance()
 
 
-class Wrong(NamedTuple):
+class OutOfRangeIndex(NamedTuple):
     """An out-of-range index: its argument position, value, axis length and row.
 
     The row is None if all rows share the index.
@@ -59,7 +59,7 @@ class Wrong(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Indices:
+class TermIndices:
     """Indices of a term's rows as graphs of data, which can be sent to the storage.
 
     `chosen` holds indices, the smallest allowed value of each, and the axis lengths.
@@ -73,7 +73,7 @@ class Indices:
 
     def __reduce__(self) -> tuple:
         stored = [Column(column.name, None, column.axis) for column in self.columns]
-        return Indices, (self.chosen, self.given, stored, self.batches, self.count)
+        return TermIndices, (self.chosen, self.given, stored, self.batches, self.count)
 
     @cached_property
     def _function(self) -> Any:
@@ -81,7 +81,7 @@ class Indices:
         outputs = [x for bounded in self.chosen for x in bounded]
         return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
 
-    def wrong_in(self, blocks: Sequence[slice]) -> Generator[Wrong | None]:
+    def wrong_in(self, blocks: Sequence[slice]) -> Generator[OutOfRangeIndex | None]:
         """First out-of-range index of each block."""
         stored = [column.values for column in self.columns]
         if not (stored and isinstance(stored[0], StoredArray)):
@@ -91,11 +91,11 @@ class Indices:
             return
         names = [array.name for array in stored]
         calls: list[Block] = [
-            (rows, partial(_first_wrong, names, rows.stop - rows.start)) for rows in blocks
+            (rows, partial(_raise_first_wrong, names, rows.stop - rows.start)) for rows in blocks
         ]
         yield from map_blocks(stored[0].storage, dict.fromkeys(names), self, calls)
 
-    def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
+    def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> OutOfRangeIndex | None:
         """First out-of-range index among rows in memory."""
         given = [np.zeros(value.type.shape) for value in self.given]
         pairs = zip(rows, self.batches, strict=True)
@@ -109,7 +109,7 @@ class Indices:
             if wrong.any():
                 first = np.unravel_index(np.argmax(wrong), wrong.shape)
                 row = int(first[0]) if len(entries) == count else None
-                return Wrong(number, int(entries[first]), int(length), row)
+                return OutOfRangeIndex(number, int(entries[first]), int(length), row)
         return None
 
     def columns_of(self, number: int) -> tuple[Column, ...]:
@@ -120,13 +120,15 @@ class Indices:
         return tuple(column for column in made_of if isinstance(column.values, StoredArray))
 
 
-def _first_wrong(
-    names: Sequence[str], count: int, indices: Indices, arrays: Mapping[str, np.ndarray]
-) -> Wrong | None:
+def _raise_first_wrong(
+    names: Sequence[str], count: int, indices: TermIndices, arrays: Mapping[str, np.ndarray]
+) -> OutOfRangeIndex | None:
     return indices.first_wrong([arrays[name] for name in names], count)
 
 
-def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsupportedModelError:
+def _index_error(
+    name: str, wrong: OutOfRangeIndex, first: int, indices: TermIndices
+) -> UnsupportedModelError:
     stored = indices.columns_of(wrong.number)
     row, index = "", "the index"
     if wrong.row is not None:
@@ -140,7 +142,7 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsu
     )
 
 
-def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
+def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices | None:
     """Indices that are data, or None if there are none."""
     stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
     chosen = []
@@ -149,7 +151,7 @@ def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
             continue
         for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
             if _is_data(index, values):
-                length = _length(node.inputs[0], axis)
+                length = _axis_length(node.inputs[0], axis)
                 from_start = not stored.isdisjoint(ancestors([index]))
                 chosen.append((index, pt.zeros_like(length) if from_start else -length, length))
     if not chosen:
@@ -158,10 +160,10 @@ def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
     above = set(ancestors([x for bounded in chosen for x in bounded]))
     read = [(column, batch) for column, batch in term.batches if batch in above]
     columns, batches = [column for column, _ in read], [batch for _, batch in read]
-    return Indices(chosen, list(values), columns, batches, term.length)
+    return TermIndices(chosen, list(values), columns, batches, term.length)
 
 
-def _length(chosen_from: Variable, axis: int) -> Variable:
+def _axis_length(chosen_from: Variable, axis: int) -> Variable:
     """Graph of an axis length, without values if the type or a shape provides it.
 
     Values at a position of zeros need not exist, for example a Cholesky factor of a covariance.

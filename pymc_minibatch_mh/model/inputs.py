@@ -14,12 +14,12 @@ from pytensor.graph.replace import clone_replace
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.source import Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.bambi import is_bambi_model, name_data, pymc_model_of
+from pymc_minibatch_mh.model.bambi import is_bambi_model, name_data, pymc_model_behind
 from pymc_minibatch_mh.model.independence import Likelihood, data_values
 from pymc_minibatch_mh.model.stored_ops import stored_array
 
 
-def model_of(model: Any) -> pm.Model:
+def resolve_model(model: Any) -> pm.Model:
     """PyMC model of the argument, which may be Bambi's, or else of the context."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
@@ -29,7 +29,7 @@ def model_of(model: Any) -> pm.Model:
                 "model:'."
             )
     if is_bambi_model(model):
-        model = pymc_model_of(model)
+        model = pymc_model_behind(model)
     if not isinstance(model, pm.Model):
         raise SettingError(
             f"model={type(model).__name__} is not a PyMC model. Pass the pm.Model that holds the "
@@ -63,7 +63,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
     return values
 
 
-def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
+def resolve_point(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
     """User's point, by the names of the value variables."""
     if not isinstance(point, Mapping):
         raise SettingError(
@@ -78,11 +78,11 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
                 f"initial_point= has no value for {name!r}. Give one for each value variable, "
                 f"with the names {[str(v.name) for v in model.value_vars]}."
             )
-        values[name] = _array(name, point[name], variable.type.shape)
+        values[name] = _point_array(name, point[name], variable.type.shape)
     return values
 
 
-def array_of(subject: str, values: Any) -> np.ndarray:
+def as_numeric_array(subject: str, values: Any) -> np.ndarray:
     """Numeric array of user values; objects that are numbers become numbers."""
     if np.ma.is_masked(values):
         raise SettingError(
@@ -95,15 +95,15 @@ def array_of(subject: str, values: Any) -> np.ndarray:
         return np.asarray(values, dtype=object)
 
 
-def fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
+def fits_shape(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
     """Whether an array matches the declared shape of a variable, as far as it is known."""
     pairs = zip(shape, declared, strict=False)
     return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
 
 
-def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    array = array_of(f"initial_point= has {name!r} with", value)
-    if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
+def _point_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    array = as_numeric_array(f"initial_point= has {name!r} with", value)
+    if not fits_shape(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
             f"does not fit the variable. Give real numbers of shape {shape}."
@@ -111,7 +111,7 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     return array
 
 
-def generator_of(name: str, seed: Any) -> np.random.Generator:
+def as_generator(name: str, seed: Any) -> np.random.Generator:
     """Generator of the seed in the setting `name`."""
     if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
         raise SettingError(
@@ -129,25 +129,25 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
         ) from error
 
 
-def likelihoods_of(terms: Sequence[Likelihood]) -> list[str]:
+def likelihood_names(terms: Sequence[Likelihood]) -> list[str]:
     """Names of the observed variables behind terms."""
     return [one.name for term in terms for one in term.likelihoods]
 
 
-def storage_of(term: Likelihood) -> Storage | None:
+def term_storage(term: Likelihood) -> Storage | None:
     """Storage of a term's rows; None if they are in memory."""
     arrays = (column.values for column, _ in term.batches)
     return next((x.storage for x in arrays if isinstance(x, StoredArray)), None)
 
 
-def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
+def join_terms(terms: Sequence[Likelihood]) -> list[Likelihood]:
     """Merge terms on one storage into one term, whose row i is row i of each.
 
     The log-likelihood of a row is the sum of theirs, so a row is drawn and read once for all. Other
     terms stay unchanged.
     """
-    storages = {id(storage_of(term)) for term in terms}
-    if len(terms) < 2 or len(storages) > 1 or storage_of(terms[0]) is None:
+    storages = {id(term_storage(term)) for term in terms}
+    if len(terms) < 2 or len(storages) > 1 or term_storage(terms[0]) is None:
         return list(terms)
     first = terms[0]
     batches: dict[str, tuple[Column, Variable]] = {}
@@ -195,25 +195,25 @@ class ModelArrays:
                 kind = "data array" if getattr(variable.type, "ndim", 0) else "number"
                 self._names[variable] = variable.name or f"a {kind} of {owner}"
             elif variable.owner is not None:
-                waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
+                waiting += reversed([*variable.owner.inputs, *_inner_graphs(variable.owner.op)])
 
     def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
         """Distinct current arrays with their names; stored arrays as references."""
         known: dict[int, np.ndarray | Storage] = {}
         for variable, name in self._names.items():
-            for array in _arrays_of(variable):
+            for array in _input_arrays(variable):
                 if id(array) not in known:
                     known[id(array)] = array
                     yield name, array
 
 
-def _inner(op: object) -> Sequence[Variable]:
+def _inner_graphs(op: object) -> Sequence[Variable]:
     """Inner graphs of an operation, which may contain arrays of the user."""
     core = getattr(op, "core_op", op)
     return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
 
 
-def _arrays_of(variable: Variable) -> Sequence[np.ndarray | Storage]:
+def _input_arrays(variable: Variable) -> Sequence[np.ndarray | Storage]:
     stored = stored_array(variable)
     if stored is not None:
         return [stored.storage]

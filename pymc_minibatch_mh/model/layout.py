@@ -12,7 +12,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import as_tensor
 
-from pymc_minibatch_mh.model.constant_data import plain
+from pymc_minibatch_mh.model.constant_data import as_plain_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,11 @@ def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Va
 def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
     """Lower and upper end of the support of each value, shape (2, n)."""
     return np.stack(
-        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+        [np.broadcast_to(x, block.shape).ravel() for x in support_bounds(model, block.variable)]
     )
 
 
-def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
+def natural_values(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
     """Free variables by name, as functions of all value variables.
 
     A transform may depend on other parameters, such as the ends of ``pm.Uniform("u", a, a + 2)``,
@@ -81,10 +81,10 @@ def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
         known = value if transform is None else transform.backward(value, *rv.owner.inputs)
         free[str(rv.name)] = known
     by_values = model.replace_rvs_by_values(list(free.values()))
-    return dict(zip(free, map(plain, by_values), strict=True))
+    return dict(zip(free, map(as_plain_tensor, by_values), strict=True))
 
 
-def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
+def support_bounds(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper end of the support of a value variable, infinite if unknown.
 
     The value variable of a transformed variable has the whole real line. An untransformed one, such
@@ -102,10 +102,10 @@ def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray
     if not isinstance(transform, IntervalTransform):
         return lower, upper
     low, high = transform.args_fn(*rv.owner.inputs)
-    return _number(low, lower), _number(high, upper)
+    return _finite_bound(low, lower), _finite_bound(high, upper)
 
 
-def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
+def _finite_bound(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
     # A random or mutable end bounds nothing.
     if end is None or any(
         v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])

@@ -19,14 +19,14 @@ checked = Elemwise(Checked(scalar.same_out, name="checked"))
 _ROUNDED = 1e-9
 
 
-def conditions(check: Variable) -> list[Variable]:
+def elementwise_conditions(check: Variable) -> list[Variable]:
     """Elementwise conditions that make up a check over all rows."""
     if check.owner is not None:
         op = check.owner.op
         if isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar) or (
             isinstance(op, All) and op.axis is None
         ):
-            return [leaf for part in check.owner.inputs for leaf in conditions(part)]
+            return [leaf for part in check.owner.inputs for leaf in elementwise_conditions(part)]
     return [check]
 
 

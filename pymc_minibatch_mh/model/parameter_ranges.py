@@ -32,20 +32,20 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.polynomials import (
     MAX_TERMS,
-    ROUNDED,
+    RELATIVE_ROUNDING,
     Polynomial,
     Range,
     Unknown,
-    constant,
-    linear,
-    plus,
+    add_polynomials,
+    constant_polynomial,
+    linear_polynomial,
+    multiply_polynomials,
+    polynomial_range,
     product_of_parts,
-    range_of,
     sum_of_parts,
-    times,
 )
 
 View = tuple[Hashable, ...]
@@ -81,16 +81,16 @@ class Ranges:
     def of_difference(self, left: Variable, right: Variable) -> Range:
         """Range of the differences between the entries of two tensors."""
         axes = range(max(left.type.ndim, right.type.ndim))
-        views = (_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
+        views = (_as_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
         parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
-        return self._range(sum_of_parts([parts[0], _scaled(parts[1], -1.0)]))
+        return self._range(sum_of_parts([parts[0], _scale_polynomial(parts[1], -1.0)]))
 
     @staticmethod
     def _range(polynomial: Polynomial | None) -> Range:
-        return ANY if polynomial is None else range_of(polynomial)
+        return ANY if polynomial is None else polynomial_range(polynomial)
 
     def _whole(self, variable: Variable) -> Polynomial | None:
-        return self._polynomial(variable, _view(variable, range(variable.type.ndim)))
+        return self._polynomial(variable, _as_view(variable, range(variable.type.ndim)))
 
     def _polynomial(self, variable: Variable, view: View) -> Polynomial | None:
         """Tensor as a polynomial of shares and sizes; None if it is unrestricted."""
@@ -115,10 +115,10 @@ class Ranges:
             labels = {
                 k: label for k, label in zip(node.op.new_order, view, strict=True) if k != "x"
             }
-            return self._polynomial(x, _view(x, [labels.get(k) for k in range(x.type.ndim)]))
+            return self._polynomial(x, _as_view(x, [labels.get(k) for k in range(x.type.ndim)]))
         if isinstance(node.op, Alloc | TensorFromScalar | ScalarFromTensor):
             ndim = getattr(x.type, "ndim", 0)
-            return self._polynomial(x, _view(x, view[len(view) - ndim :]))
+            return self._polynomial(x, _as_view(x, view[len(view) - ndim :]))
         if isinstance(node.op, Sum):
             return self._sum(node, view)
         if isinstance(node.op, Dot):
@@ -126,7 +126,7 @@ class Ranges:
         return self._known(variable, view, self._range_of_tensor(node.op, node))
 
     def _constant(self, variable: Variable, view: View) -> Polynomial | None:
-        values = _numbers(variable)
+        values = _constant_array(variable)
         if not values.size or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             return None
         if _shared_axes(variable) is not None:
@@ -134,11 +134,15 @@ class Ranges:
         low, high = float(values.min()), float(values.max())
         # Constants that NumPy folded beforehand, such as 1 - g for data g.
         for other in self._tensors[: self._number(variable)] if low < high else ():
-            line = _line(other, variable)
+            line = _affine_fit(other, variable)
             if line is not None:
-                offset, slope = map(constant, line)
+                offset, slope = map(constant_polynomial, line)
                 known = self._polynomial(other, view)
-                return None if known is None else plus(offset, times(slope, known))
+                return (
+                    None
+                    if known is None
+                    else add_polynomials(offset, multiply_polynomials(slope, known))
+                )
         return self._known(variable, view, Range(low, high, False, False))
 
     def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
@@ -146,9 +150,11 @@ class Ranges:
         if of.low == -np.inf and of.high == np.inf:
             return None
         if of.low == of.high:
-            return constant(float(of.low))
+            return constant_polynomial(float(of.low))
         shared = frozenset(view[axis] for axis in _shared_axes(variable) or ())
-        return linear(of, self._unknown((self._number(variable), view), of, None, view, shared))
+        return linear_polynomial(
+            of, self._unknown((self._number(variable), view), of, None, view, shared)
+        )
 
     def _share(self, variable: Variable, view: View) -> Polynomial | None:
         """One of several shares that add up to one, or a tensor of such shares."""
@@ -159,7 +165,7 @@ class Ranges:
             return None
         shares, place = entry
         group = self._number(shares), view
-        return linear(_SHARE, self._unknown((*group, place), _SHARE, group, view))
+        return linear_polynomial(_SHARE, self._unknown((*group, place), _SHARE, group, view))
 
     def _unknown(
         self,
@@ -184,14 +190,14 @@ class Ranges:
     def _number(self, variable: Variable) -> int:
         """Number of a tensor; equal computations get equal numbers."""
         for number, known in enumerate(self._tensors):
-            if known is variable or _are_alike(known, variable):
+            if known is variable or _are_same_computation(known, variable):
                 return number
         self._tensors.append(variable)
         return len(self._tensors) - 1
 
     def _sum(self, node: Apply, view: View) -> Polynomial | None:
         (x,), op = node.inputs, node.op
-        axes = _axes(op.axis, x)
+        axes = _normalize_axes(op.axis, x)
         number, kept = self._number(x), iter(view)
         labels = [(number, k) if k in axes else next(kept) for k in range(x.type.ndim)]
         total = self._sum_along(x, labels, axes)
@@ -213,16 +219,16 @@ class Ranges:
             return sum_of_parts([self._polynomial(part, ()) for part in x.owner.inputs])
         if isinstance(op, Join) and axes == (op.axis,):
             return sum_of_parts([self._sum_along(y, labels, axes) for y in x.owner.inputs])
-        view = _view(x, labels)
+        view = _as_view(x, labels)
         return self._added_up(self._polynomial(x, view), x, view, axes)
 
     def _dot(self, node: Apply, view: View) -> Polynomial | None:
         left, right = node.inputs
         label = (self._number(left), 1)
-        one = self._polynomial(left, _view(left, (view[0], label)))
-        other = self._polynomial(right, _view(right, (label, view[1])))
+        one = self._polynomial(left, _as_view(left, (view[0], label)))
+        other = self._polynomial(right, _as_view(right, (label, view[1])))
         product = product_of_parts([one, other])
-        return self._added_up(product, left, _view(left, (view[0], label)), (1,))
+        return self._added_up(product, left, _as_view(left, (view[0], label)), (1,))
 
     def _added_up(
         self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
@@ -246,15 +252,15 @@ class Ranges:
                 mean = self._mean(share, varying, along)
                 if mean is None:
                     return None
-                terms.append(times({rest: factor}, mean))
-        return plus(*terms)
+                terms.append(multiply_polynomials({rest: factor}, mean))
+        return add_polynomials(*terms)
 
     def _mean(
         self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
     ) -> Polynomial | None:
         """Mean of a product, weighted by shares that add up to one."""
         if not others:
-            return constant(1.0)
+            return constant_polynomial(1.0)
         if not all(u.has_bound for u in others):
             return None
         zero, one = any(u.zero for u in others), all(u.one for u in others)
@@ -270,12 +276,17 @@ class Ranges:
         if isinstance(op, scalar.Identity) or (cast and result.type.dtype.startswith("float")):
             return self._polynomial(node.inputs[0], view)
         if isinstance(op, scalar.Second):
-            return self._polynomial(node.inputs[1], _view(node.inputs[1], view))
+            return self._polynomial(node.inputs[1], _as_view(node.inputs[1], view))
         if isinstance(op, (*_SUMS, scalar.Mul)):
-            return self._arithmetic(op, [self._polynomial(x, _view(x, view)) for x in node.inputs])
-        if isinstance(op, scalar.Switch) and (holds := _decided(node.inputs[0])) is not None:
+            return self._arithmetic(
+                op, [self._polynomial(x, _as_view(x, view)) for x in node.inputs]
+            )
+        if (
+            isinstance(op, scalar.Switch)
+            and (holds := _constant_condition(node.inputs[0])) is not None
+        ):
             chosen = node.inputs[1 if holds else 2]
-            return self._polynomial(chosen, _view(chosen, view))
+            return self._polynomial(chosen, _as_view(chosen, view))
         known = self._power(op, node, view)
         if known is None and isinstance(op, scalar.TrueDiv):
             known = self._quotient(node, view)
@@ -286,37 +297,37 @@ class Ranges:
     @staticmethod
     def _arithmetic(op: scalar.ScalarOp, parts: list[Polynomial | None]) -> Polynomial | None:
         if isinstance(op, scalar.Sub | scalar.Neg):
-            parts[-1] = _scaled(parts[-1], -1.0)
+            parts[-1] = _scale_polynomial(parts[-1], -1.0)
         return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
 
     def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
         """Square, integer power, or quotient by a number."""
-        base, *others = (self._polynomial(x, _view(x, view)) for x in node.inputs[:2])
+        base, *others = (self._polynomial(x, _as_view(x, view)) for x in node.inputs[:2])
         numbers = [x[()] for x in others if x is not None and [*x] == [()]]
         if base is None or len(numbers) < len(others):
             return None
         if isinstance(op, scalar.TrueDiv) and numbers:
-            return times(base, constant(1.0 / numbers[0]))
+            return multiply_polynomials(base, constant_polynomial(1.0 / numbers[0]))
         exponent = 2.0 if isinstance(op, scalar.Sqr) else (numbers or [0.0])[0]
         whole = isinstance(op, scalar.Sqr | scalar.Pow) and exponent in range(1, _HIGHEST_POWER)
         if not whole or len(base) ** exponent > MAX_TERMS:
             return None
-        return reduce(times, [base] * int(exponent))
+        return reduce(multiply_polynomials, [base] * int(exponent))
 
     def _quotient(self, node: Apply, view: View) -> Polynomial | None:
         """Quotient (x y) / (x + z) as a share x / (x + z) times y."""
         above, below = node.inputs
-        factors, found = _factors(above), []
+        factors, found = _product_factors(above), []
         for k, factor in enumerate(factors):
             of = self._range_of_quotient(factor, below)
-            key = tuple((self._number(x), _view(x, view)) for x in (factor, below))
+            key = tuple((self._number(x), _as_view(x, view)) for x in (factor, below))
             rest = [*factors[:k], *factors[k + 1 :]]
-            others = [self._polynomial(x, _view(x, view)) for x in rest]
+            others = [self._polynomial(x, _as_view(x, view)) for x in rest]
             if of.high <= 1.0:
-                share = linear(of, self._unknown(key, of, None, view))
+                share = linear_polynomial(of, self._unknown(key, of, None, view))
                 product = self._arithmetic(scalar.mul, [share, *others])
                 found += [] if product is None else [product]
-        return min(found, key=lambda product: range_of(product).high, default=None)
+        return min(found, key=lambda product: polynomial_range(product).high, default=None)
 
     def _range_of_elemwise(self, op: scalar.ScalarOp, node: Apply) -> Range:
         rule = next((rule for types, rule in _RULES if isinstance(op, types)), None)
@@ -351,23 +362,23 @@ class Ranges:
         return ANY
 
 
-def _are_alike(one: Variable, other: Variable) -> bool:
+def _are_same_computation(one: Variable, other: Variable) -> bool:
     """Whether two tensors are computed in the same way."""
     made = one.owner is not None and other.owner is not None and one.owner.op == other.owner.op
     return made and one.type == other.type and equal_computations([one], [other])
 
 
-def _view(variable: Variable, labels: Sequence[Hashable]) -> View:
+def _as_view(variable: Variable, labels: Sequence[Hashable]) -> View:
     """Labels of the axes along which a tensor has several entries."""
     single = getattr(variable.type, "broadcastable", ())
     return tuple(None if one else label for one, label in zip(single, labels, strict=True))
 
 
 def _is_data(variable: Variable) -> bool:
-    return isinstance(variable, Constant | SharedVariable) and _numbers(variable) is not None
+    return isinstance(variable, Constant | SharedVariable) and _constant_array(variable) is not None
 
 
-def _numbers(variable: Variable) -> Any:
+def _constant_array(variable: Variable) -> Any:
     """Array of a constant or of data, or None."""
     if isinstance(variable, SharedVariable):
         held = variable.get_value(borrow=True)
@@ -376,55 +387,57 @@ def _numbers(variable: Variable) -> Any:
     return None if isinstance(held, np.ma.MaskedArray) else np.asarray(held)
 
 
-def _line(x: Variable, y: Variable) -> tuple[float, float] | None:
+def _affine_fit(x: Variable, y: Variable) -> tuple[float, float] | None:
     """Coefficients a and b of data y = a + b x, or None."""
     if not (_is_data(x) and x.type.ndim == y.type.ndim):
         return None
-    one, other = (_numbers(data).astype(np.float64) for data in (x, y))
+    one, other = (_constant_array(data).astype(np.float64) for data in (x, y))
     low, high = one.argmin(), one.argmax()
     if one.shape != other.shape or one.flat[low] == one.flat[high]:
         return None
     slope = (other.flat[high] - other.flat[low]) / (one.flat[high] - one.flat[low])
     offset = other.flat[low] - slope * one.flat[low]
     scale = abs(offset) + abs(slope) * np.abs(one).max()
-    near = np.abs(other - offset - slope * one) <= ROUNDED * scale
+    near = np.abs(other - offset - slope * one) <= RELATIVE_ROUNDING * scale
     return (float(offset), float(slope)) if near.all() else None
 
 
-def _factors(variable: Variable) -> list[Variable]:
+def _product_factors(variable: Variable) -> list[Variable]:
     if _is_elementwise(variable, scalar.Mul):
-        return [factor for x in variable.owner.inputs for factor in _factors(x)]
+        return [factor for x in variable.owner.inputs for factor in _product_factors(x)]
     return [variable]
 
 
-def _scaled(polynomial: Polynomial | None, by: float) -> Polynomial | None:
-    return None if polynomial is None else times(polynomial, constant(by))
+def _scale_polynomial(polynomial: Polynomial | None, by: float) -> Polynomial | None:
+    return None if polynomial is None else multiply_polynomials(polynomial, constant_polynomial(by))
 
 
-def _decided(condition: Variable) -> bool | None:
+def _constant_condition(condition: Variable) -> bool | None:
     """Value of a condition on constants, None for any other condition."""
-    values = _value(condition)
+    values = _scalar_value(condition)
     if values is None or values.all() != values.any():
         return None
     return bool(values.all())
 
 
-def _value(variable: Variable) -> np.ndarray | None:
+def _scalar_value(variable: Variable) -> np.ndarray | None:
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     node = variable.owner
     if node is None or not isinstance(node.op, Elemwise | DimShuffle):
         return None
-    values = [_value(x) for x in node.inputs]
+    values = [_scalar_value(x) for x in node.inputs]
     known = [value for value in values if value is not None and value.size == 1]
     if len(known) < len(values):
         return None
-    return known[0] if isinstance(node.op, DimShuffle) else numpy_of(node.op.scalar_op)(*known)
+    return (
+        known[0] if isinstance(node.op, DimShuffle) else numpy_function(node.op.scalar_op)(*known)
+    )
 
 
-def _monotone(op: scalar.ScalarOp, x: Range) -> Range:
+def _range_of_monotone(op: scalar.ScalarOp, x: Range) -> Range:
     with np.errstate(all="ignore"):
-        low, high = (float(numpy_of(op)(np.float64(end))) for end in (x.low, x.high))
+        low, high = (float(numpy_function(op)(np.float64(end))) for end in (x.low, x.high))
     if np.isnan(low) or np.isnan(high):
         return ANY
     if low > high:
@@ -432,35 +445,37 @@ def _monotone(op: scalar.ScalarOp, x: Range) -> Range:
     return Range(low, high, x.low_is_open, x.high_is_open)
 
 
-def _even(op: scalar.ScalarOp, x: Range) -> Range:
+def _range_of_even(op: scalar.ScalarOp, x: Range) -> Range:
     """Range of a square or an absolute value."""
     if x.low >= 0.0 or x.high <= 0.0:
-        return _monotone(op, x)
-    return Range(0.0, max(_monotone(op, end).high for end in _ends(x)), low_is_open=False)
+        return _range_of_monotone(op, x)
+    return Range(
+        0.0, max(_range_of_monotone(op, end).high for end in _range_ends(x)), low_is_open=False
+    )
 
 
-def _ends(x: Range) -> list[Range]:
+def _range_ends(x: Range) -> list[Range]:
     return [Range(end, end) for end in (x.low, x.high)]
 
 
-def _sign(op: scalar.ScalarOp, x: Range) -> Range:
+def _range_of_sign(op: scalar.ScalarOp, x: Range) -> Range:
     low = 1.0 if x.is_positive else min(np.sign(x.low), 0.0)
     return Range(low, 1.0, low_is_open=False, high_is_open=False)
 
 
-def _larger(op: scalar.ScalarOp, *ranges: Range) -> Range:
+def _range_of_maximum(op: scalar.ScalarOp, *ranges: Range) -> Range:
     low, low_is_open = max((r.low, r.low_is_open) for r in ranges)
     high, closed = max((r.high, not r.high_is_open) for r in ranges)
     return Range(low, high, low_is_open, not closed)
 
 
-def _smaller(op: scalar.ScalarOp, *ranges: Range) -> Range:
+def _range_of_minimum(op: scalar.ScalarOp, *ranges: Range) -> Range:
     low, low_is_open = min((r.low, r.low_is_open) for r in ranges)
     high, closed = min((r.high, not r.high_is_open) for r in ranges)
     return Range(low, high, low_is_open, not closed)
 
 
-def _power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
+def _range_of_power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
     if base.low >= 0.0 and base.high <= 1.0 and exponent.low >= 0.0:
         below_one = (base.high < 1.0 or base.high_is_open) and exponent.is_positive
         return Range(0.0, 1.0, base.is_positive, below_one)
@@ -476,13 +491,16 @@ def _range_of_product(x: Range) -> Range:
 
 #: Ranges of scalar operations as functions of their operands' ranges.
 _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
-    ((*_INCREASING, scalar_math.Erfc), _monotone),
-    ((scalar.Abs, scalar.Sqr), _even),
-    (scalar.Sign, _sign),
-    (scalar.Pow, _power),
-    (scalar.Maximum, _larger),
-    (scalar.Minimum, _smaller),
-    (scalar.Clip, lambda op, x, low, high: _smaller(op, _larger(op, x, low), high)),
+    ((*_INCREASING, scalar_math.Erfc), _range_of_monotone),
+    ((scalar.Abs, scalar.Sqr), _range_of_even),
+    (scalar.Sign, _range_of_sign),
+    (scalar.Pow, _range_of_power),
+    (scalar.Maximum, _range_of_maximum),
+    (scalar.Minimum, _range_of_minimum),
+    (
+        scalar.Clip,
+        lambda op, x, low, high: _range_of_minimum(op, _range_of_maximum(op, x, low), high),
+    ),
     (scalar.Switch, lambda op, condition, *branches: Range.hull(branches)),
     (_CUMULATIVE, lambda op, *operands: _CLOSED),
     ((scalar.Sin, scalar.Cos), lambda op, x: Range(-1.0, 1.0, False, False)),
@@ -512,7 +530,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     if isinstance(shares, Constant):
         return _axes_of_fixed_shares(np.asarray(shares.data))
     if shares.owner is not None and isinstance(shares.owner.op, Softmax):
-        return _axes(shares.owner.op.axis, shares)
+        return _normalize_axes(shares.owner.op.axis, shares)
     if shares.owner is not None and isinstance(shares.owner.op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
@@ -527,7 +545,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
         (total,) = total.owner.inputs
     if total.owner is None or not isinstance(total.owner.op, Sum):
         return None
-    axes = _axes(total.owner.op.axis, parts)
+    axes = _normalize_axes(total.owner.op.axis, parts)
     positive = _argument_of(parts, scalar.Exp) is not None
     kept = _is_kept_sum(shares.owner.inputs[1], parts, axes)
     return axes if positive and kept else None
@@ -551,7 +569,7 @@ def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
     return tuple(axis + added for axis in inner)
 
 
-def _axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
+def _normalize_axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
     # PyTensor allows the sum of a scalar along a missing axis.
     axes = range(variable.type.ndim)
     return tuple(axes) if axis is None else tuple(k for k in axis if k in axes)

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.data.source import (
 )
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.stored_ops import ReadStored, explain_missing_group
-from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.progress import count_parts
 
 
 class Rows:
@@ -56,7 +56,7 @@ class Rows:
     """
 
     def __init__(self, **arrays: Any) -> None:
-        self._hold(ArrayStorage({name: _seen_by_numpy(name, x) for name, x in arrays.items()}))
+        self._hold(ArrayStorage({name: _as_numpy_array(name, x) for name, x in arrays.items()}))
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
@@ -248,11 +248,11 @@ class Rows:
             raise SettingError(f"{called}({name!r}) names no array. Choose from {self.names}.")
 
     def __repr__(self) -> str:
-        arrays = " and ".join(_described(name, f) for name, f in self.storage.fields.items())
+        arrays = " and ".join(_describe_array(name, f) for name, f in self.storage.fields.items())
         return f"Rows of {arrays}: {self.n_rows:,} rows"
 
 
-def _described(name: str, field: Any) -> str:
+def _describe_array(name: str, field: Any) -> str:
     columns = f", {' x '.join(map(str, field.shape))} columns" if field.shape else ""
     return f"{name!r} ({field.dtype}{columns})"
 
@@ -268,7 +268,7 @@ def _import_storage(module: str, extra: str) -> Any:
         ) from error
 
 
-def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
+def _as_numpy_array(name: str, values: Any) -> np.ndarray:
     """Array of another library as NumPy sees it, without a copy."""
     if np.ma.is_masked(values):
         raise SettingError(
@@ -297,22 +297,24 @@ def _seen_by_numpy(name: str, values: Any) -> np.ndarray:
     return array
 
 
-_STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+_STORE_GROUP_NUMBERS = (
+    "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+)
 
 
 def find_largest_group(storage: Storage, name: str) -> int:
     """Largest group number, from one pass over blocks of rows."""
     largest, where, n_rows = -1, 0, storage.n_rows
-    starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_of, name)
+    starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_group, name)
     blocks: list[Block] = [(slice(k, min(k + BLOCK_ROWS, n_rows)), call) for k in starts]
     # Shared work stays on a cluster while it is referenced, which None cannot be.
-    answers = map_blocks(storage, [name], _largest_of, blocks)
-    with counting(f"Counting the groups of {name!r}", len(blocks)) as advance:
+    answers = map_blocks(storage, [name], _largest_group, blocks)
+    with count_parts(f"Counting the groups of {name!r}", len(blocks)) as advance:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):
             if not is_one:
                 raise SourceError(
                     f"{name!r} is {number} in {storage.where(first + row)}, which is not a group "
-                    f"number. {_STORE}.{explain_missing_group(number)}"
+                    f"number. {_STORE_GROUP_NUMBERS}.{explain_missing_group(number)}"
                 )
             if number > largest:
                 largest, where = int(number), first + row
@@ -320,13 +322,14 @@ def find_largest_group(storage: Storage, name: str) -> int:
     if largest >= n_rows:
         raise SourceError(
             f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} "
-            f"rows: most of so many groups would be empty. {_STORE}, or declare the intended "
+            f"rows: most of so many groups would be empty. {_STORE_GROUP_NUMBERS}, or declare "
+            f"the intended "
             "number of groups."
         )
     return largest
 
 
-def _largest_of(
+def _largest_group(
     name: str, _shared: None, arrays: Mapping[str, np.ndarray]
 ) -> tuple[int | float, int, bool]:
     """First invalid group number, or else the largest; its row; and whether it is valid."""

@@ -22,7 +22,7 @@ from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.source import BLOCK_ROWS, StoredArray
-from pymc_minibatch_mh.errors import SourceError, refuse
+from pymc_minibatch_mh.errors import SourceError, refusal_message
 
 
 class WholeArrayError(SourceError, TypeError):
@@ -33,7 +33,7 @@ class WholeArrayError(SourceError, TypeError):
     """
 
 
-class _OfStored(Op):
+class _StoredOp(Op):
     """Operation without inputs whose output variable holds an object."""
 
     __props__ = ("_known",)
@@ -63,7 +63,7 @@ class _OfStored(Op):
         return type(self), (self.held,)
 
 
-class ReadStored(_OfStored):
+class ReadStored(_StoredOp):
     """Placeholder of a stored array in a model, of constant size."""
 
     def make_node(self) -> Apply:
@@ -85,7 +85,7 @@ class ReadStored(_OfStored):
         return [(NumberOfRows(self.held.storage)(), *self.held.shape[1:])]
 
 
-class NumberOfRows(_OfStored):
+class NumberOfRows(_StoredOp):
     """Number of rows of a storage, which minibatches replace by their own."""
 
     def make_node(self) -> Apply:
@@ -117,11 +117,11 @@ def with_declared_lengths(batch: Variable) -> Variable:
     """
     if not stored_arrays([batch]):
         return batch
-    lengths = {v: length for v in ancestors([batch]) if (length := _declared(v)) is not None}
+    lengths = {v: length for v in ancestors([batch]) if (length := _declared_length(v)) is not None}
     return clone_replace([batch], lengths)[0]
 
 
-def _declared(length: Variable) -> Variable | None:
+def _declared_length(length: Variable) -> Variable | None:
     of_shape = isinstance(length.owner_op, Subtensor) and length.ndim == 0
     if not of_shape or not isinstance(length.owner.inputs[0].owner_op, Shape):
         return None
@@ -133,7 +133,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
     """Raise an error if a term mixes storages, or needs all stored rows at once."""
     whole = stored_arrays([batch])
     if whole:
-        raise refuse(
+        raise refusal_message(
             name,
             f"needs all rows of {whole[0].name!r} at once, which is data of Rows(...)",
             "Compute such a summary from the data alone, before the model.",
@@ -144,14 +144,14 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
     storage = stored[0].values.storage
     for column in columns:
         if not isinstance(column.values, StoredArray) or column.values.storage is not storage:
-            raise refuse(
+            raise refusal_message(
                 name,
                 f"uses {stored[0].name!r}, data of Rows(...), and {column.name!r}, which is not "
                 "in the same Rows",
                 "Put all data of a likelihood into one Rows(...).",
             )
         if column.axis:
-            raise refuse(
+            raise refusal_message(
                 name,
                 f"reads {column.name!r} along its axis {column.axis}",
                 "Rows of Rows(...) lie on the first axis: transpose the array.",
@@ -163,7 +163,7 @@ def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
     for variable in rest:
         stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
         if stored:
-            raise refuse(
+            raise refusal_message(
                 str(variable.name),
                 f"uses {stored[0].name!r}, data of Rows(...), but is not an observed variable "
                 "that this step subsamples",
@@ -171,7 +171,7 @@ def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
             )
 
 
-def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
+def row_blocks(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
     """Blocks of rows to read at a time; a single block if they are in memory."""
     stored = any(isinstance(column.values, StoredArray) for column in columns)
     step = BLOCK_ROWS if stored else max(n_rows, 1)

@@ -18,10 +18,10 @@ from pytensor.tensor.variable import TensorConstant
 from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.data.source import StoredArray
-from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refuse
-from pymc_minibatch_mh.model.constant_data import has_dims, plain
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refusal_message
+from pymc_minibatch_mh.model.constant_data import as_plain_tensor, has_dims
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term, data_values
-from pymc_minibatch_mh.model.independence_rules import WAY_ON
+from pymc_minibatch_mh.model.independence_rules import USE_NUTS
 from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_array
 
@@ -47,7 +47,8 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
         except _NOT_WRITTEN as error:
             said = (str(error) or type(error).__name__).splitlines()[0]
             raise UnsupportedModelError(
-                f"{_culprit(model)!r} has a log-density that PyMC cannot build ({said}). Correct "
+                f"{_first_unwritable(model)!r} has a log-density that PyMC cannot build "
+                f"({said}). Correct "
                 "its function; if that uses a masked, big-endian or object array, give it "
                 "np.asarray(x, dtype=float)."
             ) from error
@@ -55,7 +56,7 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
     return [written[1][variable] for variable in vars]
 
 
-def _culprit(model: pm.Model) -> str:
+def _first_unwritable(model: pm.Model) -> str:
     """Name of the first variable whose log-density PyMC cannot write."""
     for variable in model.basic_RVs:
         try:
@@ -69,7 +70,7 @@ def _culprit(model: pm.Model) -> str:
 MIN_ROWS = 1_000
 
 
-def chosen_terms(
+def subsampled_variables(
     model: pm.Model,
     observed: Sequence[str] | None,
     min_rows: int,
@@ -97,7 +98,7 @@ def _checked_names(
     names = [observed] if isinstance(observed, str) else list(observed)
     for name in names:
         if f"{name}_observed" in known and f"{name}_unobserved" in model.named_vars:
-            raise _imputed(name)
+            raise _imputation_error(name)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise SettingError(
@@ -216,7 +217,7 @@ def _without_casts(value: Variable) -> Variable:
     return value
 
 
-def term_of(
+def read_term(
     model: pm.Model,
     rv: Variable,
     names: dict[Variable, str],
@@ -225,7 +226,7 @@ def term_of(
 ) -> Likelihood:
     """Likelihood term of one observed variable."""
     name = str(rv.name)
-    observations = _observations(model, rv, names)
+    observations = _complete_observations(model, rv, names)
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = log_densities(model, [rv])
     _keep_names(rv, logp)
@@ -233,20 +234,21 @@ def term_of(
         arrays.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
     if one_draw or not 0 < logp.type.ndim <= observations.ndim:
-        raise refuse(
+        raise refusal_message(
             name,
-            f"is {_kind(rv)}: its {observations.size:,} values are not conditionally independent "
+            f"is {_distribution_name(rv)}: its {observations.size:,} values are not "
+            f"conditionally independent "
             "given the parameters, or are not known to be",
-            WAY_ON,
+            USE_NUTS,
         )
     logp_axis = _axis_of_logp(model.rvs_to_values[rv], logp, axis)
     if logp_axis is None:
-        raise refuse(
+        raise refusal_message(
             name,
-            f"is {_kind(rv)}, whose axis {axis} holds the entries of one observation",
+            f"is {_distribution_name(rv)}, whose axis {axis} holds the entries of one observation",
             "Name the dim of the observations in observation_dims=, or put them on the first axis.",
         )
-    rows_first = pt.moveaxis(plain(logp), logp_axis, 0)
+    rows_first = pt.moveaxis(as_plain_tensor(logp), logp_axis, 0)
     value = _without_casts(model.rvs_to_values[rv])
     term = batch_term(name, rows_first, observations.shape[axis], names, value)
     term.axis = logp_axis
@@ -275,7 +277,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
     ]
     if stored and len(terms) > 1:
         other = next(term for term in terms if term is not stored[0])
-        raise refuse(
+        raise refusal_message(
             other.name,
             f"is subsampled beside {stored[0].name!r}, whose data are in Rows(...)",
             "Put the data of both into one Rows(...), or name one of them in observed=[...].",
@@ -291,7 +293,7 @@ def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
     return logp.type.dims.index(dim) if dim in logp.type.dims else None
 
 
-def _kind(rv: Variable) -> str:
+def _distribution_name(rv: Variable) -> str:
     op = rv.owner.op
     kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
     # PyMC creates a class per variable for some distributions, named after the variable as well.
@@ -299,15 +301,15 @@ def _kind(rv: Variable) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
-def _imputed(name: str) -> UnsupportedModelError:
-    return refuse(
+def _imputation_error(name: str) -> UnsupportedModelError:
+    return refusal_message(
         name,
         "has missing values that PyMC imputes, one latent variable each",
         "Drop the rows with missing values, or sample with pm.NUTS().",
     )
 
 
-def _observations(
+def _complete_observations(
     model: pm.Model, rv: Variable, names: dict[Variable, str]
 ) -> np.ndarray | StoredArray:
     """Observations of a variable without missing ones."""
@@ -317,19 +319,19 @@ def _observations(
     if isinstance(rv.owner.op, PartialObservedRV) or (
         whole_name != name and f"{whole_name}_unobserved" in names.values()
     ):
-        raise _imputed(whole_name)
+        raise _imputation_error(whole_name)
     stored = stored_array(value)
     if stored is not None:
         return stored
     if not isinstance(value, Constant | SharedVariable):
-        raise refuse(
+        raise refusal_message(
             name,
             f"is observed through {value}, an expression instead of a data array",
             "Pass the array itself, or a pm.Data of it, as observed=.",
         )
     observations = data_values(value)
     if observations.dtype.kind == "f" and np.isnan(observations).any():
-        raise refuse(
+        raise refusal_message(
             name, "has missing values (NaN) in its data", "Drop the rows with missing values."
         )
     return observations

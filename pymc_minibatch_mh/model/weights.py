@@ -7,20 +7,20 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data import Column, dtype_in_batch
 from pymc_minibatch_mh.data.source import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.independence import Likelihood, is_readable
-from pymc_minibatch_mh.model.inputs import array_of, storage_of
-from pymc_minibatch_mh.model.stored_ops import blocks_of, stored_array
-from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.model.independence import Likelihood, is_supported_dtype
+from pymc_minibatch_mh.model.inputs import as_numeric_array, term_storage
+from pymc_minibatch_mh.model.stored_ops import row_blocks, stored_array
+from pymc_minibatch_mh.progress import count_parts
 
 #: Weights by the names of observed variables, or those of the only one: one number per row, or the
 #: placeholder of an array of Rows(...).
 type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
-def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
+def weigh_terms(terms: Sequence[Likelihood], weights: Weights | None) -> None:
     """Multiply the log-likelihood of every observation by its weight, in place.
 
     Weights become another data array of a term: its log-likelihood differences and their bounds
@@ -42,10 +42,10 @@ def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
                 f"weights= are given for {name!r}, which is not subsampled. Choose from "
                 f"{sorted(by_name)}."
             )
-        _weigh(by_name[name], _checked_weights(by_name[name], values))
+        _weigh_term(by_name[name], _checked_weights(by_name[name], values))
 
 
-def weights_of(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
+def term_weights(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
     """Weights in memory, with names for messages."""
     return {
         _name_of_weights(term): w for term in terms if isinstance(w := term.weights, np.ndarray)
@@ -58,7 +58,7 @@ def _name_of_weights(term: Likelihood) -> str:
 
 def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
     given = stored_array(values) if isinstance(values, Variable) else None
-    storage = storage_of(term)
+    storage = term_storage(term)
     if storage is not None and (given is None or given.storage is not storage):
         raise SettingError(
             f"weights= are given for {term.name!r}, whose data are in Rows(...), but the weights "
@@ -70,7 +70,7 @@ def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
             "Give an array, or put all into one Rows(...)."
         )
     subject = f"weights= of {term.name!r} have"
-    array = array_of(subject, values) if given is None else given
+    array = as_numeric_array(subject, values) if given is None else given
     if array.shape != (term.n_rows,) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"weights= of {term.name!r} are an array of type {array.dtype} and shape "
@@ -79,15 +79,15 @@ def _checked_weights(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
     column = Column(_name_of_weights(term), array, 0)
     if not _has_positive(term, column):
         raise SettingError(f"weights= of {term.name!r} are all 0. Leave it out of observed=.")
-    if isinstance(array, StoredArray) or is_readable(array.dtype):
+    if isinstance(array, StoredArray) or is_supported_dtype(array.dtype):
         return array
     return array.astype(np.float64)
 
 
 def _has_positive(term: Likelihood, column: Column) -> bool:
     """Whether some weight is positive; raises an error for negative or non-finite weights."""
-    positive, blocks = False, list(blocks_of(term.n_rows, [column]))
-    with counting("Checking the weights", len(blocks)) as advance:
+    positive, blocks = False, list(row_blocks(term.n_rows, [column]))
+    with count_parts("Checking the weights", len(blocks)) as advance:
         for block in blocks:
             values = column.read(block)
             wrong = ~np.isfinite(values) | (values < 0)
@@ -105,9 +105,9 @@ def _has_positive(term: Likelihood, column: Column) -> bool:
     return positive
 
 
-def _weigh(term: Likelihood, values: np.ndarray | StoredArray) -> None:
+def _weigh_term(term: Likelihood, values: np.ndarray | StoredArray) -> None:
     column = Column(_name_of_weights(term), values, 0)
-    dtype = dtype_once_read(values.dtype)
+    dtype = dtype_in_batch(values.dtype)
     batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")
     term.batches.append((column, batch))
     term.logp = term.logp * batch.astype("float64")

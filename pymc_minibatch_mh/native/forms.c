@@ -16,7 +16,7 @@ enum { CACHED = 16384, FEWEST_ROWS = 8, MOST_ROWS = 512, AHEAD = 12 };
 static double read_number(const char *address, int64_t type)
 {
 #define READ(T) { T value; memcpy(&value, address, sizeof value); return (double)value; }
-    switch (type) { /* places in data/arrays.STORED */
+    switch (type) { /* places in data/arrays.STORED_TYPES */
     case 0: READ(double)
     case 1: READ(float)
     case 2: READ(int8_t)

@@ -17,7 +17,7 @@ RUN, PRODUCT, CHOICE = range(3)
 class Leaf(NamedTuple):
     """One number of each row: address of row 0, bytes from row to row, and index of its type.
 
-    Types are those of :data:`data.arrays.STORED`.
+    Types are those of :data:`data.arrays.STORED_TYPES`.
     """
 
     address: int

@@ -58,7 +58,7 @@ typedef struct mh_generator {
 /* One number of each row: where row 0 has it, bytes from row to row, and its type. */
 typedef struct mh_leaf {
     const char *address;
-    int64_t stride, type; /* index in data/arrays.STORED */
+    int64_t stride, type; /* index in data/arrays.STORED_TYPES */
 } mh_leaf;
 
 enum { MH_RUN, MH_PRODUCT, MH_CHOICE };

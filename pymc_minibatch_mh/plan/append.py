@@ -12,7 +12,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.files import AGAIN
+from pymc_minibatch_mh.data.files import BUILD_AGAIN
 from pymc_minibatch_mh.data.source import StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.native.posterior import Reference
@@ -134,7 +134,7 @@ def _read_old_rows(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Colum
     try:
         return read_columns(columns, rows)
     except SourceError as error:
-        cause = str(error).removesuffix(f" {AGAIN}")
+        cause = str(error).removesuffix(f" {BUILD_AGAIN}")
         raise StaleDataError(
             f"prepared= is a step whose rows cannot be recognised: {cause} Its files must not "
             "change until it is extended. Put new rows into further files of a table, write "

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, tell_of_unverified_bounds
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
@@ -133,5 +133,5 @@ def of_user[T](
             f"{setting}= is a function that returned a {type(given).__name__}. Return "
             f"{call} for the centre that it is called with."
         )
-    tell_of_unverified_bounds(names_of_terms(target.factorization), setting)
+    tell_of_unverified_bounds(term_names(target.factorization), setting)
     return given

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.bounds.audit import (
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
@@ -314,7 +314,7 @@ def tell_of_uneven(plan: DensePlan) -> None:
             "%s: chains use one in %s stored rows that they fetch, because bounds differ widely "
             "within a block of %s rows. Sort the rows by how well they fit the model, worst "
             "last, or give the model arrays in memory.",
-            names_of_terms(plan.target.factorization),
+            term_names(plan.target.factorization),
             f"{1.0 / share:,.0f}",
             f"{tables.length:,}",
         )
@@ -327,7 +327,7 @@ def require_few(passes: int, plan: DensePlan, most_in_batch: float | None = None
     """
     if passes <= MAX_PASSES:
         return
-    names = names_of_terms(plan.target.factorization)
+    names = term_names(plan.target.factorization)
     counted, rows = f"of {MOVES:,} proposals, {passes:,}", f"all {plan.n_rows:,} stored rows"
     cause = f"{counted} would evaluate {rows}"
     groups = ", such as fewer groups" if plan.target.n_elements else ""

@@ -23,7 +23,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
-from pymc_minibatch_mh.data import Contents, digest
+from pymc_minibatch_mh.data import Contents, array_digest
 from pymc_minibatch_mh.data.archive import write_archive
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -83,7 +83,7 @@ def _leaf(variable: Variable) -> str:
         values = np.asarray(variable.data)
         if values.dtype.kind == "O":
             return _digest(f"{variable.type} {variable.data!r}")
-        return _digest(f"{variable.type} {digest(values)}")
+        return _digest(f"{variable.type} {array_digest(values)}")
     return _digest(f"{variable.type} {variable.name}")
 
 
@@ -110,7 +110,7 @@ def _described(value: Any, above: tuple[int, ...] = ()) -> str:
     if isinstance(value, Op):
         return _operation(value)
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        return digest(value)
+        return array_digest(value)
     if isinstance(value, list | tuple):
         return f"{[_described(part, above) for part in value]}"
     if isinstance(value, set | frozenset):
@@ -214,7 +214,7 @@ def key_of_reference(target: Target) -> dict[str, str]:
     return {
         "taylor_order": str(target.taylor_order),
         "temperature": repr(1.0 / target.inverse_temperature),
-        "the centre": "sought" if given is None else f"the start, {digest(given)}",
+        "the centre": "sought" if given is None else f"the start, {array_digest(given)}",
     }
 
 
@@ -250,7 +250,7 @@ def write(path: str | PathLike, plan: Plan) -> None:
     about = {
         "package": _package(),
         "model": key_of(plan.target),
-        "arrays": {name: digest(array) for name, array in arrays.items()},
+        "arrays": {name: array_digest(array) for name, array in arrays.items()},
     }
     write_archive(Path(path), {**arrays, "key": np.asarray(json.dumps(about))})
 
@@ -322,7 +322,7 @@ def _unaltered(archive: Any, package: str, target: Target) -> tuple[dict[str, An
         raise _AlteredError(f"the array {name!r} is missing or was added")
     stored = {name: np.asarray(archive[name], order="C") for name in digests}
     for name, array in stored.items():
-        if digest(array) != digests[name]:
+        if array_digest(array) != digests[name]:
             raise _AlteredError(f"the array {name!r} has changed")
     kind = ArrowPlan if "elements_centre" in stored else DensePlan
     return {**about, "model": dict(about["model"])}, kind.from_arrays(target, stored)

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
+from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 
 #: Rows whose mode stands for that of all, evenly spread.
 FEW = 20_000
@@ -42,7 +42,7 @@ def choose_shape_parametrization(
     best, cost, options = model, -1.0, model.compile_kwargs
     if model.factorization.size > MOST_PARAMETERS:
         return best
-    for name in shapes_of(model.factorization)[:MOST_SHAPES]:
+    for name in shape_variables(model.factorization)[:MOST_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [CompiledModel(found, options) for found in tried if found is not None]
         if not others:

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.inputs import storage_of
+from pymc_minibatch_mh.model.inputs import term_storage
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
@@ -93,7 +93,7 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     # First, as methods without bounds are no way out of this.
     model.require_derivatives()
     terms = model.factorization.terms
-    if any(storage_of(term) is not None for term in terms):
+    if any(term_storage(term) is not None for term in terms):
         require_drawn_ahead(requirements, terms[0].name)
     if requirements.bounds is not None:
         requirements.bounds.require_possible(model)

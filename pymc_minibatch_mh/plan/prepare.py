@@ -13,7 +13,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
-from pymc_minibatch_mh.compiled.graphs import names_of_terms
+from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import (
@@ -23,7 +23,7 @@ from pymc_minibatch_mh.errors import (
     SettingError,
 )
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.model.weights import Weights, weights_of
+from pymc_minibatch_mh.model.weights import Weights, term_weights
 from pymc_minibatch_mh.plan.append import extend_plan
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.dense import DensePlan, gaussian_draw
@@ -133,7 +133,7 @@ class SharedModel:
             return found.without_unasked().completed()
         found = found.completed()
         if requirements.derives and found.bounds is not None and not found.bounds.verified:
-            names = names_of_terms(target.factorization)
+            names = term_names(target.factorization)
             tell_of_unverified_bounds(names, "the bounds of prepared")
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
@@ -285,5 +285,5 @@ def _read(
     if reading.in_linear_coordinates:
         parts = in_linear_coordinates(in_differences(parts))
     compiled = CompiledModel(parts, reading.compile_kwargs)
-    watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
+    watched = WatchedModel(model, parts.arrays, term_weights(parts.terms))
     return SharedModel(request, watched, compiled, chosen=not reading.in_linear_coordinates)

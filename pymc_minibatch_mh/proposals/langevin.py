@@ -9,10 +9,10 @@ each batch has its own reversible kernel, independent of the observations of the
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pymc_minibatch_mh.checks import choice, flag, positive, rows
+from pymc_minibatch_mh.checks import check_choice, check_flag, check_positive, check_row_count
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
-from pymc_minibatch_mh.proposals.walk import tuned
+from pymc_minibatch_mh.proposals.walk import tune_scale
 
 #: Acceptance rate of the most efficient Langevin proposals with exact gradients in many dimensions:
 #: Roberts, Rosenthal (1998), doi:10.1111/1467-9868.00123.
@@ -79,15 +79,15 @@ class Langevin(Proposal):
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.step_size is not None:
-            positive("step_size", self.step_size, "Give one, or None.")
-        rows("batch_size", self.batch_size)
-        choice("preconditioner", self.preconditioner, tuple(PRECONDITIONERS))
+            check_positive("step_size", self.step_size, "Give one, or None.")
+        check_row_count("batch_size", self.batch_size)
+        check_choice("preconditioner", self.preconditioner, tuple(PRECONDITIONERS))
         if self.preconditioner == "identity" and self.step_size is None:
             raise SettingError(
                 "step_size=None has no default with preconditioner='identity', because that has "
                 "no scale. Give a number, or use 'laplace'."
             )
-        flag("adapt", self.adapt)
+        check_flag("adapt", self.adapt)
 
     @property
     def draws_rows(self) -> bool:
@@ -109,7 +109,7 @@ class Langevin(Proposal):
         """Adapt the step size to the most efficient acceptance rate."""
         if not self.adapt:
             return record
-        return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
+        return record._replace(step=tune_scale(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
     def linked(self, record: LangevinStep, plan: Any) -> LangevinStep:
         """Record for compiled updates; SettingError without a gradient of the likelihood."""

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.checks import flag, is_number, positive
+from pymc_minibatch_mh.checks import check_flag, check_positive, is_number
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
-from pymc_minibatch_mh.proposals.walk import tuned
+from pymc_minibatch_mh.proposals.walk import tune_scale
 
 
 class MixtureNumbers(NamedTuple):
@@ -45,7 +45,7 @@ class MixtureNumbers(NamedTuple):
         return self.weights.size
 
 
-class BorderedNumbers(NamedTuple):
+class LowerBoundedNumbers(NamedTuple):
     """Numbers of a mixture, with an order of coordinates in which lower-bounded ones come first."""
 
     LAYOUT, propose = "mh_bordered", "mh_propose_bordered"  # type: ignore[misc]
@@ -62,7 +62,7 @@ class BorderedNumbers(NamedTuple):
     tilt: np.ndarray
 
 
-class ByScalesNumbers(NamedTuple):
+class GivenScalesNumbers(NamedTuple):
     """Numbers of a mixture, with the distribution of effects given their scales."""
 
     LAYOUT, propose = "mh_by_scales", "mh_propose_by_scales"  # type: ignore[misc]
@@ -71,7 +71,7 @@ class ByScalesNumbers(NamedTuple):
     tables: ScaleConditional
 
 
-def bordered(record: MixtureNumbers, plan: Any) -> MixtureNumbers | BorderedNumbers:
+def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | LowerBoundedNumbers:
     """Numbers of a mixture, extended if there are lower-bounded coordinates."""
     target, reference = plan.target, plan.reference
     ends = target.factorization.boundary
@@ -87,28 +87,28 @@ def bordered(record: MixtureNumbers, plan: Any) -> MixtureNumbers | BorderedNumb
         slope = slope + target.full_data.prior(centre, hessian=False).gradient
     whitener = np.ascontiguousarray(np.linalg.inv(factor))
     tilt = np.ascontiguousarray(factor.T @ slope[order])
-    return BorderedNumbers(record, order, len(ends), factor, whitener, tilt)
+    return LowerBoundedNumbers(record, order, len(ends), factor, whitener, tilt)
 
 
-def given_scales(record: MixtureNumbers, plan: Any) -> MixtureNumbers | ByScalesNumbers:
+def with_given_scales(record: MixtureNumbers, plan: Any) -> MixtureNumbers | GivenScalesNumbers:
     """Numbers of a mixture, with the tables of a hierarchy if there is one."""
     tables = plan.scale_conditional
-    return record if tables is None else ByScalesNumbers(record, tables)
+    return record if tables is None else GivenScalesNumbers(record, tables)
 
 
 #: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: Smallest weight of each component, so that warm-up retries components that failed early; and
 #: smallest joint weight of coefficients of at least LOCAL_RHO.
-FLOOR = 0.03
-LOCAL_FLOOR = 0.1
+MIN_WEIGHT = 0.03
+MIN_LOCAL_WEIGHT = 0.1
 #: Smallest and largest floor of the random walk's weight.
 WALK_FLOORS = (0.01, 0.2)
 #: Share of bold proposals that a posterior without heavy tails may lose to skewness.
-SKEW_LOSS = 0.05
+MAX_SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Fewest tries of a component for an estimate of its efficiency.
-ENOUGH_TRIES = 20
+MIN_TRIES = 20
 #: Cost of a draw besides observations, in observations: 20 µs of PyMC's loop, at 0.13 µs each.
 OVERHEAD_ROWS = 150.0
 
@@ -154,8 +154,8 @@ class Mixture(Proposal):
                 f"walk_weight={self.walk_weight!r} is not a probability. Give a number from 0 to 1."
             )
         if self.scale is not None:
-            positive("scale", self.scale, "Give one, or None.")
-        flag("scale_conditional", self.scale_conditional)
+            check_positive("scale", self.scale, "Give one, or None.")
+        check_flag("scale_conditional", self.scale_conditional)
 
     @property
     def n_components(self) -> int:
@@ -173,15 +173,15 @@ class Mixture(Proposal):
         self, record: MixtureNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> MixtureNumbers:
         """Adapt the walk's scale to its target acceptance, and weights to the best component."""
-        record = record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
-        if self.rho and self.walk_weight > 0.0 and (total["tried"] >= ENOUGH_TRIES).all():
+        record = record._replace(scale=tune_scale(record.scale, window[0], total[0], walk_target))
+        if self.rho and self.walk_weight > 0.0 and (total["tried"] >= MIN_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
-        linked = given_scales(record, plan) if self.scale_conditional else record
-        return bordered(record, plan) if linked is record else linked
+        linked = with_given_scales(record, plan) if self.scale_conditional else record
+        return with_lower_bounded(record, plan) if linked is record else linked
 
     def scales(self, plan: Any) -> tuple[int, ...]:
         """Scales of a hierarchy, if its effects are proposed given them."""
@@ -193,11 +193,11 @@ class Mixture(Proposal):
         return record.scale
 
     def _weights(self, total: np.ndarray, size: int) -> np.ndarray:
-        weights = np.full(self.n_components, FLOOR)
+        weights = np.full(self.n_components, MIN_WEIGHT)
         weights[0] = walk_floor(total, self.rho)
         local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]
-        weights[local] = LOCAL_FLOOR / max(len(local), 1)
-        weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
+        weights[local] = MIN_LOCAL_WEIGHT / max(len(local), 1)
+        weights[int(np.argmax(component_efficiency(total, size)))] += 1.0 - weights.sum()
         return weights
 
 
@@ -210,10 +210,10 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     accepted = total["accept"][1:] / np.maximum(total["tried"][1:], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
     lost = 1.0 - bold / local if local > 0.0 else 1.0
-    return float(np.clip(lost - SKEW_LOSS, *WALK_FLOORS))
+    return float(np.clip(lost - MAX_SKEW_LOSS, *WALK_FLOORS))
 
 
-def efficiency(total: np.ndarray, size: int) -> np.ndarray:
+def component_efficiency(total: np.ndarray, size: int) -> np.ndarray:
     """Figure of merit per component, proportional to ESS/s.
 
     With g = E[accepted squared jump] / (2 Var), a chain of one component alone would have a lag-one

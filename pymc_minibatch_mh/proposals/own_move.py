@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
 
-from pymc_minibatch_mh.checks import as_floats, is_number, rows
+from pymc_minibatch_mh.checks import as_floats, check_row_count, is_number
 from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.native.bound_tables import no_tables
@@ -29,18 +29,18 @@ from pymc_minibatch_mh.proposals.user_functions import (
     MOVE_SIGNATURE,
     address_of,
     call_move,
-    take_kept,
+    take_exception,
 )
 
 #: Probability that the check fails a correct proposal.
-LEVEL = 1e-7
+FALSE_ALARM = 1e-7
 #: Independent walks of the check, and of the pilot that determines their length.
 WALKS, PILOT_WALKS = 20_000, 500
 #: Updates between two looks of the pilot, and the maximum; and the mean squared distance from the
 #: start, in standard deviations, that counts as forgotten. Independent draws have 2.
-UPDATES, MOST_UPDATES, FORGOTTEN = 5, 1_000, 1.0
+UPDATES_PER_LOOK, MAX_UPDATES, MIN_SQUARED_DISTANCE = 5, 1_000, 1.0
 #: Factors of the Gaussian's density, and the largest batch of them.
-ROWS, MOST_DRAWN = 80, 20
+ROWS, MAX_BATCH = 80, 20
 #: Correlation of neighbouring coordinates; and the error of the metric, in standard deviations.
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
@@ -58,7 +58,7 @@ class GaussianRows(NamedTuple):
     derivatives: str = "mh_derivatives_of_gaussian"
 
 
-class MoveCheck:
+class ProposalCheck:
     """Check of a custom proposal on a Gaussian; `require_proposed` raises its exception."""
 
     def __init__(
@@ -104,11 +104,11 @@ class MoveCheck:
             f"{self._name} returns a wrong log-ratio: {updates} updates from {WALKS:,} exact "
             f"draws of a Gaussian leave {what} off by {off[what]:+.1f} standard errors, but a "
             f"correct one exceeds {self._limit(off):.1f} in only one check of "
-            f"{round(1 / LEVEL):,}. {self._guess(updates, used)}"
+            f"{round(1 / FALSE_ALARM):,}. {self._guess(updates, used)}"
         )
 
     def _limit(self, off: dict[str, float]) -> float:
-        return NormalDist().inv_cdf(1.0 - LEVEL / (2 * len(off)))
+        return NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2 * len(off)))
 
     def _guess(self, updates: int, used: int) -> str:
         if not used:
@@ -142,13 +142,13 @@ class MoveCheck:
     def _updates(self) -> int:
         start = self._drawn(PILOT_WALKS)
         positions = start.copy()
-        for updates in range(UPDATES, MOST_UPDATES + 1, UPDATES):
-            self._walked(positions, UPDATES, 1.0)
+        for updates in range(UPDATES_PER_LOOK, MAX_UPDATES + 1, UPDATES_PER_LOOK):
+            self._walked(positions, UPDATES_PER_LOOK, 1.0)
             moved = np.mean(((positions - start) @ self._whitener.T) ** 2)
-            if moved >= FORGOTTEN:
+            if moved >= MIN_SQUARED_DISTANCE:
                 return updates
         raise SettingError(
-            f"{self._name} moves too slowly on this Gaussian to be checked: {MOST_UPDATES:,} "
+            f"{self._name} moves too slowly on this Gaussian to be checked: {MAX_UPDATES:,} "
             f"updates move it by {np.sqrt(moved):.2g} standard deviations. Pass scale=, about the "
             "standard deviation of the posterior for which the proposal and its state were made. "
             "If you did, a wrong log-ratio may reject nearly every proposal."
@@ -196,7 +196,7 @@ class LinkedOwnMove(NamedTuple):
     position: np.ndarray
 
 
-def linked_move(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedOwnMove:
+def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedOwnMove:
     """Record of a function compiled for ``MOVE_SIGNATURE``; the caller keeps it alive."""
     move = address_of(function, MOVE_SIGNATURE, raises=True)
     room = np.zeros(1, np.int64), batch_size, state, np.zeros(size)
@@ -206,7 +206,7 @@ def linked_move(function: Any, state: np.ndarray, batch_size: int, size: int) ->
 def require_proposed(name: str, record: LinkedOwnMove, status: int) -> None:
     """MinibatchError if the function of a record has raised, or has changed its position."""
     if status == Status.MOVE_RAISED:
-        error = take_kept(record.kept)
+        error = take_exception(record.kept)
         raise MinibatchError(
             f"{name} raised {type(error).__name__}: {error}. It has to propose from every position "
             "of a chain. Let it return np.nan if it has no proposal: that is rejected and counted "
@@ -220,7 +220,7 @@ def require_proposed(name: str, record: LinkedOwnMove, status: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnMove(Proposal):
+class CustomProposal(Proposal):
     """Custom proposal, written in Python and compiled by numba.
 
     Guarantee: the step's, if the returned number is the log-ratio of the proposal densities. A
@@ -266,7 +266,7 @@ class OwnMove(Proposal):
 
     def __post_init__(self) -> None:
         """Compile the proposal."""
-        rows("batch_size", self.batch_size)
+        check_row_count("batch_size", self.batch_size)
         adapt: Any = self.adapt
         if adapt is not None and not callable(adapt):
             raise SettingError(
@@ -283,7 +283,8 @@ class OwnMove(Proposal):
                 function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
         except (NumbaError, TypeError) as error:
             raise SettingError(
-                f"OwnMove({getattr(plain, '__name__', plain)!r}) cannot be compiled by numba: "
+                f"CustomProposal({getattr(plain, '__name__', plain)!r}) cannot be compiled by "
+                f"numba: "
                 f"{error}. Write it as a function of (position, new, rng, state, metric, rows) "
                 "that returns a number, with NumPy operations and loops only."
             ) from error
@@ -296,11 +297,11 @@ class OwnMove(Proposal):
         """Identity of this proposal, equal in every process."""
         adapt = "" if self.adapt is None else f", adapted by {code_digest(self.adapt)}"
         move = f"{self.move.__name__} {self._digest}"
-        return f"OwnMove({move}, {list(self.state)}, {self.batch_size}{adapt})"
+        return f"CustomProposal({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions."""
-        return OwnMove, (self.move, self.state, self.batch_size, self.adapt)
+        return CustomProposal, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
     def rests_on(self) -> str:
@@ -309,7 +310,7 @@ class OwnMove(Proposal):
 
     @property
     def _name(self) -> str:
-        return f"OwnMove({self.move.__name__!r})"
+        return f"CustomProposal({self.move.__name__!r})"
 
     def check(self, size: int = 3, *, scale: float = 1.0, random_seed: int | None = None) -> float:
         """Check the log-ratio: updates with the proposal have to preserve a correlated Gaussian.
@@ -351,11 +352,11 @@ class OwnMove(Proposal):
             raise SettingError(
                 f"scale={scale!r} is not a standard deviation. Give a number above 0."
             )
-        drawn = min(self.batch_size, MOST_DRAWN)
+        drawn = min(self.batch_size, MAX_BATCH)
         state = np.array(self.state, dtype=np.float64)
-        record = linked_move(self._compiled, state, drawn, size)
+        record = link_function(self._compiled, state, drawn, size)
         rng = np.random.default_rng(random_seed)
-        return MoveCheck(self._name, record, self.require_proposed, float(scale), rng).largest()
+        return ProposalCheck(self._name, record, self.require_proposed, float(scale), rng).largest()
 
     @property
     def draws_rows(self) -> bool:
@@ -386,10 +387,10 @@ class OwnMove(Proposal):
         factorization = plan.target.factorization
         if factorization.first > 0:
             raise SettingError(
-                f"{factorization.blocks[0].name!r} belongs to another step, but OwnMove "
+                f"{factorization.blocks[0].name!r} belongs to another step, but CustomProposal "
                 "proposes all coordinates. Let this step update it as well, or use RandomWalk()."
             )
-        return linked_move(self._compiled, record.state, self.batch_size, factorization.size)
+        return link_function(self._compiled, record.state, self.batch_size, factorization.size)
 
     def require_proposed(self, record: Any, status: int) -> None:
         """MinibatchError if the function has raised, or has changed its position."""

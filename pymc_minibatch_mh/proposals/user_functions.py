@@ -14,9 +14,9 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numba.np.random.distributions import random_loggam, random_poisson_mult
 
-from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.native.library import dtype_of
-from pymc_minibatch_mh.threads import HeldBack
+from pymc_minibatch_mh.threads import DelayedInterrupts
 
 VECTOR, MATRIX, INDICES = types.float64[::1], types.float64[:, ::1], types.int64[::1]
 GENERATOR = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
@@ -58,7 +58,7 @@ _HANDED = dtype_of("mh_handed")
 
 
 @intrinsic
-def _at(typing_context, address):
+def _pointer_at(typing_context, address):
     """Pointer of an address."""
 
     def generate(context, builder, _signature, values):
@@ -105,7 +105,7 @@ def _status_of(typing_context, address, arguments):
 
 
 @intrinsic
-def _call_keeping(typing_context, address, function_type, arguments, kept):
+def _call_storing_exception(typing_context, address, function_type, arguments, kept):
     """Call the function at an address; if it raises, keep the exception and return null.
 
     The address is from :func:`address_of` with `raises`. The first entry of `kept`, int64, is
@@ -136,7 +136,7 @@ def _call_keeping(typing_context, address, function_type, arguments, kept):
     return types.float64(address, function_type, arguments, kept), generate
 
 
-def take_kept(kept: np.ndarray) -> BaseException:
+def take_exception(kept: np.ndarray) -> BaseException:
     """Exception of a custom proposal, removed from the buffer."""
     held = ctypes.cast(int(kept[0]), ctypes.py_object)
     kept[0] = 0
@@ -151,7 +151,7 @@ def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
     With `raises` the address is for numba's calls, which pass exceptions on; otherwise for C.
     """
     # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken forever.
-    with HeldBack():
+    with DelayedInterrupts():
         result = function.get_compile_result(signature)
         described = result.fndesc
         name = described.llvm_func_name if raises else described.llvm_cfunc_wrapper_name
@@ -159,29 +159,31 @@ def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
         return address
 
 
-@compiled()
+@compile_by_numba()
 def call_move(address, out):
     """Call a custom proposal: see ``mh_users_move``."""
-    handed = carray(_at(address), 1, _HANDED)[0]
+    handed = carray(_pointer_at(address), 1, _HANDED)[0]
     d, bits = handed.size, handed.bits
     rng = _generator_at(bits.state, bits.next_double, bits.next_uint64, bits.next_uint32)
     metric = Metric(
-        carray(_at(handed.centre), (d,), np.float64),
-        carray(_at(handed.factor), (d, d), np.float64),
-        carray(_at(handed.whitener), (d, d), np.float64),
+        carray(_pointer_at(handed.centre), (d,), np.float64),
+        carray(_pointer_at(handed.factor), (d, d), np.float64),
+        carray(_pointer_at(handed.whitener), (d, d), np.float64),
     )
-    drawn = carray(_at(handed.drawn), (handed.n_drawn,), np.int64)
+    drawn = carray(_pointer_at(handed.drawn), (handed.n_drawn,), np.int64)
     rows = Batch(drawn, handed.scale, d, handed.batch, handed.scratch, handed.gradient)
-    position = carray(_at(handed.position), (d,), np.float64)
-    new = carray(_at(handed.new_position), (d,), np.float64)
-    state = carray(_at(handed.state), (handed.n_state,), np.float64)
-    kept = carray(_at(handed.kept), (1,), np.int64)
-    log_q = _call_keeping(handed.function, MOVE, (position, new, rng, state, metric, rows), kept)
-    carray(_at(out), (1,), np.float64)[0] = log_q
+    position = carray(_pointer_at(handed.position), (d,), np.float64)
+    new = carray(_pointer_at(handed.new_position), (d,), np.float64)
+    state = carray(_pointer_at(handed.state), (handed.n_state,), np.float64)
+    kept = carray(_pointer_at(handed.kept), (1,), np.int64)
+    log_q = _call_storing_exception(
+        handed.function, MOVE, (position, new, rng, state, metric, rows), kept
+    )
+    carray(_pointer_at(out), (1,), np.float64)[0] = log_q
     return np.int64(kept[0] != 0)
 
 
-@compiled()
+@compile_by_numba()
 def rows_gradient(rows, position, out):
     """Estimate the gradient of the log-likelihood from a batch, in a custom proposal.
 
@@ -206,8 +208,8 @@ def rows_gradient(rows, position, out):
     return value[0]
 
 
-@compiled()
-def poisson(rng, mean):
+@compile_by_numba()
+def sample_poisson(rng, mean):
     """Poisson draw with a finite mean, as by ``rng.poisson(mean)`` of NumPy.
 
     Numba's own sampler is wrong for means of 10 and above: it rounds proposals towards zero where

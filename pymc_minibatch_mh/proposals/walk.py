@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.checks import flag, positive
-from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.checks import check_flag, check_positive
+from pymc_minibatch_mh.data import array_digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies, positive_definite
 
 
-def tuned(scale: float, window: np.void, total: np.void, target: float) -> float:
+def tune_scale(scale: float, window: np.void, total: np.void, target: float) -> float:
     """Scale after a window of warm-up, moved towards the acceptance rate `target`."""
     if not window["tried"] > 0.0:
         return scale
@@ -22,7 +22,7 @@ def tuned(scale: float, window: np.void, total: np.void, target: float) -> float
     return float(scale * np.exp(gain * gap))
 
 
-LAPLACE, IDENTITY, GIVEN = range(3)
+LAPLACE, IDENTITY, CUSTOM = range(3)
 SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
@@ -72,8 +72,8 @@ class RandomWalk(Proposal):
     def __post_init__(self) -> None:
         """Check the settings, and copy a custom covariance."""
         if self.scale is not None:
-            positive("scale", self.scale, "Give one, or None.")
-        flag("adapt", self.adapt)
+            check_positive("scale", self.scale, "Give one, or None.")
+        check_flag("adapt", self.adapt)
         if not isinstance(self.covariance, str):
             covariance = positive_definite("covariance", self.covariance)
             object.__setattr__(self, "covariance", covariance)
@@ -85,7 +85,7 @@ class RandomWalk(Proposal):
     def __repr__(self) -> str:
         """Identity of this random walk, equal in every process."""
         value = self.covariance
-        shape = repr(value) if isinstance(value, str) else f"covariance {digest(value)}"
+        shape = repr(value) if isinstance(value, str) else f"covariance {array_digest(value)}"
         return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"
 
     @property
@@ -99,7 +99,7 @@ class RandomWalk(Proposal):
         if isinstance(self.covariance, str):
             return WalkNumbers(scale, SHAPES[self.covariance], np.empty((0, 0)))
         given = positive_definite("covariance", self.covariance, size)
-        return WalkNumbers(scale, GIVEN, np.ascontiguousarray(np.linalg.cholesky(given)))
+        return WalkNumbers(scale, CUSTOM, np.ascontiguousarray(np.linalg.cholesky(given)))
 
     def adapted(
         self, record: WalkNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
@@ -107,7 +107,7 @@ class RandomWalk(Proposal):
         """Adapt the scale to the target acceptance."""
         if not self.adapt:
             return record
-        return record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
+        return record._replace(scale=tune_scale(record.scale, window[0], total[0], walk_target))
 
     def scaling(self, record: WalkNumbers) -> float:
         """Scale s."""

@@ -8,14 +8,14 @@ error is below `max_error`. The stopping time depends on the batch, which biases
 from dataclasses import dataclass
 from functools import partial
 
-from pymc_minibatch_mh.checks import choice, integer, positive
+from pymc_minibatch_mh.checks import check_choice, check_integer, check_positive
 from pymc_minibatch_mh.steps.barker import (
     BarkerMethod,
     BarkerMinibatchMH,
     BarkerTest,
     barker_test,
 )
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 
 def growing_test(
@@ -46,10 +46,12 @@ class BarkerPaperSettings(SharedSettings):
         Estimate of the leading error terms, or the published bound.
     """
 
-    batch_size: int = setting(partial(integer, least=2), default=100)
-    sigma: float = setting(positive, default=1.2)
-    max_error: float | None = setting(default=None)
-    error_bound: str = setting(partial(choice, known=("edgeworth", "novak")), default="edgeworth")
+    batch_size: int = setting_field(partial(check_integer, least=2), default=100)
+    sigma: float = setting_field(check_positive, default=1.2)
+    max_error: float | None = setting_field(default=None)
+    error_bound: str = setting_field(
+        partial(check_choice, known=("edgeworth", "novak")), default="edgeworth"
+    )
 
 
 class BarkerPaperMH(BarkerMinibatchMH):
@@ -72,7 +74,7 @@ class BarkerPaperMH(BarkerMinibatchMH):
 
     name = "barker_paper_mh"
 
-    @takes(BarkerPaperSettings)
+    @takes_settings(BarkerPaperSettings)
     def __init__(self, settings: BarkerPaperSettings) -> None:
         test = growing_test(
             settings.sigma,

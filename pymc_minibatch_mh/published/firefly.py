@@ -43,9 +43,9 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.checks import choice, positive
+from pymc_minibatch_mh.checks import check_choice, check_positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.inputs import model_of
+from pymc_minibatch_mh.model.inputs import resolve_model
 from pymc_minibatch_mh.native.statistics import Feature
 from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
@@ -64,13 +64,13 @@ from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     check_bounds,
     check_violation,
-    own_variables,
-    setting,
-    takes,
+    setting_field,
+    step_variables,
+    takes_settings,
 )
 
 #: Placeholder for the number of bright observations before they are drawn.
-UNKNOWN = -1
+NOT_DRAWN = -1
 
 
 class Brightness(NamedTuple):
@@ -88,12 +88,12 @@ class Brightness(NamedTuple):
 
 def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
     """Initial set for a chain of `size` coordinates, before any bright observation is drawn."""
-    return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([UNKNOWN]), np.zeros(size))
+    return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([NOT_DRAWN]), np.zeros(size))
 
 
 #: Points of tangency by `bound`, None for derived bounds; 1.5 is the published ξ for logistic
 #: regression.
-TOUCHING: dict[str, Touching | None] = {"derived": None, "map": AT_CENTRE, "untuned": 1.5}
+TANGENT_POINTS: dict[str, Touching | None] = {"derived": None, "map": AT_CENTRE, "untuned": 1.5}
 
 
 class FireflyTest(NamedTuple):
@@ -167,7 +167,7 @@ class FireflySampler(Metropolis):
 
 
 def _check_share(name: str, value: Any) -> float:
-    if not positive(name, value) <= 1.0:
+    if not check_positive(name, value) <= 1.0:
         raise SettingError(
             f"{name}={value} is not a probability above 0 and up to 1. Use 0.1, or about the share "
             "of the rows that are bright."
@@ -195,10 +195,12 @@ class FireflySettings(SharedSettings):
         As in :class:`TunaMH`, for ``bound="derived"``.
     """
 
-    q: float = setting(_check_share, default=0.1)
-    bound: str = setting(partial(choice, known=tuple(TOUCHING)), default="derived")
-    bounds: GivenBounds | None = setting(check_bounds, default=None, key=None)
-    on_violation: str = setting(check_violation, default="raise")
+    q: float = setting_field(_check_share, default=0.1)
+    bound: str = setting_field(
+        partial(check_choice, known=tuple(TANGENT_POINTS)), default="derived"
+    )
+    bounds: GivenBounds | None = setting_field(check_bounds, default=None, key=None)
+    on_violation: str = setting_field(check_violation, default="raise")
 
     def __post_init__(self) -> None:
         """Check settings against quadratic lower bounds and brightness."""
@@ -239,10 +241,10 @@ class FireflyMH(MinibatchStep):
 
     name = "firefly_mh"
 
-    @takes(FireflySettings)
+    @takes_settings(FireflySettings)
     def __init__(self, settings: FireflySettings) -> None:
-        _require_alone(model_of(settings.model), settings.vars)
-        touching, tolerates = TOUCHING[settings.bound], settings.on_violation == "warn"
+        _require_alone(resolve_model(settings.model), settings.vars)
+        touching, tolerates = TANGENT_POINTS[settings.bound], settings.on_violation == "warn"
         self._prepare(settings, FireflyMethod(settings.q, touching, settings.bounds, tolerates))
 
     @staticmethod
@@ -254,7 +256,7 @@ class FireflyMH(MinibatchStep):
 
 def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
     """SettingError if other steps would update variables on which brightness depends."""
-    moved = own_variables(model, vars)
+    moved = step_variables(model, vars)
     left = [value.name for value in model.value_vars if value not in moved]
     if left:
         raise SettingError(

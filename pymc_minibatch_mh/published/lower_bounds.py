@@ -26,12 +26,12 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.compiled.differences import Plain, degree
-from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, placed
+from pymc_minibatch_mh.compiled.differences import PlainArithmetic, polynomial_degree
+from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, evaluate_predictors
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Argument, Expr, ExprGraph
-from pymc_minibatch_mh.expressions.patterns import is_a, number, scaled_core
+from pymc_minibatch_mh.expressions.patterns import constant_value, is_a, scaled_core
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.native.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.native.forms import RowSpace
@@ -42,16 +42,16 @@ from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Added to ξ² at the centre: the slope needs ξ > 0, and the gap at ξ = 1e-4 equals the gap at 0.
-SMALLEST = 1e-8
+MIN_SQUARE = 1e-8
 
 
-def gap_of(function: RowFunction, xi: float) -> RowFunction:
+def lower_bound_gap(function: RowFunction, xi: float) -> RowFunction:
     """Log-likelihood of an observation minus its quadratic lower bound, 0 or more everywhere.
 
     The bounds are tangent at ξ > 0, in units of the linear predictor for logistic regression and in
     units of the scale for Student-t errors. BoundsError if an observation has no such bound.
     """
-    return replace(function, root=_root(function, _AtXi(function.exprs, xi)))
+    return replace(function, root=_gap_root(function, _AtXi(function.exprs, xi)))
 
 
 def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
@@ -61,7 +61,7 @@ def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
     """
     touching = _AtCentre(function.exprs, len(function.columns))
     columns = [Column(f"centre[{k}]", np.ascontiguousarray(u), 0) for k, u in enumerate(centre.T)]
-    root = _root(function, touching)
+    root = _gap_root(function, touching)
     return replace(function, root=root, columns=(*function.columns, *columns))
 
 
@@ -95,7 +95,7 @@ class _AtCentre:
     def predictor(self, v: Expr) -> Expr:
         """Point of tangency for |v|."""
         square = self._exprs.node(scalar.sqr, [self._there(v)])
-        raised = self._exprs.node(scalar.add, [square, self._exprs.constant(SMALLEST)])
+        raised = self._exprs.node(scalar.add, [square, self._exprs.constant(MIN_SQUARE)])
         return self._exprs.node(scalar.sqrt, [raised])
 
     def square(self, w: Expr, _: float | None) -> Expr:
@@ -110,9 +110,9 @@ class _AtCentre:
         return self._exprs.node(expr.op, [self._there(x) for x in expr.inputs])  # type: ignore[attr-defined]
 
 
-def _root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:
+def _gap_root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:
     try:
-        return _gap(function, function.root, touching)
+        return _gap_expression(function, function.root, touching)
     except _NoLowerBoundError as reason:
         raise BoundsError(
             f"{function.name!r} has no quadratic lower bound, because it uses {reason}. Use "
@@ -120,24 +120,24 @@ def _root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:
         ) from None
 
 
-def _gap(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr:
-    exprs, plain = function.exprs, Plain(function.exprs)
-    if degree(expr) <= 2:
+def _gap_expression(function: RowFunction, expr: Expr, touching: _AtXi | _AtCentre) -> Expr:
+    exprs, plain = function.exprs, PlainArithmetic(function.exprs)
+    if polynomial_degree(expr) <= 2:
         return exprs.zero
     if is_a(expr, scalar.Add):
-        return plain.add(*(_gap(function, part, touching) for part in expr.inputs))
+        return plain.add(*(_gap_expression(function, part, touching) for part in expr.inputs))
     if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
         condition, *branches = expr.inputs
-        gaps = [_gap(function, x, touching) for x in branches]
+        gaps = [_gap_expression(function, x, touching) for x in branches]
         return exprs.node(scalar.switch, [condition, *gaps])
     core, factor = scaled_core(exprs, expr)
     if _is_negative(function, factor):
         weight = exprs.times(exprs.minus_one, factor)
-        if is_a(core, scalar_math.Softplus) and degree(core.inputs[0]) <= 1:
+        if is_a(core, scalar_math.Softplus) and polynomial_degree(core.inputs[0]) <= 1:
             xi = touching.predictor(core.inputs[0])
             return plain.multiply(weight, _above_softplus(exprs, core, xi))
-        if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2:
-            there = touching.square(core.inputs[0], number(factor))
+        if is_a(core, scalar.Log1p) and polynomial_degree(core.inputs[0]) <= 2:
+            there = touching.square(core.inputs[0], constant_value(factor))
             return plain.multiply(weight, _above_log1p(exprs, core, there))
     raise _NoLowerBoundError(f"{operation_name(getattr(core, 'op', core))} of the parameters")
 
@@ -148,7 +148,7 @@ def _is_negative(function: RowFunction, factor: Expr) -> bool:
 
 
 def _above_softplus(exprs: ExprGraph, core: Expr, xi: Expr) -> Expr:
-    (v,), plain = core.inputs, Plain(exprs)
+    (v,), plain = core.inputs, PlainArithmetic(exprs)
     half = exprs.node(scalar.mul, [plain.half, xi])
     four = exprs.node(scalar.mul, [exprs.constant(4.0), xi])
     slope = exprs.node(scalar.true_div, [exprs.node(scalar.tanh, [half]), four])
@@ -157,7 +157,7 @@ def _above_softplus(exprs: ExprGraph, core: Expr, xi: Expr) -> Expr:
     square = exprs.node(scalar.mul, [slope, exprs.node(scalar.sqr, [xi])])
     level = exprs.node(scalar.sub, [top, square])
     bound = plain.multiply(slope, exprs.node(scalar.sqr, [v]))
-    return _excess(exprs, core, level, plain.multiply(plain.half, v), bound)
+    return _bound_minus_function(exprs, core, level, plain.multiply(plain.half, v), bound)
 
 
 def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
@@ -165,12 +165,12 @@ def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
     slope = exprs.node(scalar.reciprocal, [exprs.node(scalar.add, [exprs.one, there])])
     top = exprs.node(scalar.log1p, [there])
     level = exprs.node(scalar.sub, [top, exprs.node(scalar.mul, [slope, there])])
-    return _excess(exprs, core, level, Plain(exprs).multiply(slope, w))
+    return _bound_minus_function(exprs, core, level, PlainArithmetic(exprs).multiply(slope, w))
 
 
-def _excess(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr:
+def _bound_minus_function(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr:
     """Quadratic upper bound minus the function."""
-    plain = Plain(exprs)
+    plain = PlainArithmetic(exprs)
     less = plain.multiply(exprs.minus_one, core)
     return plain.add(*quadratic, level, less)
 
@@ -179,7 +179,7 @@ def _excess(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr
 AT_CENTRE: Literal["centre"] = "centre"
 type Touching = float | Literal["centre"]
 #: Enlargement of a gap, far above its rounding errors; it lowers the bound.
-ROUNDING = 1e-9
+GAP_ENLARGEMENT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class LowerBounds:
     @cached_property
     def rows(self) -> PlacedFormRows:
         """Gaps as compiled row functions."""
-        return _placed(self.target, self.touching, self.reference)
+        return _gap_rows(self.target, self.touching, self.reference)
 
     @cached_property
     def space(self) -> RowSpace:
@@ -216,36 +216,41 @@ def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -
     """BoundsError for observations without quadratic lower bounds, before the mode search."""
     for function in functions:
         if touching == AT_CENTRE:
-            _root(function, _AtCentre(function.exprs, len(function.columns)))
+            _gap_root(function, _AtCentre(function.exprs, len(function.columns)))
         else:
-            gap_of(function, touching)
+            lower_bound_gap(function, touching)
 
 
 def lower_bounds(target: Target, reference: Reference, touching: Touching) -> LowerBounds:
     """Quadratic lower bounds around a centre; BoundsError if an observation has none."""
-    gaps = FullData(_placed(target, touching, reference), target.compiled.prior, target.source)
+    gaps = FullData(_gap_rows(target, touching, reference), target.compiled.prior, target.source)
     full, gap = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
     beta, values = reference.inverse_temperature, gaps.values(reference.centre)
-    upper = beta * (values + ROUNDING * (1.0 + np.abs(values)))
+    upper = beta * (values + GAP_ENLARGEMENT * (1.0 + np.abs(values)))
     rounded = np.nextafter(upper.astype(np.float32), np.float32(np.inf))
     gradient, hessian = full.gradient - gap.gradient, full.hessian - gap.hessian
     sums = reference._replace(gradient=gradient, hessian=hessian, order=2)
     return LowerBounds(target, touching, sums, rounded)
 
 
-def _placed(target: Target, touching: Touching, reference: Reference) -> PlacedFormRows:
+def _gap_rows(target: Target, touching: Touching, reference: Reference) -> PlacedFormRows:
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions
     if touching == AT_CENTRE:
-        gaps = [gap_at_centre(function, _forms(function, reference)) for function in functions]
+        gaps = [
+            gap_at_centre(function, _predictors_at_centre(function, reference))
+            for function in functions
+        ]
     else:
-        gaps = [gap_of(function, touching) for function in functions]
+        gaps = [lower_bound_gap(function, touching) for function in functions]
     return PlacedFormRows(FormRows(gaps, target.factorization.size), target.source)
 
 
-def _forms(function: RowFunction, reference: Reference) -> np.ndarray:
+def _predictors_at_centre(function: RowFunction, reference: Reference) -> np.ndarray:
     """Linear predictors of all observations of a term at the centre, shape (rows, m)."""
     rows = np.arange(function.n_rows)
-    there = placed(function, rows, reference.centre, reference.factor, directions=False)
+    there = evaluate_predictors(
+        function, rows, reference.centre, reference.factor, directions=False
+    )
     return there.values

@@ -32,25 +32,25 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pymc_minibatch_mh.checks import positive
+from pymc_minibatch_mh.checks import check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
-from pymc_minibatch_mh.published.ranges import DerivedRanges, GivenRanges, Ranges, UserRanges
+from pymc_minibatch_mh.published.ranges import CustomRanges, DerivedRanges, Ranges, UserRanges
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     check_violation,
     or_auto,
-    setting,
-    takes,
+    setting_field,
+    takes_settings,
 )
 
 #: Index of the table of the M_i; the next table has the m_i.
 WIDTHS = 0
 #: Largest share of all observations that an automatic λ evaluates.
-MOST_READ = 0.25
+MAX_EVALUATED_SHARE = 0.25
 
 
 class LevelsTest(NamedTuple):
@@ -71,7 +71,7 @@ def automatic_lam(total: float, n_rows: int) -> float:
 
     The log ratio of a proposal has a variance of at most L²/λ, which is 1 for λ = L².
     """
-    most = max(MOST_READ * n_rows - total, total)
+    most = max(MAX_EVALUATED_SHARE * n_rows - total, total)
     return min(total * total, most) or 1.0
 
 
@@ -80,7 +80,7 @@ class LevelsMethod(Method):
     """Method of :class:`PoissonMH`; ``lam=None`` follows from the ranges."""
 
     lam: float | None
-    ranges: GivenRanges | None = field(repr=False)
+    ranges: CustomRanges | None = field(repr=False)
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
@@ -108,7 +108,7 @@ class LevelsMethod(Method):
 
 
 def _check_lam(name: str, value: Any) -> float:
-    return positive(name, value, "Give one, or 'auto' to have it chosen.")
+    return check_positive(name, value, "Give one, or 'auto' to have it chosen.")
 
 
 def _check_ranges(name: str, value: Any) -> Any:
@@ -139,9 +139,9 @@ class LevelsSettings(SharedSettings):
         Whether an observation outside its range ends sampling, or marks the trace.
     """
 
-    lam: float | str = setting(or_auto(_check_lam), default="auto")
-    ranges: GivenRanges | None = setting(_check_ranges, default=None, key=None)
-    on_violation: str = setting(check_violation, default="raise")
+    lam: float | str = setting_field(or_auto(_check_lam), default="auto")
+    ranges: CustomRanges | None = setting_field(_check_ranges, default=None, key=None)
+    on_violation: str = setting_field(check_violation, default="raise")
 
     def order_for(self, discrete: Sequence[str]) -> int:
         """Order 0: observations are drawn by their log-likelihoods, without an expansion."""
@@ -178,7 +178,7 @@ class PoissonMH(MinibatchStep):
 
     name = "poisson_mh"
 
-    @takes(LevelsSettings)
+    @takes_settings(LevelsSettings)
     def __init__(self, settings: LevelsSettings) -> None:
         lam = None if isinstance(settings.lam, str) else settings.lam
         tolerates = settings.on_violation == "warn"

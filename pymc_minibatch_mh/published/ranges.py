@@ -43,12 +43,12 @@ from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, functions_of, of_user, support_of
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Radius of the table of the m_i, below the length of every proposal.
-OF_NO_MOVE = -1.0
+NO_MOVE_RADIUS = -1.0
 
 
 def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
@@ -56,7 +56,7 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
     below = rounded_up(np.maximum(-low, 0.0))
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
-    headers = np.array([[np.inf, CONSTANT, totals[0]], [OF_NO_MOVE, CONSTANT, totals[1]]])
+    headers = np.array([[np.inf, CONSTANT, totals[0]], [NO_MOVE_RADIUS, CONSTANT, totals[1]]])
     return Tables(headers, np.stack([widths, below]), float("nan"), verified)
 
 
@@ -65,8 +65,8 @@ class RangesPass(RowPass):
 
     def tables(self) -> Tables:
         """Tables of ranges; BoundsError for an unbounded observation or an unknown operation."""
-        report(BOUNDING)
-        pieces = [_pieces(function, self._support) for function in self._functions]
+        report_stage(BOUNDING)
+        pieces = [_best_pieces(function, self._support) for function in self._functions]
         ends = np.empty((2, self._n_rows))
         self._fill(ends, lambda k, _, data: self._relative(self._functions[k], data, pieces[k]))
         bounded = np.isfinite(ends).all(axis=0)
@@ -77,8 +77,10 @@ class RangesPass(RowPass):
 
     def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
         """Ends of ℓ_i(θ) - ℓ_i(θ̂), on both sides of 0, shape (2, n)."""
-        whole = _enclosed(function, data, pieces, self._support)
-        relative = whole - _value(data, self.geometry(function, data).boxes(0.0), function.root)
+        whole = _enclose_rows(function, data, pieces, self._support)
+        relative = whole - _enclose_expression(
+            data, self.geometry(function, data).boxes(0.0), function.root
+        )
         ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
         return np.stack([np.broadcast_to(end, data.rows.shape) for end in ends])
 
@@ -87,28 +89,30 @@ def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Arra
     """BoundsError if one of a few trial observations has no range, before the mode search."""
     for function in functions:
         data = trial_rows(function)
-        enclosure = _enclosed(function, data, _pieces(function, support), support)
+        enclosure = _enclose_rows(function, data, _best_pieces(function, support), support)
         bounded = np.broadcast_to(np.isfinite(enclosure.width), data.rows.shape)
         if not bounded.all():
             raise _without_range(function, int(data.rows[np.argmin(bounded)]), support)
 
 
-def _enclosed(
+def _enclose_rows(
     function: RowFunction, data: RowData, pieces: Sequence[int], support: tuple[Array, Array]
 ) -> Interval:
     """Enclosure of the log-likelihoods of some observations over the whole space."""
     boxes = box_of_support(function, data, *support)
     cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
-    return reduce(Interval.hull, (_value(data, piece, function.root) for piece in product(*cuts)))
+    return reduce(
+        Interval.hull, (_enclose_expression(data, piece, function.root) for piece in product(*cuts))
+    )
 
 
-def _pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
+def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[int, ...]:
     """Number of pieces into which the interval of each linear predictor is cut."""
     data = trial_rows(function)
 
     @cache
     def total(pieces: tuple[int, ...]) -> float:
-        width = _enclosed(function, data, pieces, support).width
+        width = _enclose_rows(function, data, pieces, support).width
         return float(np.broadcast_to(width, data.rows.shape).mean())
 
     return best_cuts(function, total, few=0.0)
@@ -119,7 +123,7 @@ def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]
     return _explain_without_range(function, data, box_of_support(function, data, *support), row)
 
 
-def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
+def _enclose_expression(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
     """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
     low, high = np.empty((2, data.rows.size))
     for rows, part, branch in branches_by_data(root, data):
@@ -180,7 +184,7 @@ class Ranges:
         return table_of_ranges(beta * low, beta * high, verified=False)
 
 
-GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
+CustomRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 
 
 class RangeSource(BoundSource):
@@ -235,7 +239,7 @@ class DerivedRanges(RangeSource):
 class UserRanges(RangeSource):
     """Ranges of a user, or a function of the centre that returns them."""
 
-    ranges: GivenRanges
+    ranges: CustomRanges
 
     derived = False
 

@@ -24,12 +24,12 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.native.parts import Ends
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of
 from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.structure.random_effects import MOST_FACTORS
+from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
 #: which the search ends.
@@ -290,10 +290,10 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
 
     ModeError if the search does not settle.
     """
-    report("Searching for the mode")
+    report_stage("Searching for the mode")
     search = _Search(target, np.array(start, dtype=np.float64))
     search.run()
-    report("Expanding the log-likelihood")
+    report_stage("Expanding the log-likelihood")
     return search.expanded()
 
 
@@ -396,7 +396,7 @@ class _Search:
             arrow, slope = self._arrow(sums)
             step = arrow.step(*slope)
             distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
-            report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
+            report_stage("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
             rests = k > 0 and distance < settled and moved < SCALES_SETTLED
             if self._averages_kinks(
                 arrow, sums, now=rests or k % SUSPICIOUS_PASSES == SUSPICIOUS_PASSES - 1
@@ -615,12 +615,12 @@ class _Search:
     @cached_property
     def _signs(self) -> np.ndarray:
         """Signs that are orthogonal between factors in each group, shape (L + c, k)."""
-        by_factor = hadamard(MOST_FACTORS)
+        by_factor = hadamard(MAX_FACTORS)
         sizes = np.diff(self.starts)
         rng, most = np.random.default_rng(0), sizes.max(initial=0)
-        by_group = rng.choice([-1.0, 1.0], size=(most, MOST_FACTORS))
+        by_group = rng.choice([-1.0, 1.0], size=(most, MAX_FACTORS))
         signs = [by_factor[f] * by_group[:size] for f, size in enumerate(sizes)]
-        chosen = rng.choice([-1.0, 1.0], size=(np.count_nonzero(self._is_chosen), MOST_FACTORS))
+        chosen = rng.choice([-1.0, 1.0], size=(np.count_nonzero(self._is_chosen), MAX_FACTORS))
         return np.concatenate([*signs, chosen])
 
     def _best_scales(self, position: np.ndarray, spread: np.ndarray) -> np.ndarray:

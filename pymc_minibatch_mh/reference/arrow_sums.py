@@ -20,7 +20,7 @@ from pymc_minibatch_mh.expressions.graph import Gather, Monomial
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.predictors import LinearForm
-from pymc_minibatch_mh.structure.random_effects import Elements, GroupingFactor
+from pymc_minibatch_mh.structure.random_effects import GroupingFactor, RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Rows that are read at a time, and numbers of some of them that are in memory at once: 64 MB.
@@ -92,7 +92,7 @@ class ElementRows:
     """The rows of a model, by border and elements; read once, and kept."""
 
     def __init__(
-        self, functions: Sequence[RowFunction], compiled: FormRows, elements: Elements
+        self, functions: Sequence[RowFunction], compiled: FormRows, elements: RandomEffects
     ) -> None:
         self._functions, self._compiled = functions, compiled
         self.factors, self._choices = elements.factors, elements.chosen

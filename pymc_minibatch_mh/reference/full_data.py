@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.compiled.model import PlacedRows
-from pymc_minibatch_mh.compiled.prior import MOST_ENTRIES, Prior
+from pymc_minibatch_mh.compiled.prior import MAX_ENTRIES, Prior
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
 from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.native import row_sums as kernels
@@ -23,9 +23,9 @@ from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.looks import add_moments, merge_moments
-from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.progress import count_parts
 from pymc_minibatch_mh.reference.influential import Changes, Largest
-from pymc_minibatch_mh.threads import in_threads
+from pymc_minibatch_mh.threads import map_in_threads
 
 #: The position, the new one and the centre of the expansion.
 Move = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -240,7 +240,7 @@ def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
     """Results of `work` on chunks, in their order, which are counted as they arrive."""
-    return _counted(in_threads(work, chunks), len(chunks), label)
+    return _counted(map_in_threads(work, chunks), len(chunks), label)
 
 
 def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
@@ -248,7 +248,7 @@ def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
     if count == 1:
         yield from results
         return
-    with counting(label, count) as advance, closing(results) as found:
+    with count_parts(label, count) as advance, closing(results) as found:
         for result in found:
             advance()
             yield result
@@ -378,7 +378,7 @@ class FullData:
 
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """Return the same of the prior part, times Lᵀ."""
-        if theta.size > MOST_ENTRIES:
+        if theta.size > MAX_ENTRIES:
             # A pass over pairs of coordinates would take minutes.
             bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent

@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point, averaged
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
@@ -152,7 +152,7 @@ class _Search:
             if calm:
                 best = marginal.best(best, self._reach)
             distance, step = place.distance(best), best.position - place.position
-            report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
+            report_stage("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
             move = step[self._scales]
             if calm and distance < self._tolerance and not self._is_all_of_reach(move).any():
                 curvature = marginal.curvature_at(best)

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.looks import unit_noise
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.influential import Largest
@@ -177,7 +177,7 @@ def calibrate(
     calibration of the rows that are drawn, and the heavy rows
     (:mod:`reference.influential`), if sought.
     """
-    report("Measuring remainders")
+    report_stage("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, reference, rng), reference.centre
     largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import (
     Density,
@@ -109,7 +109,7 @@ class _Path:
             with np.errstate(over="ignore", invalid="ignore"):
                 step = self.quadratic.step(gradient)
                 distance = float(np.sqrt(max(step @ gradient, 0.0)))
-            report("Newton", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
+            report_stage("Newton", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
             if not fresh and (distance < self.tolerance or distance > SLOW * last):
                 self._look_around(self.here.position)
                 last = np.inf

@@ -11,12 +11,12 @@ from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, row_source
 from pymc_minibatch_mh.compiled.model import CompiledModel, PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.model.check import ModelDensity, check_split
+from pymc_minibatch_mh.model.check import ModelDensity, check_factorization
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_sums import ElementRows
 from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
@@ -34,8 +34,8 @@ from pymc_minibatch_mh.reference.mode import (
 )
 from pymc_minibatch_mh.reference.newton import newton_search
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates, read_coordinates
-from pymc_minibatch_mh.structure.random_effects import Elements
-from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
+from pymc_minibatch_mh.structure.random_effects import RandomEffects
+from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
 #: Points at which the split is compared with the model, and rows that these read at most; one
@@ -85,7 +85,7 @@ class Target:
         return self.compiled.row_functions
 
     @property
-    def elements(self) -> Elements:
+    def elements(self) -> RandomEffects:
         """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
         return self.compiled.elements
 
@@ -94,7 +94,7 @@ class Target:
         """Number of coordinates that data choose, such as those of groups."""
         if isinstance(self.row_functions, BoundsError):
             return 0
-        return len(indexed_coordinates(forms_of(self.row_functions)))
+        return len(indexed_coordinates(predictor_forms(self.row_functions)))
 
     @cached_property
     def element_rows(self) -> ElementRows:
@@ -143,11 +143,11 @@ class Target:
         if self.covariance is not None:
             plain = plain_reference(start, self.covariance, self.inverse_temperature)
             return plain._replace(first=self.factorization.first), ()
-        report("Searching for the mode")
+        report_stage("Searching for the mode")
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
-        report("Expanding the log-likelihood")
+        report_stage("Expanding the log-likelihood")
         # Where an average stands for the prior's curvature, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
@@ -197,7 +197,7 @@ class Target:
         if isinstance(functions, BoundsError):
             read = read_by_slopes(self.full_data.likelihood, start)
         else:
-            read = read_coordinates(forms_of(functions))
+            read = read_coordinates(predictor_forms(functions))
         return find_scales(self.full_data.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
@@ -231,7 +231,7 @@ class Target:
 
     def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
-        report("Comparing with PyMC's log-density")
+        report_stage("Comparing with PyMC's log-density")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         points = [self.factorization.mirrored(draw()) for _ in range(count)]
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
@@ -242,7 +242,7 @@ class Target:
             return self.log_prior(x) - self.factorization.log_jacobian(x), likelihood
 
         names = [term.name for term in self.factorization.terms]
-        check_split(density.ways(self.source.others), parts, points, names)
+        check_factorization(density.ways(self.source.others), parts, points, names)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
         """Return the numbers of at most so many rows from `first` on, evenly spread."""

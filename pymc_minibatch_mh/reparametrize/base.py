@@ -12,7 +12,7 @@ from pymc_minibatch_mh.model.bijection import Bijection
 from pymc_minibatch_mh.model.factorization import Factorization
 
 
-def reparametrized(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
+def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
     """Factorization in the coordinates of further bijections, with their Jacobian."""
     position = factorization.position.type("position")
     graphs = (

@@ -14,24 +14,24 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
+    constant_value,
     is_a,
-    number,
-    reachable,
     scaled_core,
-    summands,
+    subexpressions,
+    sum_parts,
 )
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.model.bijection import Bijection, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.reparametrize.base import reparametrized
-from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
+from pymc_minibatch_mh.reparametrize.base import reparametrize_by
+from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
 #: Names of the reciprocal and its root; and for a shape in an interval.
-_WORDS = {1: "1/{}", 2: "1/√{}"}
-_WORDS_OF_INTERVALS = {
+_LABELS = {1: "1/{}", 2: "1/√{}"}
+_INTERVAL_LABELS = {
     1: "(upper - {0})/({0} - lower)",
     2: "√((upper - {0})/({0} - lower))",
 }
@@ -48,11 +48,11 @@ class InverseShape(Bijection):
     power: int
     lower_bounded = True
 
-    def inverse(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[IndexedValues]:
         """Value variable v."""
         return [(self.indices, self._log_shape(position))]
 
-    def forward(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Coordinates κ."""
         with np.errstate(over="ignore"):
             return [(self.indices, np.exp(values[self.indices] / -self.power))]
@@ -70,10 +70,10 @@ class InverseShape(Bijection):
     @staticmethod
     def rewritten(exprs: ExprGraph, row: Expr) -> Expr:
         """Observation in κ, from one in log κ."""
-        return in_reciprocals(exprs, row)
+        return write_in_reciprocals(exprs, row)
 
 
-def shapes_of(factorization: Factorization) -> list[str]:
+def shape_variables(factorization: Factorization) -> list[str]:
     """Names of the value variables of a model that are logarithms of shapes.
 
     Variables of other bijections are excluded.
@@ -82,7 +82,7 @@ def shapes_of(factorization: Factorization) -> list[str]:
         rows = lowered_rows(factorization)
     except BoundsError:
         return []
-    places = {place for row in rows for place in _places_of_shapes(row)}
+    places = {place for row in rows for place in _shape_coordinates(row)}
     places -= set().union(*(one.moved for one in factorization.maps))
     return [
         block.name
@@ -101,38 +101,40 @@ def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Fac
     places = np.arange(block.start, block.stop)
     if any(one.coordinates.intersection(places.tolist()) for one in factorization.maps):
         return None
-    shape = InverseShape(name, places, _words_of(factorization, block, power), power)
-    found = reparametrized(factorization, [shape])
+    shape = InverseShape(name, places, _shape_label(factorization, block, power), power)
+    found = reparametrize_by(factorization, [shape])
     return found if all(map(_is_smooth, lowered_rows(found))) else None
 
 
-def _words_of(factorization: Factorization, block: Block, power: int) -> str:
+def _shape_label(factorization: Factorization, block: Block, power: int) -> str:
     """Name of κ; for an interval variable in terms of its ends."""
     name = factorization.name_at(block.start)
     if name == block.name:
-        return _WORDS[power].format(f"exp({name})")
+        return _LABELS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):
-        return _WORDS[power].format(name)
+        return _LABELS[power].format(name)
     shapes = {
-        place for row in lowered_rows(factorization) for place in _places_of_shapes(row, scalar.Exp)
+        place
+        for row in lowered_rows(factorization)
+        for place in _shape_coordinates(row, scalar.Exp)
     }
     if block.start in shapes:
-        return _WORDS[power].format(f"({name} - lower)")
-    return _WORDS_OF_INTERVALS[power].format(name)
+        return _LABELS[power].format(f"({name} - lower)")
+    return _INTERVAL_LABELS[power].format(name)
 
 
-def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
+def _shape_coordinates(row: LoweredRow, *functions: type) -> Iterator[int]:
     """Coordinates that are shapes in some functions."""
-    for expr in reachable(row.root):
+    for expr in subexpressions(row.root):
         if is_a(expr, GammaRatio):
             size, _ = scaled_core(row.exprs, expr.inputs[0])
             if is_a(size, *(functions or (scalar.Exp, scalar_math.Sigmoid))):
-                yield from _coordinates(size.inputs[0])
+                yield from _shifted_coordinates(size.inputs[0])
 
 
-def _coordinates(expr: Expr) -> range:
+def _shifted_coordinates(expr: Expr) -> range:
     """Coordinates that an expression equals up to an added number."""
-    if not isinstance(expr, Affine) or number(expr.offset) is None:
+    if not isinstance(expr, Affine) or constant_value(expr.offset) is None:
         return range(0)
     return single_coordinate(expr.terms)
 
@@ -141,16 +143,18 @@ def _is_smooth(row: LoweredRow) -> bool:
     """Whether no operation is infinite at a reciprocal of zero."""
     return not any(
         is_a(expr, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, expr.inputs[0])
-        for expr in reachable(row.root)
+        for expr in subexpressions(row.root)
     )
 
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
     """Whether an expression consists of reciprocals alone, and may be zero where they are."""
     if isinstance(expr, Affine | Apply):
-        parts = (expr.offset,) if isinstance(expr, Affine) else summands(expr)
-        if any((number(part) or 0.0) > 0.0 for part in parts):
+        parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
+        if any((constant_value(part) or 0.0) > 0.0 for part in parts):
             # One plus a power of a reciprocal, which is positive.
             return False
     affines = affines_in(expr)
-    return bool(affines) and all(row.exprs.logs.intersection(_coordinates(x)) for x in affines)
+    return bool(affines) and all(
+        row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines
+    )

@@ -20,19 +20,19 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import places_of
-from pymc_minibatch_mh.model.bijection import Bijection, Placed
+from pymc_minibatch_mh.expressions.graph import coordinates_at
+from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.reparametrize.base import reparametrized
+from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.structure.predictors import LinearForm, indexed_coordinates, read_coordinates
 from pymc_minibatch_mh.structure.products import (
-    MOST_ENTRIES,
+    MAX_ENTRIES,
     Column,
-    Factor,
-    Factors,
+    FactorCounts,
     Occurrence,
-    occurrences,
+    PositionFactor,
+    find_occurrences,
 )
 from pymc_minibatch_mh.structure.row_function import linear_forms, lowered_rows
 
@@ -46,11 +46,11 @@ class NonCentred(Bijection):
     in the model's own variables. The diagonal is positive.
     """
 
-    scale: tuple[tuple[Factors, ...], ...]
+    scale: tuple[tuple[FactorCounts, ...], ...]
     locations: tuple[int, ...]
 
     @property
-    def factors(self) -> set[Factor]:
+    def factors(self) -> set[PositionFactor]:
         """All factors in B."""
         return {factor for row in self.scale for entry in row for factor in entry}
 
@@ -69,24 +69,24 @@ class NonCentred(Bijection):
         """Whether the diagonal of B is provably positive."""
         return all(factor.positive for row in self.scale for factor in row[-1])
 
-    def inverse(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[IndexedValues]:
         """Solution z of B z = α - a, by forward substitution."""
         z: list[Any] = []
         for row, places, location in zip(
             self._scale_at(position), self.indices.T, self.locations, strict=True
         ):
-            right = position[places] - _location(position, location)
+            right = position[places] - _location_value(position, location)
             for entry, known in zip(row[:-1], z, strict=True):
                 right = right - entry * known
             z.append(right / row[-1])
         return list(zip(self.indices.T, z, strict=True))
 
-    def forward(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Coordinates α."""
         z = [values[places] for places in self.indices.T]
         sums = [sum(map(mul, row, z)) for row in self._scale_at(values)]
         return [
-            (places, total + _location(values, location))
+            (places, total + _location_value(values, location))
             for places, total, location in zip(self.indices.T, sums, self.locations, strict=True)
         ]
 
@@ -98,20 +98,20 @@ class NonCentred(Bijection):
     def _scale_at(self, position: Any) -> list[list[Any]]:
         # A scale may overflow in the far tail, where the density is zero.
         with np.errstate(all="ignore"):
-            return [[_product(entry, position) for entry in row] for row in self.scale]
+            return [[_factor_product(entry, position) for entry in row] for row in self.scale]
 
 
-def _location(position: Any, place: int) -> Any:
+def _location_value(position: Any, place: int) -> Any:
     return position[place] if place >= 0 else 0.0
 
 
-def _product(factors: Factors, position: Any) -> Any:
+def _factor_product(factors: FactorCounts, position: Any) -> Any:
     """Product of factors; an empty product is a zero entry of the triangle."""
     values = [factor.at(position) for factor in factors.elements()]
     return reduce(mul, values) if values else np.float64(0.0)
 
 
-class _RefusedError(Exception):
+class _NotLinearError(Exception):
     """Reason why a variable keeps its coordinates."""
 
 
@@ -121,28 +121,28 @@ def in_linear_coordinates(factorization: Factorization) -> Factorization:
     The field ``refused`` has the reasons for variables in products that keep their coordinates.
     """
     try:
-        known = occurrences(lowered_rows(factorization))
+        known = find_occurrences(lowered_rows(factorization))
     except BoundsError:
         return factorization
     blocks = factorization.real_blocks
-    searches = [_Search(factorization, block, name, known) for block, name in blocks]
-    mapped, maps, refused = _mapped_together(factorization, searches)
+    searches = [_ScaleSearch(factorization, block, name, known) for block, name in blocks]
+    mapped, maps, refused = _map_blocks(factorization, searches)
     if maps:
-        factorization = _located(factorization, mapped, maps)
+        factorization = _with_locations(factorization, mapped, maps)
     return replace(factorization, refused=tuple(refused)) if refused else factorization
 
 
-def _mapped_together(
-    factorization: Factorization, searches: Sequence["_Search"]
+def _map_blocks(
+    factorization: Factorization, searches: Sequence["_ScaleSearch"]
 ) -> tuple[Factorization, list[NonCentred], list[tuple[str, str]]]:
     """Mapped factorization, the bijections of its blocks, which may share a scale, and refusals."""
     refused: list[tuple[str, str]] = []
     while True:
-        found: dict[_Search, list[NonCentred]] = {}
+        found: dict[_ScaleSearch, list[NonCentred]] = {}
         for search in searches:
             try:
                 found[search] = search.maps()
-            except _RefusedError as reason:
+            except _NotLinearError as reason:
                 refused.append((search.name, str(reason)))
         moved = set[int]().union(*(one.moved for maps in found.values() for one in maps))
         depending = [one for one in found if any(x.scales & moved for x in found[one])]
@@ -153,14 +153,14 @@ def _mapped_together(
         if depending:
             continue
         maps = [one for search in searches for one in found[search]]
-        mapped = reparametrized(factorization, maps) if maps else factorization
+        mapped = reparametrize_by(factorization, maps) if maps else factorization
         left = read_coordinates(linear_forms(mapped)) if maps else set()
         again = [search.keeps_out(found[search], left) for search in searches]
         if not any(again):
             return mapped, maps, refused
 
 
-class _Search:
+class _ScaleSearch:
     """Search for the B of one block."""
 
     def __init__(
@@ -198,11 +198,11 @@ class _Search:
 
     def _require_none_lost(self) -> None:
         """Refuse a factor that scales the whole block but also occurs alone in observations."""
-        shared = [_shared(ways) for ways in self._known.values()]
+        shared = [_shared_factors(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
             names = self._names({k for f in lost for k in f.places})
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is multiplied by {names} in observations that also depend on {names} alone, so "
                 "no reparametrisation makes them linear in it"
             )
@@ -213,20 +213,20 @@ class _Search:
         outside = set().union(*(way.outside for way in ways))
         if outside and self._is_bounded:
             names = self._names(outside)
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is bounded and multiplied by {names} in observations, so its bounds after a "
                 f"reparametrisation would change with {names}"
             )
         beside = set().union(*(way.beside for way in ways))
         chosen = beside & indexed_coordinates(linear_forms(self._factorization))
         if chosen:
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is multiplied by entries of {self._names(chosen)} that data choose; this is "
-                f"supported for at most {MOST_ENTRIES} entries, if the same data choose "
+                f"supported for at most {MAX_ENTRIES} entries, if the same data choose "
                 "everything that they multiply"
             )
         if beside:
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is multiplied by functions of {self._names(beside)} that differ between "
                 "observations, so no reparametrisation makes them linear in it"
             )
@@ -234,12 +234,12 @@ class _Search:
     def _require_valid(self, one: NonCentred) -> None:
         names = self._names(one.scales)
         if not one.is_one_to_one:
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is multiplied by a function of {names} that is not known to be positive, so a "
                 "reparametrisation would not be one to one"
             )
         if min(one.scales) < self._factorization.first:
-            raise _RefusedError(
+            raise _NotLinearError(
                 f"is multiplied by {names}, which belongs to another step. Let this step update "
                 "both"
             )
@@ -264,24 +264,24 @@ class _Search:
         }
         if not any(way.factors for found in ways.values() for way in found):
             return []
-        common: dict[int, Factors] = {}
+        common: dict[int, FactorCounts] = {}
         for column, of_column in ways.items():
-            shared = _shared(of_column)
+            shared = _shared_factors(of_column)
             common |= {k: common[k] & shared if k in common else shared for k in column}
         if all(common.values()):
             return self._by_factors(common)
         triangle = self._triangle(ways)
         if triangle is None:
-            raise _RefusedError(
+            raise _NotLinearError(
                 "is multiplied by other parameters in some places of the likelihood and not in "
                 "others, so no reparametrisation makes observations linear in it"
             )
         return [triangle]
 
-    def _map(self, places: np.ndarray, scale: Sequence[tuple[Factors, ...]]) -> NonCentred:
+    def _map(self, places: np.ndarray, scale: Sequence[tuple[FactorCounts, ...]]) -> NonCentred:
         return NonCentred(self.name, places, "", tuple(scale), (-1,) * len(scale))
 
-    def _by_factors(self, common: Mapping[int, Factors]) -> list[NonCentred]:
+    def _by_factors(self, common: Mapping[int, FactorCounts]) -> list[NonCentred]:
         """Scalar B for each set of coordinates with equal factors."""
         groups: defaultdict[frozenset, list[int]] = defaultdict(list)
         for place, factors in sorted(common.items()):
@@ -293,7 +293,7 @@ class _Search:
 
     def _triangle(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
         """Triangular B: every entry of α has its own data factor."""
-        entries: defaultdict[tuple, dict[Column, Factors]] = defaultdict(dict)
+        entries: defaultdict[tuple, dict[Column, FactorCounts]] = defaultdict(dict)
         for column, of_column in ways.items():
             for way in of_column:
                 entry = entries[way.term, way.data]
@@ -316,48 +316,52 @@ class _Search:
         return self._map(np.stack(order, axis=1), rows)
 
 
-def _shared(ways: Iterable[Occurrence]) -> Factors:
+def _shared_factors(ways: Iterable[Occurrence]) -> FactorCounts:
     """Factors that all occurrences share."""
     return reduce(and_, (way.counted for way in ways))
 
 
-def _located(
+def _with_locations(
     factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
 ) -> Factorization:
     """Factorization with the locations that accompany every α of only one bijection."""
     forms = linear_forms(mapped)
     moved = set[int]().union(*(one.moved for one in maps))
-    columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
+    columns = [_form_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
     found = [-1] * len(columns)
     for block, _ in factorization.real_blocks:
         for place in sorted({*range(block.start, block.stop)} - moved):
-            own = _coefficients(forms, {place})
+            own = _form_coefficients(forms, {place})
             alike = [k for k, column in enumerate(columns) if column == own]
             if len(alike) == 1 and found[alike[0]] < 0:
                 found[alike[0]] = place
     if max(found) < 0:
         return mapped
     places = iter(found)
-    located = [_at(one, tuple(next(places) for _ in one.locations), factorization) for one in maps]
-    tried = reparametrized(factorization, located)
+    located = [
+        _shift_map(one, tuple(next(places) for _ in one.locations), factorization) for one in maps
+    ]
+    tried = reparametrize_by(factorization, located)
     left = read_coordinates(linear_forms(tried))
     kept = [
         other if left.isdisjoint(other.locations) else one
         for one, other in zip(maps, located, strict=True)
     ]
-    return tried if kept == located else reparametrized(factorization, kept)
+    return tried if kept == located else reparametrize_by(factorization, kept)
 
 
-def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
+def _shift_map(
+    one: NonCentred, locations: tuple[int, ...], factorization: Factorization
+) -> NonCentred:
     shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
     return replace(one, locations=locations, label=" + ".join([*shifts, one.label]))
 
 
-def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
+def _form_coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
     """Coefficients of some coordinates: predictor and data -> number."""
     found: defaultdict[tuple, float] = defaultdict(float)
     for k, form in enumerate(forms):
         for term in form.terms:
-            if places.issuperset(places_of(term.place)):
+            if places.issuperset(coordinates_at(term.place)):
                 found[k, term.monomial] += term.factor
     return dict(found)

@@ -21,45 +21,51 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.expressions.arithmetic import (
-    add,
-    divide,
-    exp,
-    multiply,
-    negative,
-    reciprocal,
-    square,
+    add_exprs,
+    divide_exprs,
+    exp_expr,
+    multiply_exprs,
+    negate_expr,
+    reciprocal_expr,
+    square_expr,
 )
 from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
+    CoordinateIndex,
     Expr,
     ExprGraph,
-    Place,
-    places_of,
-    without,
+    coordinates_at,
+    without_value,
 )
-from pymc_minibatch_mh.expressions.patterns import factors_of, is_a, number, scaled_core, summands
-from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.expressions.patterns import (
+    constant_value,
+    is_a,
+    product_factors,
+    scaled_core,
+    sum_parts,
+)
+from pymc_minibatch_mh.functions.base import rounded_sum
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 
 #: Coefficients of 1 and of K.
-Linear = tuple[float, float]
+LinearPair = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Fraction:
+class LinearFraction:
     """A linear fraction of K = κ^power: nonnegative coefficients of 1 and of K."""
 
-    place: Place
+    place: CoordinateIndex
     power: float
-    above: Linear
-    below: Linear
+    above: LinearPair
+    below: LinearPair
 
     @classmethod
-    def exponential(cls, place: Place, power: float, size: float) -> "Fraction":
+    def exponential(cls, place: CoordinateIndex, power: float, size: float) -> "LinearFraction":
         """Fraction κ^power times a positive number, for a nonzero power of either sign."""
         if power > 0.0:
             return cls(place, power, (0.0, size), (1.0, 0.0))
@@ -71,26 +77,26 @@ class Fraction:
         return min(*self.above, *self.below) >= 0.0 and max(self.above) > 0.0
 
     @property
-    def inverted(self) -> "Fraction":
+    def inverted(self) -> "LinearFraction":
         """Reciprocal of the fraction."""
-        return Fraction(self.place, self.power, self.below, self.above)
+        return LinearFraction(self.place, self.power, self.below, self.above)
 
     @property
-    def share(self) -> "Fraction":
+    def share(self) -> "LinearFraction":
         """The fraction x as x / (1 + x)."""
-        return Fraction(self.place, self.power, self.above, self.plus(1.0).above)
+        return LinearFraction(self.place, self.power, self.above, self.plus(1.0).above)
 
-    def times(self, factor: float) -> "Fraction":
+    def times(self, factor: float) -> "LinearFraction":
         """Multiple of the fraction."""
         a, b = self.above
-        return Fraction(self.place, self.power, (factor * a, factor * b), self.below)
+        return LinearFraction(self.place, self.power, (factor * a, factor * b), self.below)
 
-    def plus(self, number: float) -> "Fraction":
+    def plus(self, number: float) -> "LinearFraction":
         """Sum of the fraction and a number."""
         (a, b), (c, d) = self.above, self.below
-        return Fraction(self.place, self.power, (a + number * c, b + number * d), self.below)
+        return LinearFraction(self.place, self.power, (a + number * c, b + number * d), self.below)
 
-    def parts_of(self, other: "Fraction") -> tuple[float, float] | None:
+    def parts_of(self, other: "LinearFraction") -> tuple[float, float] | None:
         """Numbers k and m of another fraction that is k times this one plus m."""
         (a, b), (c, d) = self.above, self.below
         determinant = a * d - b * c
@@ -101,7 +107,7 @@ class Fraction:
         return (p * d - q * c) / determinant, (a * q - b * p) / determinant
 
 
-def logarithm(linear: Linear) -> tuple[float, float, float]:
+def log_linear(linear: LinearPair) -> tuple[float, float, float]:
     """Coefficients p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
     a, b = linear
     return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
@@ -109,39 +115,39 @@ def logarithm(linear: Linear) -> tuple[float, float, float]:
 
 #: Shape above which a density may switch to its limit; the switch is dropped, because both sides
 #: differ by less than rounding.
-LIMIT = 1e8
+MAX_SHAPE = 1e8
 
-Logs = dict[Place, list[Expr]]
+LogTerms = dict[CoordinateIndex, list[Expr]]
 
 
-def in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
+def write_in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
     """Expression in κ, from one in which ``exprs.logs`` stand for logarithms."""
-    return _Reciprocals(exprs).closed(root)
+    return _ReciprocalRewriter(exprs).closed(root)
 
 
-class _Reciprocals:
+class _ReciprocalRewriter:
     """Rewriting of expressions as c log κ + a remainder in κ."""
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self._known: dict[Expr, tuple[Logs, Expr]] = {}
+        self._known: dict[Expr, tuple[LogTerms, Expr]] = {}
 
     def closed(self, expr: Expr) -> Expr:
         """Expression in κ."""
         exprs, (logs, rest) = self._exprs, self._split(expr)
         parts = [
-            multiply(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
+            multiply_exprs(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
             for place, factors in logs.items()
-            if number(factor := self._total(factors)) != 0.0
+            if constant_value(factor := self._total(factors)) != 0.0
         ]
-        return add(exprs, rest, *parts) if parts else rest
+        return add_exprs(exprs, rest, *parts) if parts else rest
 
-    def _split(self, expr: Expr) -> tuple[Logs, Expr]:
+    def _split(self, expr: Expr) -> tuple[LogTerms, Expr]:
         if expr not in self._known:
             self._known[expr] = self._computed(expr)
         return self._known[expr]
 
-    def _computed(self, expr: Expr) -> tuple[Logs, Expr]:
+    def _computed(self, expr: Expr) -> tuple[LogTerms, Expr]:
         exprs = self._exprs
         if expr.is_data:
             return {}, expr
@@ -165,28 +171,28 @@ class _Reciprocals:
             return found
         return {}, exprs.node(expr.op, [self.closed(x) for x in expr.inputs])
 
-    def _of_affine(self, expr: Affine) -> tuple[Logs, Expr]:
-        exprs, logs = self._exprs, Logs()
-        own = [term for term in expr.terms if exprs.logs.issuperset(places_of(term.place))]
+    def _of_affine(self, expr: Affine) -> tuple[LogTerms, Expr]:
+        exprs, logs = self._exprs, LogTerms()
+        own = [term for term in expr.terms if exprs.logs.issuperset(coordinates_at(term.place))]
         rest = [term for term in expr.terms if term not in own]
         for term in own:
             factor: Expr = exprs.constant(term.factor)
             logs.setdefault(term.place, []).append(reduce(exprs.times, term.monomial, factor))
         return logs, exprs.affine(rest, expr.offset) if rest else expr.offset
 
-    def _sum(self, parts: list[tuple[Logs, Expr]]) -> tuple[Logs, Expr]:
-        logs = Logs()
+    def _sum(self, parts: list[tuple[LogTerms, Expr]]) -> tuple[LogTerms, Expr]:
+        logs = LogTerms()
         for of, _ in parts:
             for place, factors in of.items():
                 logs.setdefault(place, []).extend(factors)
-        return logs, add(self._exprs, *(rest for _, rest in parts))
+        return logs, add_exprs(self._exprs, *(rest for _, rest in parts))
 
-    def _times(self, data: Expr, parts: tuple[Logs, Expr]) -> tuple[Logs, Expr]:
+    def _times(self, data: Expr, parts: tuple[LogTerms, Expr]) -> tuple[LogTerms, Expr]:
         logs, rest = parts
         scaled = {k: [self._exprs.times(data, x) for x in of] for k, of in logs.items()}
-        return scaled, multiply(self._exprs, data, rest)
+        return scaled, multiply_exprs(self._exprs, data, rest)
 
-    def gamma_ratio(self, expr: Apply) -> tuple[Logs, Expr] | None:
+    def gamma_ratio(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Split log Γ(c/κ^p + y) - log Γ(c/κ^p + z), also for a linear fraction of κ^p."""
         exprs, (x, y, z) = self._exprs, expr.inputs
         shifted = self._half_apart(x, y, z)
@@ -201,45 +207,45 @@ class _Reciprocals:
         y, z = self._total([y]), self._total([z])
         gap = self._total([y, exprs.times(exprs.minus_one, z)])
         size = exprs.node(scalar.log, (exprs.real(scale),))
-        inverse = multiply(
+        inverse = multiply_exprs(
             exprs,
             self._raised(place, -power),
-            exp(exprs, exprs.times(exprs.minus_one, offset)),
-            reciprocal(exprs, scale),
+            exp_expr(exprs, exprs.times(exprs.minus_one, offset)),
+            reciprocal_expr(exprs, scale),
         )
         constant = exprs.times(gap, exprs.plus([offset, size]))
         rise = exprs.node(gamma_rise, (inverse, y, z))
-        return {place: [exprs.times(exprs.constant(power), gap)]}, add(exprs, constant, rise)
+        return {place: [exprs.times(exprs.constant(power), gap)]}, add_exprs(exprs, constant, rise)
 
-    def _half_apart(self, x: Expr, y: Expr, z: Expr) -> tuple[Fraction, Expr, Expr] | None:
+    def _half_apart(self, x: Expr, y: Expr, z: Expr) -> tuple[LinearFraction, Expr, Expr] | None:
         """Base x plus the smaller of two numbers that differ by a half, then 0 and a half."""
-        (first, last), shape = map(number, (y, z)), self._fraction_of(x)
+        (first, last), shape = map(constant_value, (y, z)), self._fraction_of(x)
         if first is None or last is None or shape is None or min(first, last) <= 0.0:
             return None
-        if sum_of((abs(sum_of((first, -last))), -0.5)) != 0.0:
+        if rounded_sum((abs(rounded_sum((first, -last))), -0.5)) != 0.0:
             return None
         ends = self._exprs.constant(0.5), self._exprs.zero
         return (shape.plus(min(first, last)), *(ends if first > last else ends[::-1]))
 
-    def _gamma_of_fraction(self, shape: Fraction, y: Expr, z: Expr) -> tuple[Logs, Expr]:
+    def _gamma_of_fraction(self, shape: LinearFraction, y: Expr, z: Expr) -> tuple[LogTerms, Expr]:
         exprs = self._exprs
         gap = self._total([y, exprs.times(exprs.minus_one, z)])
         logs, rest = self._times(gap, self._log_of(shape))
         inverse = self._of(shape.inverted)
         rise = exprs.node(gamma_rise, (inverse, self._total([y]), self._total([z])))
-        return logs, add(exprs, rest, rise)
+        return logs, add_exprs(exprs, rest, rise)
 
-    def logarithm(self, expr: Apply) -> tuple[Logs, Expr] | None:
+    def logarithm(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Logarithm of a linear fraction, or of one plus such a fraction."""
         fraction = self._fraction_in_log(expr)
         return None if fraction is None else self._log_of(fraction)
 
-    def fraction(self, expr: Apply) -> tuple[Logs, Expr] | None:
+    def fraction(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Linear fraction of a power of κ."""
         fraction = self._fraction_of(expr)
         return None if fraction is None else ({}, self._of(fraction))
 
-    def softplus(self, expr: Apply) -> tuple[Logs, Expr] | None:
+    def softplus(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Softplus log(1 + κ^c e^r), with c log κ split off for negative c."""
         exprs, (x,) = self._exprs, expr.inputs
         known = self._power(x)
@@ -248,21 +254,21 @@ class _Reciprocals:
         place, power, rest = known
         if power > 0.0:
             return {}, self._log1p(place, power, rest)
-        inner = self._log1p(place, -power, negative(exprs, rest))
-        return {place: [exprs.constant(power)]}, add(exprs, rest, inner)
+        inner = self._log1p(place, -power, negate_expr(exprs, rest))
+        return {place: [exprs.constant(power)]}, add_exprs(exprs, rest, inner)
 
-    def exponential(self, expr: Apply) -> tuple[Logs, Expr] | None:
+    def exponential(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Power of κ times the remainder; for κ^-c log(1 + κ^c e^r) the finite part."""
         exprs, (x,) = self._exprs, expr.inputs
-        parts = summands(x)
+        parts = sum_parts(x)
         for share in parts:
             inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
-            others = add(exprs, *(part for part in parts if part is not share))
+            others = add_exprs(exprs, *(part for part in parts if part is not share))
             outside = self._power(others)
             if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
                 size = self._sized(*inside)
-                whole = exp(exprs, add(exprs, inside[2], outside[2]))
-                return {}, multiply(exprs, whole, exprs.node(log1p_ratio, (size,)))
+                whole = exp_expr(exprs, add_exprs(exprs, inside[2], outside[2]))
+                return {}, multiply_exprs(exprs, whole, exprs.node(log1p_ratio, (size,)))
         known = self._power(x)
         return None if known is None else ({}, self._sized(*known))
 
@@ -276,18 +282,18 @@ class _Reciprocals:
             if known is None or parts is None:
                 continue
             size, (scale, rest) = self.closed(known[0]), map(exprs.constant, parts)
-            inner = multiply(exprs, size, self._of(known[1].inverted))
-            total = add(
+            inner = multiply_exprs(exprs, size, self._of(known[1].inverted))
+            total = add_exprs(
                 exprs,
-                multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
-                multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
+                multiply_exprs(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
+                multiply_exprs(exprs, rest, exprs.node(scalar.log1p, (inner,))),
             )
-            others = without(without(factors, log), sum_of_shape)
-            return multiply(exprs, total, *map(self.closed, others))
-        return multiply(exprs, *map(self.closed, factors))
+            others = without_value(without_value(factors, log), sum_of_shape)
+            return multiply_exprs(exprs, total, *map(self.closed, others))
+        return multiply_exprs(exprs, *map(self.closed, factors))
 
-    def _fraction_of(self, expr: Expr) -> Fraction | None:
-        found: Fraction | None = None
+    def _fraction_of(self, expr: Expr) -> LinearFraction | None:
+        found: LinearFraction | None = None
         if is_a(expr, scalar.Exp):
             found = self._exponential_fraction(expr.inputs[0])
         elif is_a(expr, scalar_math.Sigmoid):
@@ -298,111 +304,111 @@ class _Reciprocals:
             found = None if inner is None else inner.inverted
         elif is_a(expr, scalar.Mul):
             core, factor = scaled_core(self._exprs, expr)
-            scale, inner = number(factor), None if core is expr else self._fraction_of(core)
+            scale, inner = constant_value(factor), None if core is expr else self._fraction_of(core)
             found = None if inner is None or scale is None else inner.times(scale)
         elif is_a(expr, scalar.Add):
-            numbers = [x for part in expr.inputs if (x := number(part)) is not None]
-            others = [part for part in expr.inputs if number(part) is None]
+            numbers = [x for part in expr.inputs if (x := constant_value(part)) is not None]
+            others = [part for part in expr.inputs if constant_value(part) is None]
             inner = self._fraction_of(others[0]) if len(others) == 1 else None
-            found = None if inner is None else inner.plus(sum_of(numbers))
+            found = None if inner is None else inner.plus(rounded_sum(numbers))
         return found if found is not None and found.is_valid else None
 
-    def _fraction_in_log(self, expr: Expr) -> Fraction | None:
+    def _fraction_in_log(self, expr: Expr) -> LinearFraction | None:
         """Fraction whose logarithm an expression is, or None."""
         if is_a(expr, scalar.Log):
             return self._fraction_of(expr.inputs[0])
-        less_one: Fraction | None = None
+        less_one: LinearFraction | None = None
         if is_a(expr, scalar.Log1p):
             less_one = self._fraction_of(expr.inputs[0])
         elif is_a(expr, scalar_math.Softplus):
             less_one = self._exponential_fraction(expr.inputs[0])
         return None if less_one is None else less_one.plus(1.0)
 
-    def _share_in_log(self, expr: Expr) -> tuple[Expr, Fraction] | None:
+    def _share_in_log(self, expr: Expr) -> tuple[Expr, LinearFraction] | None:
         """Numerator w and fraction m of log(1 + w/m), or None."""
         exprs = self._exprs
         if is_a(expr, scalar.Log1p):
-            factors = factors_of(expr.inputs[0])
+            factors = product_factors(expr.inputs[0])
             for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
                 shape = self._fraction_of(factor.inputs[0])
                 if shape is not None:
-                    return multiply(exprs, *without(factors, factor)), shape
+                    return multiply_exprs(exprs, *without_value(factors, factor)), shape
         if is_a(expr, scalar_math.Softplus):
-            parts = summands(expr.inputs[0])
+            parts = sum_parts(expr.inputs[0])
             for part in parts:
                 core, sign = scaled_core(exprs, part)
-                found = self._fraction_in_log(core) if number(sign) == -1.0 else None
+                found = self._fraction_in_log(core) if constant_value(sign) == -1.0 else None
                 if found is not None:
-                    w = add(exprs, *without(parts, part))
-                    return exp(exprs, w), found
+                    w = add_exprs(exprs, *without_value(parts, part))
+                    return exp_expr(exprs, w), found
         return None
 
-    def _exponential_fraction(self, x: Expr) -> Fraction | None:
+    def _exponential_fraction(self, x: Expr) -> LinearFraction | None:
         """Fraction exp(x), if x is log of a number times a power of κ, or None."""
         known = self._power(x)
-        offset = None if known is None else number(known[2])
+        offset = None if known is None else constant_value(known[2])
         if known is None or offset is None:
             return None
-        return Fraction.exponential(known[0], known[1], math.exp(offset))
+        return LinearFraction.exponential(known[0], known[1], math.exp(offset))
 
-    def _log_of(self, fraction: Fraction) -> tuple[Logs, Expr]:
+    def _log_of(self, fraction: LinearFraction) -> tuple[LogTerms, Expr]:
         exprs, power, parts = self._exprs, 0.0, list[Expr]()
         for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
-            count, offset, slope = logarithm(linear)
+            count, offset, slope = log_linear(linear)
             power += sign * count * fraction.power
             parts.append(exprs.constant(sign * offset))
             if slope:
                 inner = self._linear(fraction, (0.0, slope))
                 log = exprs.node(scalar.log1p, (inner,))
-                parts.append(multiply(exprs, exprs.constant(sign), log))
-        logs: Logs = {fraction.place: [exprs.constant(power)]} if power else {}
-        return logs, add(exprs, *parts)
+                parts.append(multiply_exprs(exprs, exprs.constant(sign), log))
+        logs: LogTerms = {fraction.place: [exprs.constant(power)]} if power else {}
+        return logs, add_exprs(exprs, *parts)
 
-    def _of(self, fraction: Fraction) -> Expr:
+    def _of(self, fraction: LinearFraction) -> Expr:
         above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
-        return divide(self._exprs, above, below)
+        return divide_exprs(self._exprs, above, below)
 
-    def _linear(self, fraction: Fraction, linear: Linear) -> Expr:
+    def _linear(self, fraction: LinearFraction, linear: LinearPair) -> Expr:
         exprs, (offset, slope) = self._exprs, map(self._exprs.constant, linear)
         power = self._raised(fraction.place, fraction.power)
-        return add(exprs, offset, multiply(exprs, slope, power))
+        return add_exprs(exprs, offset, multiply_exprs(exprs, slope, power))
 
-    def _power(self, expr: Expr) -> tuple[Place, float, Expr] | None:
+    def _power(self, expr: Expr) -> tuple[CoordinateIndex, float, Expr] | None:
         """Coefficient c and remainder r of c log κ + r for a single κ, or None."""
         logs, rest = self._split(expr)
-        totals = {place: number(self._total(factors)) for place, factors in logs.items()}
+        totals = {place: constant_value(self._total(factors)) for place, factors in logs.items()}
         if len(totals) != 1:
             return None
         ((place, power),) = totals.items()
         return None if not power else (place, power, rest)
 
-    def _sized(self, place: Place, power: float, rest: Expr) -> Expr:
+    def _sized(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
         """Product κ^c e^r."""
         raised = self._raised(place, power)
-        none = number(rest) == 0.0
-        return raised if none else multiply(self._exprs, raised, exp(self._exprs, rest))
+        none = constant_value(rest) == 0.0
+        return raised if none else multiply_exprs(self._exprs, raised, exp_expr(self._exprs, rest))
 
-    def _log1p(self, place: Place, power: float, rest: Expr) -> Expr:
+    def _log1p(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
         return self._exprs.node(scalar.log1p, (self._sized(place, power, rest),))
 
-    def _raised(self, place: Place, power: float) -> Expr:
+    def _raised(self, place: CoordinateIndex, power: float) -> Expr:
         exprs, base = self._exprs, self._exprs.coordinate(place)
         if power == 1.0:
             return base
         if power == 2.0:
-            return square(exprs, base)
+            return square_expr(exprs, base)
         if power < 0.0:
-            return reciprocal(exprs, self._raised(place, -power))
+            return reciprocal_expr(exprs, self._raised(place, -power))
         return exprs.node(scalar.pow, (base, exprs.constant(power)))
 
     def _never_holds(self, condition: Expr) -> bool:
         """Whether a condition is false, or tests for a shape beyond :data:`LIMIT`."""
         if is_a(condition, scalar.AND):
-            return any(number(x) == 0.0 for x in condition.inputs)
+            return any(constant_value(x) == 0.0 for x in condition.inputs)
         if not is_a(condition, scalar.GT):
             return False
-        limit = number(condition.inputs[1])
-        if limit is None or limit < LIMIT:
+        limit = constant_value(condition.inputs[1])
+        if limit is None or limit < MAX_SHAPE:
             return False
         shape = condition.inputs[0]
         known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
@@ -413,31 +419,39 @@ class _Reciprocals:
         exprs = self._exprs
         factors: dict[Expr, list[float]] = {}
         for part in parts:
-            _collect(exprs, part, 1.0, factors)
-        known = {expr: total for expr, of in factors.items() if (total := sum_of(of)) != 0.0}
+            _collect_summands(exprs, part, 1.0, factors)
+        known = {expr: total for expr, of in factors.items() if (total := rounded_sum(of)) != 0.0}
         return exprs.plus([exprs.times(exprs.constant(k), expr) for expr, k in known.items()])
 
 
-def _collect(exprs: ExprGraph, expr: Expr, times: float, factors: dict[Expr, list[float]]) -> None:
+def _collect_summands(
+    exprs: ExprGraph, expr: Expr, times: float, factors: dict[Expr, list[float]]
+) -> None:
     """Add the summands of a sum of data: expression -> factors."""
-    value = number(expr)
+    value = constant_value(expr)
     if value is not None:
         factors.setdefault(exprs.one, []).append(times * value)
     elif is_a(expr, scalar.Add):
         for part in expr.inputs:
-            _collect(exprs, part, times, factors)
-    elif is_a(expr, scalar.Mul) and len(expr.inputs) == 2 and number(expr.inputs[0]) is not None:
-        _collect(exprs, expr.inputs[1], times * float(number(expr.inputs[0]) or 0.0), factors)
+            _collect_summands(exprs, part, times, factors)
+    elif (
+        is_a(expr, scalar.Mul)
+        and len(expr.inputs) == 2
+        and constant_value(expr.inputs[0]) is not None
+    ):
+        _collect_summands(
+            exprs, expr.inputs[1], times * float(constant_value(expr.inputs[0]) or 0.0), factors
+        )
     else:
         factors.setdefault(expr, []).append(times)
 
 
-_RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Expr] | None]] = {
-    GammaRatio: _Reciprocals.gamma_ratio,
-    scalar_math.Softplus: _Reciprocals.softplus,
-    scalar.Exp: _Reciprocals.exponential,
-    scalar.Log: _Reciprocals.logarithm,
-    scalar.Log1p: _Reciprocals.logarithm,
-    scalar.Reciprocal: _Reciprocals.fraction,
-    scalar_math.Sigmoid: _Reciprocals.fraction,
+_RULES: dict[type, Callable[[_ReciprocalRewriter, Apply], tuple[LogTerms, Expr] | None]] = {
+    GammaRatio: _ReciprocalRewriter.gamma_ratio,
+    scalar_math.Softplus: _ReciprocalRewriter.softplus,
+    scalar.Exp: _ReciprocalRewriter.exponential,
+    scalar.Log: _ReciprocalRewriter.logarithm,
+    scalar.Log1p: _ReciprocalRewriter.logarithm,
+    scalar.Reciprocal: _ReciprocalRewriter.fraction,
+    scalar_math.Sigmoid: _ReciprocalRewriter.fraction,
 }

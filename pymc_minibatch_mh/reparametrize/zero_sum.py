@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.model.bijection import Bijection, Placed
+from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
-from pymc_minibatch_mh.reparametrize.base import reparametrized
+from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates
 from pymc_minibatch_mh.structure.row_function import linear_forms
 
 
 @dataclass(frozen=True, eq=False)
-class FromLast(Bijection):
+class ReferenceLevel(Bijection):
     """Coordinates α_g = s_g - s_n, g < n, instead of PyMC's v, for effects s with sum zero.
 
     Every s is a sum of all v, so an observation with an indexed effect depends on all of them. It
@@ -28,11 +28,11 @@ class FromLast(Bijection):
     def _size(self) -> int:
         return len(self.indices) + 1
 
-    def inverse(self, position: Any) -> list[Placed]:
+    def inverse(self, position: Any) -> list[IndexedValues]:
         """Value variables v."""
         return self._moved_by(position, -1.0 / (self._size + np.sqrt(self._size)))
 
-    def forward(self, values: np.ndarray) -> list[Placed]:
+    def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Coordinates α."""
         return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._size)))
 
@@ -40,7 +40,7 @@ class FromLast(Bijection):
         """Log-Jacobian -m/2 log n."""
         return -0.5 * self.indices.shape[1] * np.log(self._size)
 
-    def _moved_by(self, position: Any, share: float) -> list[Placed]:
+    def _moved_by(self, position: Any, share: float) -> list[IndexedValues]:
         return [
             (column, position[column] + share * position[column].sum(axis=0))
             for column in self.indices.T
@@ -53,11 +53,13 @@ def in_differences(factorization: Factorization) -> Factorization:
     Effects that no data index, as in a product with a matrix, stay unchanged.
     """
     maps = [
-        _from_last(block, name) for block, name in factorization.real_blocks if block.adds_up_to_0
+        _reference_level(block, name)
+        for block, name in factorization.real_blocks
+        if block.adds_up_to_0
     ]
     if not maps:
         return factorization
-    found = reparametrized(factorization, maps)
+    found = reparametrize_by(factorization, maps)
     moved = set[int]().union(*(one.moved for one in maps))
     try:
         return found if moved & indexed_coordinates(linear_forms(found)) else factorization
@@ -65,6 +67,6 @@ def in_differences(factorization: Factorization) -> Factorization:
         return factorization
 
 
-def _from_last(block: Block, name: str) -> FromLast:
+def _reference_level(block: Block, name: str) -> ReferenceLevel:
     places = np.arange(block.start, block.stop).reshape(-1, block.shape[-1]).T
-    return FromLast(name, places, f"{name} - {name}[..., -1]")
+    return ReferenceLevel(name, places, f"{name} - {name}[..., -1]")

@@ -26,8 +26,8 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.data.archive import read_archive, sync_folder, write_archive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling.workers import Record, Workers
-from pymc_minibatch_mh.steps.base import MinibatchStep, difference_of
-from pymc_minibatch_mh.threads import result_of
+from pymc_minibatch_mh.steps.base import MinibatchStep, key_difference
+from pymc_minibatch_mh.threads import wait_for_result
 
 _log = logging.getLogger("pymc")
 
@@ -36,15 +36,15 @@ fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
 #: Minimum and maximum seconds between two blocks of a chain; maximum share of the run in an unsaved
 #: block; maximum share of the time spent on writing.
-LEAST_SECONDS, MOST_SECONDS, BLOCK_SHARE, WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
+MIN_SECONDS, MAX_SECONDS, MAX_BLOCK_SHARE, MAX_WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
 #: Identifier of the file format; it changes with the contents of the files.
 FORMAT = "pymc_minibatch_mh checkpoint 3"
 #: Name of the member with the text, and NumPy kinds of writable arrays besides structured ones.
 TEXT, KINDS = "text", "biufcU"
 #: Name of the file with the settings.
-RUN = "run.npz"
+RUN_FILE = "run.npz"
 #: State of a chain, its position, and its generator.
-End = tuple[Any, np.ndarray, np.random.Generator]
+FinalState = tuple[Any, np.ndarray, np.random.Generator]
 
 
 def write_with_text(path: Path, arrays: Mapping[str, np.ndarray], text: Any) -> str:
@@ -71,14 +71,14 @@ def read_with_text(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray],
         ) from error
 
 
-def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
+def record_leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yield copies of the numbers and arrays in a nested record, with their names.
 
     SettingError for any other type, as a custom proposal may have in its record.
     """
     if isinstance(part, tuple):
         for field, value in zip(getattr(part, "_fields", range(len(part))), part, strict=True):
-            yield from leaves(f"{name}.{field}", value)
+            yield from record_leaves(f"{name}.{field}", value)
     elif part is not None:
         array = np.array(part)
         if array.dtype.kind not in KINDS and array.dtype.names is None:
@@ -90,12 +90,12 @@ def leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
         yield name, array
 
 
-def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def fill_record(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """Record of the same type as `like`, filled with arrays by their names from :func:`leaves`."""
     if isinstance(like, tuple):
         fields = getattr(like, "_fields", range(len(like)))
         values = [
-            filled(f"{name}.{field}", value, arrays)
+            fill_record(f"{name}.{field}", value, arrays)
             for field, value in zip(fields, like, strict=True)
         ]
         return type(like)(*values) if hasattr(like, "_fields") else tuple(values)
@@ -109,7 +109,7 @@ def filled(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return found.item()
 
 
-def key_of_run(step: MinibatchStep) -> dict[str, str]:
+def run_key(step: MinibatchStep) -> dict[str, str]:
     """Digests or descriptions of the step, the model and the data of a run, by name."""
     own = {
         "updates_per_draw": str(step.updates_per_draw),
@@ -120,17 +120,19 @@ def key_of_run(step: MinibatchStep) -> dict[str, str]:
     return step.key | own
 
 
-def digest_of_starts(chains: list[Chain]) -> dict[str, str]:
+def starts_digest(chains: list[Chain]) -> dict[str, str]:
     """Digests of the starting positions and of the generators, by the names of their settings."""
     positions = b"".join(chain.position.tobytes() for chain in chains)
-    generators = [json.dumps(_state_of(chain.rng), default=np.ndarray.tolist) for chain in chains]
+    generators = [
+        json.dumps(_generator_state(chain.rng), default=np.ndarray.tolist) for chain in chains
+    ]
     return {
         "initvals": blake2b(positions, digest_size=16).hexdigest(),
         "random_seed": blake2b("".join(generators).encode(), digest_size=16).hexdigest(),
     }
 
 
-def _state_of(rng: np.random.Generator) -> Any:
+def _generator_state(rng: np.random.Generator) -> Any:
     name = type(rng.bit_generator).__name__
     if type(rng.bit_generator) is not getattr(np.random, name, None):
         raise SettingError(
@@ -140,7 +142,7 @@ def _state_of(rng: np.random.Generator) -> Any:
     return rng.bit_generator.state
 
 
-def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+def _restored_generator(state: Mapping[str, Any]) -> np.random.Generator:
     rng = np.random.Generator(getattr(np.random, state["bit_generator"])())
     rng.bit_generator.state = state
     return rng
@@ -163,7 +165,7 @@ class Checkpoint:
         #: Digests of the states of chains in the folder.
         self._states = [""] * n
         self._lock: int | None = None
-        self._due = [self._began + LEAST_SECONDS] * n
+        self._due = [self._began + MIN_SECONDS] * n
         self._last: list[Future[None] | None] = [None] * n
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         #: Error of the last block of each chain; empty after a success.
@@ -172,17 +174,17 @@ class Checkpoint:
     @classmethod
     def create(cls, path: str | PathLike, step: MinibatchStep, workers: Workers) -> Self:
         """Make the folder, and write the settings and the initial states of the chains."""
-        folder, settings = free_folder(path), workers.settings
+        folder, settings = new_folder(path), workers.settings
         run = {
             "format": FORMAT,
             "version": version("pymc-minibatch-mh"),
-            "key": key_of_run(step),
+            "key": run_key(step),
             "settings": {
                 "tune": settings.tune,
                 "chains": settings.chains,
                 "discard_tuned_samples": not workers.keeps_warm_up,
             },
-            "starts": digest_of_starts(workers.chains),
+            "starts": starts_digest(workers.chains),
         }
         found = cls(folder, run)
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +194,7 @@ class Checkpoint:
             for number in range(settings.chains):
                 found._write(number, workers, *found._snapshot(workers, number))
             # This file comes last: its presence means that all chains are written.
-            write_with_text(folder / RUN, {}, run)
+            write_with_text(folder / RUN_FILE, {}, run)
         except BaseException:
             found.close()
             raise
@@ -202,12 +204,12 @@ class Checkpoint:
     def open(cls, path: str | PathLike) -> Self:
         """Read the settings of a run."""
         folder = Path(path)
-        if not (folder / RUN).is_file():
+        if not (folder / RUN_FILE).is_file():
             raise SettingError(
                 f"resume={str(path)!r} has no run: the folder does not exist, or its run ended "
                 "before it began. Begin one with checkpoint=."
             )
-        _, run, _ = read_with_text(folder / RUN)
+        _, run, _ = read_with_text(folder / RUN_FILE)
         if run["format"] != FORMAT:
             raise SettingError(
                 f"resume={str(path)!r} was written by another version of this package, in another "
@@ -217,7 +219,7 @@ class Checkpoint:
 
     def require_fitting(self, step: MinibatchStep, given: Mapping[str, Any]) -> None:
         """Raise a SettingError for another step, model, data or setting than the run has."""
-        what = difference_of(self.run["key"], key_of_run(step))
+        what = key_difference(self.run["key"], run_key(step))
         if what:
             raise SettingError(
                 f"resume={str(self.folder)!r} is the run of a step that differs in {what}. Build "
@@ -240,7 +242,7 @@ class Checkpoint:
 
     def require_same_starts(self, chains: list[Chain], given: Mapping[str, Any]) -> None:
         """Raise a SettingError if the user's starts or seed differ from those of the run."""
-        found = digest_of_starts(chains)
+        found = starts_digest(chains)
         for name, value in given.items():
             if value is not None and found[name] != self.run["starts"][name]:
                 raise SettingError(
@@ -248,7 +250,7 @@ class Checkpoint:
                     f"{str(self.folder)!r} continue as they are. Leave it out."
                 )
 
-    def ends(self, step: MinibatchStep) -> list[End]:
+    def ends(self, step: MinibatchStep) -> list[FinalState]:
         """Read the states, positions and generators of all chains."""
         like = Chain(step.program, np.random.default_rng(0), adapting=False).state
         found = []
@@ -264,13 +266,15 @@ class Checkpoint:
             self._written[number] = text["tuned"], text["drawn"]
             self.seconds = max(self.seconds, text["seconds"])
             try:
-                fields = {k: filled(f"state.{k}", x, arrays) for k, x in vars(like).items()}
+                fields = {k: fill_record(f"state.{k}", x, arrays) for k, x in vars(like).items()}
             except (KeyError, ValueError) as error:
                 raise SettingError(
                     f"resume={str(self.folder)!r}: {path.name} has no {error} of this version of "
                     "the package. Use the version that wrote it."
                 ) from error
-            found.append((type(like)(**fields), arrays["position"], _generator(text["rng"])))
+            found.append(
+                (type(like)(**fields), arrays["position"], _restored_generator(text["rng"]))
+            )
         return found
 
     def most_drawn(self) -> int:
@@ -284,7 +288,9 @@ class Checkpoint:
             for name, digest in blocks:
                 arrays, where, _ = read_with_text(self.folder / name, digest)
                 for phase, (first, last) in where.items():
-                    _fill(_records(workers)[phase], (number, slice(first, last)), phase, arrays)
+                    _fill_columns(
+                        _phase_records(workers)[phase], (number, slice(first, last)), phase, arrays
+                    )
             progress.tuned, progress.drawn = self._written[number]
         settings = workers.settings
         made = sum(tuned + drawn for tuned, drawn in self._written)
@@ -337,7 +343,7 @@ class Checkpoint:
         try:
             for last in self._last:
                 if last is not None:
-                    result_of(last)
+                    wait_for_result(last)
         finally:
             self._writer.shutdown()
             if self._lock is not None:
@@ -355,10 +361,10 @@ class Checkpoint:
         chain, progress = workers.chains[number], workers.progress[number]
         arrays = {"position": chain.position.copy()}
         for name, part in vars(chain.state).items():
-            arrays |= leaves(f"state.{name}", part)
+            arrays |= record_leaves(f"state.{name}", part)
         text = {
             "run": [self._digest, number],
-            "rng": _state_of(chain.rng),
+            "rng": _generator_state(chain.rng),
             "tuned": progress.tuned,
             "drawn": progress.drawn,
             "seconds": self.seconds + time.perf_counter() - self._began,
@@ -380,8 +386,8 @@ class Checkpoint:
                 )
             self._failed[number] = str(error)
         now = time.perf_counter()
-        pause = max(LEAST_SECONDS, min(MOST_SECONDS, BLOCK_SHARE * text["seconds"]))
-        self._due[number] = now + max(pause, (now - began) / WRITING_SHARE)
+        pause = max(MIN_SECONDS, min(MAX_SECONDS, MAX_BLOCK_SHARE * text["seconds"]))
+        self._due[number] = now + max(pause, (now - began) / MAX_WRITING_SHARE)
 
     def _write(
         self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any
@@ -391,7 +397,7 @@ class Checkpoint:
         draws: dict[str, np.ndarray] = {}
         where = {}
         for (phase, record), first, last in zip(
-            _records(workers).items(), before, now, strict=True
+            _phase_records(workers).items(), before, now, strict=True
         ):
             if record is not None and last > first:
                 where[phase] = first, last
@@ -407,7 +413,7 @@ class Checkpoint:
         return self.folder / f"chain-{number}{'' if block is None else f'-{block}'}.npz"
 
 
-def _records(workers: Workers) -> dict[str, Record | None]:
+def _phase_records(workers: Workers) -> dict[str, Record | None]:
     return {"warmup": workers.warm_up, "draws": workers.kept}
 
 
@@ -421,7 +427,7 @@ def _stored_columns(record: Record, where: tuple[int, slice], phase: str) -> dic
     return columns
 
 
-def _fill(
+def _fill_columns(
     record: Record | None,
     where: tuple[int, slice],
     phase: str,
@@ -433,19 +439,19 @@ def _fill(
         stats[where] = columns[f"{phase}.{name}"]
 
 
-def free_folder(path: Any) -> Path:
+def new_folder(path: Any) -> Path:
     """Folder for a new run; SettingError if the path already has a run or other files."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"checkpoint={path!r} is not a path. Give the folder of the run.")
     folder = Path(path)
-    if (folder / RUN).exists():
+    if (folder / RUN_FILE).exists():
         raise SettingError(
             f"checkpoint={str(path)!r} already has a run. Continue it with resume={str(path)!r}, "
             "or name another folder."
         )
     # A run that was killed during its creation leaves files of chains.
     names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
-    if any(not name.startswith(("chain-", RUN)) for name in names) or folder.is_file():
+    if any(not name.startswith(("chain-", RUN_FILE)) for name in names) or folder.is_file():
         raise SettingError(
             f"checkpoint={str(path)!r} is not an empty folder. Name one that is empty or does not "
             "exist."

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.diagnostics.forecast import (
     forecast_step,
     recommend_sampler,
 )
-from pymc_minibatch_mh.diagnostics.sheet import duration, figure
+from pymc_minibatch_mh.diagnostics.sheet import format_duration, format_figure
 from pymc_minibatch_mh.errors import (
     BoundsError,
     ModeError,
@@ -27,10 +27,10 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.deterministics import untold
+from pymc_minibatch_mh.steps.deterministics import without_warnings
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
@@ -39,7 +39,7 @@ _log = logging.getLogger("pymc")
 #: Draws of the pilot and of its warm-up, and its seed, separate from the generator of the run.
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
 #: Share of the observations above which an exact step is compared with an approximate one.
-MANY = 0.1
+MAX_EXACT_SHARE = 0.1
 #: Minimum seconds for the gradient of an observation: about the time of one exponential.
 MIN_SECONDS_PER_ROW = 1e-9
 #: Recommended line of code if nutpie cannot sample the model.
@@ -66,18 +66,18 @@ class Choice:
         """
         found, n_rows = self.forecast, self.step.plan.n_rows
         guarantee = "exact" if self.step.guarantee.is_exact else "approximate, error estimated"
-        rows = figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
+        rows = format_figure(float(f"{found.rows_per_update * found.updates_per_draw:.2g}"))
         # A chain without accepted proposals is slow; its exact speed is unknown.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
         seconds = max(seconds, 0.1)  # The time of a call with the fastest draws.
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
-            f"{EFFECTIVE:,} effective draws in about {duration(seconds)}"
+            f"{EFFECTIVE:,} effective draws in about {format_duration(seconds)}"
         )
 
 
-@showing("Choosing a step for this model")
+@show_progress("Choosing a step for this model")
 def choose_step(model: pm.Model) -> Choice:
     """Choose TunaMH for a model, or PenaltyMH if exactness is impossible or expensive.
 
@@ -86,14 +86,16 @@ def choose_step(model: pm.Model) -> Choice:
     """
     _require_continuous(model)
     try:
-        with untold(model):
-            step, why_not_exact = _built(model)
+        with without_warnings(model):
+            step, why_not_exact = _build_step(model)
     except (UnsupportedModelError, ModeError) as error:
-        raise type(error)(f"{error} Instead of sample(), type {_line_for(model)}.") from error
+        raise type(error)(
+            f"{error} Instead of sample(), type {_recommended_line(model)}."
+        ) from error
     settings = PilotSettings(DRAWS, TUNE, np.random.default_rng(SEED))
     forecast, pilots = forecast_step(step, model, settings, step.seconds)
     choice = Choice(step, forecast, why_not_exact)
-    if choice.share > MANY:
+    if choice.share > MAX_EXACT_SHARE:
         choice = _cheaper_choice(choice, model, settings)
     _require_worthwhile(choice, model, pilots.point)
     if choice.why_not_exact:
@@ -101,7 +103,7 @@ def choose_step(model: pm.Model) -> Choice:
     return choice
 
 
-def step_of_run(resume: Any, model: pm.Model) -> MinibatchStep:
+def rebuild_step(resume: Any, model: pm.Model) -> MinibatchStep:
     """Step of a run in a folder, built anew; SettingError if `resume` is a trace."""
     if not isinstance(resume, str | PathLike):
         raise SettingError(
@@ -127,14 +129,14 @@ def _require_continuous(model: pm.Model) -> None:
             )
 
 
-def _built(model: pm.Model) -> tuple[MinibatchStep, str]:
+def _build_step(model: pm.Model) -> tuple[MinibatchStep, str]:
     try:
         return TunaMH(model=model), ""
     except BoundsError as error:
         return PenaltyMH(model=model), str(error)
 
 
-def _line_for(model: pm.Model) -> str:
+def _recommended_line(model: pm.Model) -> str:
     possible = forecast_nuts(model, model.initial_point(), None, timed=False)
     return PYMC_LINE if possible is None else NUTPIE
 
@@ -167,6 +169,7 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
         recommended, reason = recommend_sampler(name, n_rows, size, own, timed)
     if recommended != name:
         raise NotWorthwhileError(
-            f"{step.target.factorization.terms[0].name!r}: {reason}. Type {_line_for(model)} "
+            f"{step.target.factorization.terms[0].name!r}: {reason}. Type "
+            f"{_recommended_line(model)} "
             f"instead, or sample({name}()) to sample with it nevertheless."
         )

@@ -18,15 +18,20 @@ from pymc.stats.convergence import log_warning, log_warnings, run_convergence_ch
 from pymc.util import get_untransformed_name, is_transformed_name
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.checks import flag, integer
+from pymc_minibatch_mh.checks import check_flag, check_integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import BambiModel, is_bambi_model
-from pymc_minibatch_mh.model.inputs import generator_of, model_of
-from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, End
-from pymc_minibatch_mh.sampling.choose import choose_step, step_of_run
-from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
-from pymc_minibatch_mh.sampling.starts import starts_of
-from pymc_minibatch_mh.sampling.trace import Draws, Recorded, datatree_of, recorded
+from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
+from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, FinalState
+from pymc_minibatch_mh.sampling.choose import choose_step, rebuild_step
+from pymc_minibatch_mh.sampling.fitted_trace import bambi_trace
+from pymc_minibatch_mh.sampling.starts import starting_positions
+from pymc_minibatch_mh.sampling.trace import (
+    Draws,
+    RecordedVariables,
+    make_datatree,
+    recorded_variables,
+)
 from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
@@ -36,37 +41,39 @@ from pymc_minibatch_mh.threads import usable_cores
 _log = logging.getLogger("pymc")
 
 
-def tell_of_run(step: MinibatchStep, settings: RunSettings) -> None:
+def log_start(step: MinibatchStep, settings: RunSettings) -> None:
     """Log the start of a run, its step and its variables."""
     threads = min(settings.cores, settings.chains)
-    _log.info("Sampling %s in %s", _number(settings.chains, "chain"), _number(threads, "thread"))
+    _log.info(
+        "Sampling %s in %s", _with_plural(settings.chains, "chain"), _with_plural(threads, "thread")
+    )
     names = (str(v.name) for v in step.vars)
     shown = (get_untransformed_name(x) if is_transformed_name(x) else x for x in names)
     _log.info("%s: [%s]", type(step).__name__, ", ".join(shown))
 
 
-def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
+def log_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
     """Log the number of draws, the time, and all warnings of the chains of the step `name`."""
     for chain in workers.chains:
-        while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
+        while (warning := report.next_warning(name, chain.state, chain.program)) is not None:
             log_warning(warning)
     chains, draws = workers.complete()
     if interrupted:
         _log.warning(
             "Sampling was interrupted. %s draws of each of %s are kept.",
             f"{draws:,}",
-            _number(len(chains), "chain"),
+            _with_plural(len(chains), "chain"),
         )
     _log.info(
         "Sampling %s for %s tune and %s draw iterations took %s.",
-        _number(len(chains), "chain"),
+        _with_plural(len(chains), "chain"),
         f"{workers.settings.tune:_d}",
         f"{draws:_d}",
-        report.in_words(seconds),
+        report.describe_seconds(seconds),
     )
 
 
-def _number(count: int, what: str) -> str:
+def _with_plural(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
@@ -178,7 +185,7 @@ def sample(
     if isinstance(step_or_model, int | np.integer):
         asked, draws = None, int(step_or_model)
     settings = _run_settings(draws, tune, chains, cores)
-    keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
+    keeps_warm_up = not check_flag("discard_tuned_samples", discard_tuned_samples)
     if checkpoint is not None and resume is not None:
         raise SettingError(
             "checkpoint= does not go with resume=: a run that continues from a folder is written "
@@ -190,30 +197,34 @@ def sample(
             "var_names= does not go with a Bambi model, whose own code needs all variables to "
             "clean the trace. Leave it out, and select from the trace afterwards."
         )
-    shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
+    shown = check_flag("progressbar", progressbar) and not check_flag("quiet", quiet)
     given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
-    with _hushed(quiet):
+    with _quiet_logging(quiet):
         step, found, told = _step_and_model(asked, model, resume, settings)
-        settings, begun, folder = _chains(step, found, settings, keeps_warm_up, resume, given)
-        kept = recorded(found, step.target.factorization.unravel(begun[0].position, {}), var_names)
+        settings, begun, folder = _prepare_chains(
+            step, found, settings, keeps_warm_up, resume, given
+        )
+        kept = recorded_variables(
+            found, step.target.factorization.unravel(begun[0].position, {}), var_names
+        )
         workers = Workers(settings, begun, keeps_warm_up, step.program.statistics)
         if folder is not None:
             folder.fill(workers)
         elif checkpoint is not None:
             folder = Checkpoint.create(checkpoint, step, workers)
-        tell_of_run(step, settings)
-        seconds, interrupted = _run(workers, folder, shown=shown)
+        log_start(step, settings)
+        seconds, interrupted = _run_chains(workers, folder, shown=shown)
         step.chain = workers.chains[-1]
         before = resume if isinstance(resume, xr.DataTree) else None
-        tree = _tree(step, found, workers, kept, seconds, before)
+        tree = _make_tree(step, found, workers, kept, seconds, before)
         tree["posterior"].attrs |= told
-        tell_of_end(type(step).__name__, workers, seconds, interrupted)
+        log_end(type(step).__name__, workers, seconds, interrupted)
         if compute_convergence_checks:
             log_warnings(run_convergence_checks(tree, found))
-    return as_fitted(of_bambi, tree) if is_bambi_model(of_bambi) else tree
+    return bambi_trace(of_bambi, tree) if is_bambi_model(of_bambi) else tree
 
 
-def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
+def _run_chains(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[float, bool]:
     """Make all draws; return the seconds of the run and whether an interrupt ended it."""
     settings, began = workers.settings, time.perf_counter()
     bars = Bars(settings.chains, settings.tune + settings.draws, shown=shown)
@@ -232,15 +243,15 @@ def _run(workers: Workers, folder: Checkpoint | None, *, shown: bool) -> tuple[f
 
 
 #: Default minimum and maximum numbers of chains, as in ``pm.sample``.
-FEWEST_CHAINS, MOST_CHAINS = 2, 4
+MIN_CHAINS, MAX_CHAINS = 2, 4
 
 
 def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any) -> RunSettings:
-    n_cores = integer("cores", min(MOST_CHAINS, usable_cores()) if cores is None else cores)
+    n_cores = check_integer("cores", min(MAX_CHAINS, usable_cores()) if cores is None else cores)
     return RunSettings(
-        draws=integer("draws", draws),
-        tune=integer("tune", tune, 0),
-        chains=integer("chains", max(FEWEST_CHAINS, n_cores) if chains is None else chains),
+        draws=check_integer("draws", draws),
+        tune=check_integer("tune", tune, 0),
+        chains=check_integer("chains", max(MIN_CHAINS, n_cores) if chains is None else chains),
         cores=n_cores,
     )
 
@@ -262,9 +273,9 @@ def _step_and_model(
         )
     if asked is not None and model is not None:
         raise SettingError("model= goes with a step; a model was given already. Leave it out.")
-    found = model_of(model if asked is None else asked)
+    found = resolve_model(model if asked is None else asked)
     if resume is not None:
-        return step_of_run(resume, found), found, {}
+        return rebuild_step(resume, found), found, {}
     choice = choose_step(found)
     line = choice.in_words(settings.tune, min(settings.cores, settings.chains))
     _log.info("%s", line)
@@ -283,7 +294,7 @@ def _require_alone(step: MinibatchStep) -> None:
 def _model_of(step: MinibatchStep, model: pm.Model | None) -> pm.Model:
     if model is None:
         return model_behind(step)
-    with model_of(model):
+    with resolve_model(model):
         found = model_behind(step)
     if found is not model:
         raise SettingError(
@@ -293,7 +304,7 @@ def _model_of(step: MinibatchStep, model: pm.Model | None) -> pm.Model:
 
 
 @contextmanager
-def _hushed(quiet: bool) -> Iterator[None]:
+def _quiet_logging(quiet: bool) -> Iterator[None]:
     level = _log.level
     if quiet:
         _log.setLevel(logging.CRITICAL + 1)
@@ -303,7 +314,7 @@ def _hushed(quiet: bool) -> Iterator[None]:
         _log.setLevel(level)
 
 
-def _chains(
+def _prepare_chains(
     step: MinibatchStep,
     model: pm.Model,
     settings: RunSettings,
@@ -314,9 +325,9 @@ def _chains(
     """Settings, new or resumed chains, and the folder of the run."""
     starts = {name: given[name] for name in ("initvals", "random_seed")}
     if resume is None:
-        return settings, _begun(step, settings, **starts), None
+        return settings, _new_chains(step, settings, **starts), None
     if not isinstance(resume, str | PathLike):
-        return *_resumed(step, model, settings, resume, given), None
+        return *_resume_from_trace(step, model, settings, resume, given), None
     folder = Checkpoint.open(resume)
     folder.require_fitting(
         step,
@@ -328,8 +339,8 @@ def _chains(
     )
     settings = replace(settings, chains=folder.run["settings"]["chains"])
     if any(value is not None for value in starts.values()):
-        folder.require_same_starts(_begun(step, settings, **starts), starts)
-    chains = _going_on(step, folder.ends(step))
+        folder.require_same_starts(_new_chains(step, settings, **starts), starts)
+    chains = _continued_chains(step, folder.ends(step))
     if settings.draws < folder.most_drawn():
         raise SettingError(
             f"draws={settings.draws} are fewer than a chain of the run in {str(resume)!r} has, "
@@ -338,17 +349,17 @@ def _chains(
     return settings, chains, folder
 
 
-def _begun(
+def _new_chains(
     step: MinibatchStep, settings: RunSettings, initvals: Any, random_seed: Any
 ) -> list[Chain]:
     """New chains at their starting points."""
     require_warm_up_for(step.program.schedule, settings.tune)
-    rng = generator_of("random_seed", random_seed)
+    rng = as_generator("random_seed", random_seed)
     generators = rng.spawn(settings.chains)
     for generator in generators:
         # Seeds are derived as in pm.sample, so that equal seeds give equal draws.
         generator.integers(2**30)
-    starts = starts_of(step, initvals, settings.chains, rng)
+    starts = starting_positions(step, initvals, settings.chains, rng)
     chains = [Chain(step.program, rng, step.adapts and settings.tune > 0) for rng in generators]
     for chain, start in zip(chains, starts, strict=True):
         chain.place(start, np.empty(0))
@@ -356,11 +367,11 @@ def _begun(
     return chains
 
 
-def _tree(
+def _make_tree(
     step: MinibatchStep,
     model: pm.Model,
     workers: Workers,
-    kept: Recorded,
+    kept: RecordedVariables,
     seconds: float,
     before: xr.DataTree | None,
 ) -> xr.DataTree:
@@ -369,12 +380,12 @@ def _tree(
     if not draws:
         raise KeyboardInterrupt
     tuned = None if workers.warm_up is None else workers.warm_up.of(chains, settings.tune)
-    tree = datatree_of(
+    tree = make_datatree(
         model,
         step.target.factorization,
         kept,
-        _numbered_on(workers.kept.of(chains, draws), before),
-        {"sampling_time": seconds, "tuning_steps": settings.tune, **_provenance(step)},
+        _number_after(workers.kept.of(chains, draws), before),
+        {"sampling_time": seconds, "tuning_steps": settings.tune, **_step_attributes(step)},
         warm_up=tuned,
     )
     # Statistics are interpreted per update, so the trace needs the updates per draw.
@@ -382,11 +393,11 @@ def _tree(
     if step.target.source.stamp:
         # The trace does not contain stored observations: a digest identifies them.
         tree["posterior"].attrs["observations"] = step.target.source.stamp
-    _remember(step, [workers.chains[k] for k in chains], tree)
+    _remember_ends(step, [workers.chains[k] for k in chains], tree)
     return tree
 
 
-def _provenance(step: MinibatchStep) -> dict[str, str | float]:
+def _step_attributes(step: MinibatchStep) -> dict[str, str | float]:
     """Attributes of a trace about the step that drew it."""
     return {
         "step_library": "pymc_minibatch_mh",
@@ -398,7 +409,7 @@ def _provenance(step: MinibatchStep) -> dict[str, str | float]:
     }
 
 
-def _remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -> None:
+def _remember_ends(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -> None:
     """Keep the final states of chains in their step, and their digest in the trace."""
     copies = [chain.copy() for chain in chains]
     stamp = sha256(b"".join(chain.position.tobytes() for chain in copies)).hexdigest()[:16]
@@ -406,7 +417,7 @@ def _remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -
     tree["posterior"].attrs["ends"] = stamp
 
 
-def _resumed(
+def _resume_from_trace(
     step: MinibatchStep,
     model: pm.Model,
     settings: RunSettings,
@@ -424,11 +435,11 @@ def _resumed(
                 "Leave it out."
             )
     _require_last(step, model, trace)
-    chains = _going_on(step, step.ended[1])
+    chains = _continued_chains(step, step.ended[1])
     return replace(settings, chains=len(chains), tune=0), chains
 
 
-def _going_on(step: MinibatchStep, ends: Sequence[End]) -> list[Chain]:
+def _continued_chains(step: MinibatchStep, ends: Sequence[FinalState]) -> list[Chain]:
     """Chains that continue from final states; chains with equal centres share their bounds."""
     chains: list[Chain] = []
     programs = {step.plan.reference.centre.tobytes(): step.program}
@@ -469,7 +480,7 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
         )
 
 
-def _numbered_on(draws: Draws, before: xr.DataTree | None) -> Draws:
+def _number_after(draws: Draws, before: xr.DataTree | None) -> Draws:
     """Draws numbered after those of the previous trace, with its chain numbers."""
     if before is None:
         return draws

@@ -2,10 +2,10 @@
 
 import xarray as xr
 
-from pymc_minibatch_mh.model.bambi import BambiModel, cleaned, response_parameters
+from pymc_minibatch_mh.model.bambi import BambiModel, clean_trace, response_parameters
 
 
-def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
+def bambi_trace(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
     """Convert a trace of the PyMC model behind a Bambi model to the result of Bambi's ``fit``.
 
     Bambi's code drops the offsets of group effects, and moves intercepts to predictors that are not
@@ -26,4 +26,4 @@ def as_fitted(model: BambiModel, data: xr.DataTree) -> xr.DataTree:
         groups[name] = groups[name][[x for x in groups[name].data_vars if x not in left_out]]
     # Bambi's summary of a fitted model mentions how to inspect the trace.
     model.backend.fit = True
-    return cleaned(model.backend, xr.DataTree.from_dict(groups))
+    return clean_trace(model.backend, xr.DataTree.from_dict(groups))

@@ -9,11 +9,11 @@ import pytensor
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.checks import integer, positive
+from pymc_minibatch_mh.checks import check_integer, check_positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON, has_dims
 from pymc_minibatch_mh.model.factorization import Factorization
-from pymc_minibatch_mh.model.inputs import array_of, fits, generator_of
+from pymc_minibatch_mh.model.inputs import as_generator, as_numeric_array, fits_shape
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
 
@@ -56,9 +56,9 @@ def overdispersed_initvals(
     (4, (3,))
     """
     step = step_of(step)
-    width = positive("scale", scale)
-    rng = generator_of("random_seed", random_seed)
-    count = integer("chains", chains)
+    width = check_positive("scale", scale)
+    rng = as_generator("random_seed", random_seed)
+    count = check_integer("chains", chains)
     factorization = step.target.factorization
     for name, block in zip(factorization.natural, factorization.blocks, strict=True):
         if has_dims(block.variable) and block.shape:
@@ -78,12 +78,12 @@ def overdispersed_initvals(
 
 
 #: Maximum number of draws from the Gaussian approximation to find a positive density.
-TRIES = 100
+MAX_TRIES = 100
 #: Names of PyMC's strategies, as alternatives to values.
 STRATEGIES = ("support_point", "prior")
 
 
-def starts_of(
+def starting_positions(
     step: MinibatchStep, initvals: Any, chains: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Unconstrained starting position of each chain, shape (chains, d).
@@ -99,9 +99,9 @@ def starts_of(
     model = model_behind(step) if any(one is not None for one in given) else None
     for chain, one in enumerate(given):
         if model is None or one is None:
-            starts[chain] = _dispersed(step, rng)
+            starts[chain] = _dispersed_position(step, rng)
         else:
-            starts[chain] = _position(model, factorization, one, int(rng.integers(2**30)))
+            starts[chain] = _start_position(model, factorization, one, int(rng.integers(2**30)))
     return starts
 
 
@@ -127,12 +127,12 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
     return list(initvals)
 
 
-def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
+def _dispersed_position(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
     factorization = step.target.factorization
     if step.target.covariance is not None:
         # The posterior mode is unknown: only the start is available.
         return step.plan.reference.centre.copy()
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         position = factorization.ravel(step.gaussian_draw(rng, NEW_START))
         inside = np.all((position >= factorization.lower) & (position <= factorization.upper))
         try:
@@ -146,15 +146,15 @@ def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
             continue
     names = ", ".join(repr(block.name) for block in factorization.blocks)
     raise SettingError(
-        f"{names}: none of {TRIES} draws from the widened Gaussian approximation has a finite "
+        f"{names}: none of {MAX_TRIES} draws from the widened Gaussian approximation has a finite "
         "density, for example because a prior ends near the mode. Pass initvals=."
     )
 
 
-def _position(
+def _start_position(
     model: pm.Model, factorization: Factorization, given: Mapping[Any, Any], seed: int
 ) -> np.ndarray:
-    overrides = _checked(model, given)
+    overrides = _check_names(model, given)
     try:
         (start,) = make_initial_point_fns_per_chain(
             model=model, overrides=overrides, jitter_rvs=set(), chains=1
@@ -171,7 +171,7 @@ def _position(
     return factorization.ravel(point)
 
 
-def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
+def _check_names(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
     """Starting values by the names of their variables."""
     free = {str(rv.name): rv for rv in model.free_RVs}
     starts = {str(value.name): value for value in model.value_vars} | free
@@ -186,11 +186,11 @@ def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
                 f"{list(free)}."
             )
         if name in starts:
-            checked[name] = _value(model, name, starts[name], value)
+            checked[name] = _check_value(model, name, starts[name], value)
     return checked
 
 
-def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
+def _check_value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
     if value is None or isinstance(value, Variable):
         return value
     if isinstance(value, str) and value in STRATEGIES:
@@ -201,8 +201,8 @@ def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
             f"initvals= have {name!r}, which has values along the dims of pymc.dims and a "
             "transform, and PyMC takes no starting values for such variables. Leave it out."
         )
-    array, shape = array_of(f"initvals= have {name!r} with", value), variable.type.shape
-    if not fits(array.shape, shape) or array.dtype.kind not in "fiub":
+    array, shape = as_numeric_array(f"initvals= have {name!r} with", value), variable.type.shape
+    if not fits_shape(array.shape, shape) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"initvals= have {name!r} of type {array.dtype} and shape {array.shape}, which does "
             f"not fit the variable. Give real numbers of shape {shape}, or one of {STRATEGIES}."

@@ -43,7 +43,11 @@ from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.functions.base import operation_name
-from pymc_minibatch_mh.model.constant_data import as_read, inlined, plain
+from pymc_minibatch_mh.model.constant_data import (
+    as_plain_tensor,
+    inline_symbolic_op,
+    with_dims_removed,
+)
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
@@ -55,7 +59,7 @@ BLOCK_BYTES = 2**26
 
 
 @node_rewriter([Elemwise])
-def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
+def rewrite_to_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
     """Replace PyTensor's elementwise Python functions by NumPy functions."""
     op = node.op.scalar_op
     x, *ends = node.inputs
@@ -72,24 +76,24 @@ def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
 
 #: PyMC's rewrites for accuracy only: NumPy gains nothing from the others, and fused operations are
 #: slow in Python. The last rewrite follows those for accuracy.
-IN_NUMPY = Mode(
+NUMPY_MODE = Mode(
     linker="py",
     optimizer=RewriteDatabaseQuery(
         include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
     ),
-).register((dfs_rewriter(in_ufuncs), 100))
+).register((dfs_rewriter(rewrite_to_ufuncs), 100))
 #: The same mode, with all intermediate results kept in memory.
-KEEPING = IN_NUMPY.clone(link_kwargs={"allow_gc": False})
+NUMPY_MODE_KEEPING_ALL = NUMPY_MODE.clone(link_kwargs={"allow_gc": False})
 
-_OPENED = dfs_rewriter(inlined, local_view_op)
+_OPENED = dfs_rewriter(inline_symbolic_op, local_view_op)
 _WITHOUT_DIMS = optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"]))
 
 
-class OneByOneError(Exception):
+class NotVectorizedError(Exception):
     """A variable that cannot be evaluated for many draws at once."""
 
 
-def values_at(
+def evaluate_at_draws(
     model: pm.Model, factorization: Factorization, variables: Sequence[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
     """Evaluate graphs in a model's value variables at draws, shape (n, d), n >= 1.
@@ -97,14 +101,14 @@ def values_at(
     Values, shape (n, *shape of the variable), equal those of ``pm.sample`` up to rounding. Loops
     and functions of the user are evaluated draw by draw, by PyMC's compiled function.
     """
-    found = dict(_evaluated(factorization.blocks, list(variables), draws))
+    found = dict(_evaluate_blocks(factorization.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
     if left:
-        found |= zip(left, _draw_by_draw(model, factorization, left, draws), strict=True)
+        found |= zip(left, _evaluate_draw_by_draw(model, factorization, left, draws), strict=True)
     return [found[v] for v in variables]
 
 
-def _evaluated(
+def _evaluate_blocks(
     blocks: Sequence[Block], variables: list[Variable], positions: np.ndarray
 ) -> Iterable[tuple[Variable, np.ndarray]]:
     if not variables:
@@ -115,7 +119,7 @@ def _evaluated(
         # Operations without vectorisation fail in many ways, some only during evaluation. Each
         # variable is then tried alone, to isolate the failing one.
         if len(variables) > 1:
-            return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
+            return [pair for v in variables for pair in _evaluate_blocks(blocks, [v], positions)]
         first_line = str(error).strip().partition("\n")[0].rstrip(".")
         _log.info(
             "Computing deterministic %r one draw at a time (slow): %s.",
@@ -140,8 +144,8 @@ class BlockFunction:
         many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
         graphs = _in_tensors(variables, single)
         _require_many_draws(single.values(), graphs)
-        self._one = _function(list(single.values()), graphs, KEEPING)
-        self._many = _function(list(many.values()), vectorize_graph(graphs, many), IN_NUMPY)
+        self._one = _numpy_function(list(single.values()), graphs, NUMPY_MODE_KEEPING_ALL)
+        self._many = _numpy_function(list(many.values()), vectorize_graph(graphs, many), NUMPY_MODE)
 
     def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
         """Values of each variable; OneByOneError if a single draw gives other values."""
@@ -157,8 +161,8 @@ class BlockFunction:
                     whole[start:stop] = part
         for place, alone in ends.items():
             for whole, value in zip(out, alone, strict=True):
-                if not _same(whole[place], value):
-                    raise OneByOneError("PyTensor's version for many draws gives other values")
+                if not _are_equal(whole[place], value):
+                    raise NotVectorizedError("PyTensor's version for many draws gives other values")
         return out
 
     def _draws_in_block(self, position: np.ndarray) -> int:
@@ -176,8 +180,8 @@ class BlockFunction:
 
 def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]) -> list[Variable]:
     """Graphs in plain tensors instead of value variables, without dims and inner graphs."""
-    graphs = [plain(v) for v in variables]
-    graphs = clone_replace(graphs, as_read(graphs, tensors), rebuild_strict=False)
+    graphs = [as_plain_tensor(v) for v in variables]
+    graphs = clone_replace(graphs, with_dims_removed(graphs, tensors), rebuild_strict=False)
     graph = FunctionGraph(outputs=graphs, clone=True, copy_inputs=False)
     _OPENED.rewrite(graph)
     _WITHOUT_DIMS.rewrite(graph)
@@ -193,15 +197,17 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
         inside.update(node.outputs)
         op = getattr(node.op, "core_op", node.op)
         if isinstance(op, HasInnerGraph):
-            raise OneByOneError(f"{operation_name(op)} is a loop or another graph within the graph")
+            raise NotVectorizedError(
+                f"{operation_name(op)} is a loop or another graph within the graph"
+            )
         if isinstance(op, RNGConsumerOp):
-            raise OneByOneError(f"{operation_name(op)} draws random numbers")
+            raise NotVectorizedError(f"{operation_name(op)} draws random numbers")
         own = not type(op).__module__.startswith(("pytensor.", "pymc."))
         if own or isinstance(op, FromFunctionOp):
-            raise OneByOneError(f"{operation_name(op)} is a custom function")
+            raise NotVectorizedError(f"{operation_name(op)} is a custom function")
 
 
-def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
+def _numpy_function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
     # Without a compiler PyTensor must not fall back on one for constant folding.
     with pytensor.config.change_flags(cxx=""):
         return pytensor.function(
@@ -209,7 +215,7 @@ def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> An
         )
 
 
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
+def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
     if one.shape != other.shape:
         return False
     if one.dtype.kind != "f":
@@ -219,7 +225,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return np.allclose(one, other, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
 
 
-def _draw_by_draw(
+def _evaluate_draw_by_draw(
     model: pm.Model, factorization: Factorization, variables: list[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
     evaluate = model.compile_fn(
@@ -243,22 +249,22 @@ _log = logging.getLogger("pymc")
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedVariables:
     """Graphs of variables recorded at every draw, in PyMC's order, and of large deterministics."""
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
 
 
-def recorded(
+def recorded_variables(
     model: pm.Model, point: Mapping[str, np.ndarray], var_names: Sequence[str] | None = None
-) -> Recorded:
+) -> RecordedVariables:
     """Select the recorded variables, by default all except the large deterministics.
 
     Shapes may depend on the `point` of value variables. SettingError if `var_names` is empty,
     repeats a name, has an unknown name, or has large deterministics only.
     """
-    chosen = _chosen(model, var_names)
+    chosen = _select_variables(model, var_names)
     named = {str(v.name) for v in chosen}
     known = {str(v.name) for v in model.deterministics} - named
     large = {one.name: one for one in large_deterministics(model, point, known)}
@@ -269,7 +275,9 @@ def recorded(
                 "be: %s. To keep one for a few draws of each chain, name it in var_names=.",
                 "; ".join(f"{one.name!r}, {one.priced}" for one in large.values()),
             )
-        return Recorded(tuple(v for v in model.unobserved_value_vars if v.name not in large), ())
+        return RecordedVariables(
+            tuple(v for v in model.unobserved_value_vars if v.name not in large), ()
+        )
     graphs = model.replace_rvs_by_values(chosen)
     by_name = dict(zip((str(v.name) for v in chosen), graphs, strict=True))
     small = tuple(by_name[name] for name in by_name if name not in large)
@@ -278,10 +286,10 @@ def recorded(
             f"var_names={list(var_names)} has only large deterministics, which are kept for few "
             f"draws. Name a parameter as well, such as {str(model.free_RVs[0].name)!r}."
         )
-    return Recorded(small, tuple((one, by_name[name]) for name, one in large.items()))
+    return RecordedVariables(small, tuple((one, by_name[name]) for name, one in large.items()))
 
 
-def _chosen(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
+def _select_variables(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     unobserved = {str(v.name): v for v in model.unobserved_RVs}
     if var_names is None:
         return list(unobserved.values())
@@ -317,10 +325,10 @@ class Draws:
     coords: Mapping[str, np.ndarray]
 
 
-def datatree_of(
+def make_datatree(
     model: pm.Model,
     factorization: Factorization,
-    kept: Recorded,
+    kept: RecordedVariables,
     draws: Draws,
     attrs: Mapping[str, str | float],
     *,
@@ -337,19 +345,21 @@ def datatree_of(
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
     values = {k: factorization.values(x.positions, overwritten=True) for k, x in phases.items()}
     groups = {
-        f"{prefix}posterior": _posterior(
+        f"{prefix}posterior": _posterior_group(
             model, factorization, kept.variables, values[prefix], part.coords, attrs
         )
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
-        stats = _dataset(model, part.stats, part.coords, attrs, with_dims=False)
+        stats = _make_dataset(model, part.stats, part.coords, attrs, with_dims=False)
         groups[f"{prefix}sample_stats"] = stats
-    groups["observed_data"] = _dataset(model, find_observations(model), {})
+    groups["observed_data"] = _make_dataset(model, find_observations(model), {})
     if constants := find_constants(model):
-        groups["constant_data"] = _dataset(model, constants, {})
+        groups["constant_data"] = _make_dataset(model, constants, {})
     if kept.large:
-        groups[THINNED] = _thinned(model, factorization, kept, values[""], draws.coords, attrs)
+        groups[THINNED] = _thinned_group(
+            model, factorization, kept, values[""], draws.coords, attrs
+        )
     return xr.DataTree.from_dict(groups)
 
 
@@ -362,7 +372,7 @@ def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factoriza
     )
 
 
-def _dataset(
+def _make_dataset(
     model: pm.Model,
     arrays: Mapping[str, np.ndarray],
     sampled: Mapping[Any, np.ndarray],
@@ -384,7 +394,7 @@ def _dataset(
         )
 
 
-def _posterior(
+def _posterior_group(
     model: pm.Model,
     factorization: Factorization,
     variables: tuple[Variable, ...],
@@ -395,18 +405,18 @@ def _posterior(
     by_name = factorization.cut(values)
     found = {block.variable: by_name[block.name] for block in factorization.blocks}
     others = [v for v in variables if v not in found]
-    flat = values_at(model, factorization, others, values.reshape(-1, values.shape[-1]))
+    flat = evaluate_at_draws(model, factorization, others, values.reshape(-1, values.shape[-1]))
     for variable, x in zip(others, flat, strict=True):
         found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
     arrays = {str(v.name): found[v] for v in variables}
     names = get_default_varnames(list(arrays), include_transformed=False)
-    return _dataset(model, {name: arrays[name] for name in names}, coords, attrs)
+    return _make_dataset(model, {name: arrays[name] for name in names}, coords, attrs)
 
 
-def _thinned(
+def _thinned_group(
     model: pm.Model,
     factorization: Factorization,
-    kept: Recorded,
+    kept: RecordedVariables,
     values: np.ndarray,
     coords: Mapping[str, np.ndarray],
     attrs: Mapping[str, str | float],
@@ -424,4 +434,6 @@ def _thinned(
         THINNED,
     )
     coords = {**coords, "draw": coords["draw"][every]}
-    return _posterior(model, factorization, tuple(v for _, v in kept.large), few, coords, attrs)
+    return _posterior_group(
+        model, factorization, tuple(v for _, v in kept.large), few, coords, attrs
+    )

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.native.statistics import Statistic
 from pymc_minibatch_mh.progress import is_watched
 from pymc_minibatch_mh.sampling.trace import Draws as Kept
 from pymc_minibatch_mh.steps.report import write_stats
-from pymc_minibatch_mh.threads import LOOK, HeldBack
+from pymc_minibatch_mh.threads import SECONDS_BETWEEN_CHECKS, DelayedInterrupts
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Bars:
 
 #: Seconds per block of draws, short enough for interrupts; draws of the first block, maximum growth
 #: factor, and maximum draws of a block.
-BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
+BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MAX_DRAWS = 0.1, 5, 20, 20_000
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Workers:
             ThreadPoolExecutor(min(self.settings.cores, self.settings.chains)) as pool,
         ):
             try:
-                with HeldBack() as interrupt:
+                with DelayedInterrupts() as interrupt:
                     running.update(
                         pool.submit(self._sample, k) for k in range(self.settings.chains)
                     )
@@ -207,11 +207,11 @@ class Workers:
             job.result()
         return interrupted
 
-    def _watch(self, running: set[Future[None]], bars: Bars, interrupt: HeldBack) -> None:
+    def _watch(self, running: set[Future[None]], bars: Bars, interrupt: DelayedInterrupts) -> None:
         ended: list[Future[None]] = []
         while len(ended) < len(running) and all(job.exception() is None for job in ended):
             with suppress(Empty):
-                if (tuned := self._tuned.get(timeout=LOOK)) is not None:
+                if (tuned := self._tuned.get(timeout=SECONDS_BETWEEN_CHECKS)) is not None:
                     _stop_adapting(*tuned)
             interrupt.let_through()
             bars.show(self.progress)
@@ -230,7 +230,7 @@ class Workers:
             most = self._advance(number, min(int(most), window), self.warm_up)
         ended = Future[None]()
         self._tuned.put((chain, ended))
-        while not wait([ended], LOOK).done:
+        while not wait([ended], SECONDS_BETWEEN_CHECKS).done:
             if self._stop.is_set():
                 return
         ended.result()
@@ -256,7 +256,7 @@ class Workers:
         if self.keep is not None:
             self.keep(number, False)
         enough = draws * BLOCK_SECONDS / max(seconds, 1e-9)
-        return float(np.clip(enough, 1, min(MOST_DRAWS, GROWTH * draws)))
+        return float(np.clip(enough, 1, min(MAX_DRAWS, GROWTH * draws)))
 
     def complete(self) -> tuple[list[int], int]:
         """Chains and common number of draws that maximise the total number of draws."""

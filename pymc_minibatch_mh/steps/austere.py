@@ -16,11 +16,16 @@ from typing import NamedTuple
 
 from scipy.special import ndtri
 
-from pymc_minibatch_mh.checks import integer
+from pymc_minibatch_mh.checks import check_integer
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, number, setting, takes
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    number_check,
+    setting_field,
+    takes_settings,
+)
 
 
 class AustereTest(NamedTuple):
@@ -105,9 +110,9 @@ class AustereSettings(SharedSettings):
         `epsilon`; above, early looks have a smaller one.
     """
 
-    batch_size: int = setting(partial(integer, least=2), default=500)
-    epsilon: float = setting(number(0.0, 0.5, _NO_TAIL), default=0.05)
-    boundary: float = setting(number(0.5, 1.0, _NO_BOUNDARY), default=0.5)
+    batch_size: int = setting_field(partial(check_integer, least=2), default=500)
+    epsilon: float = setting_field(number_check(0.0, 0.5, _NO_TAIL), default=0.05)
+    boundary: float = setting_field(number_check(0.5, 1.0, _NO_BOUNDARY), default=0.5)
 
 
 class AustereMH(MinibatchStep):
@@ -131,7 +136,7 @@ class AustereMH(MinibatchStep):
 
     name = "austere_mh"
 
-    @takes(AustereSettings)
+    @takes_settings(AustereSettings)
     def __init__(self, settings: AustereSettings) -> None:
         size, boundary = settings.batch_size, settings.boundary
         test = austere_test(settings.epsilon, batch_size=size, boundary=boundary)

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.checks import flag, integer, positive
+from pymc_minibatch_mh.checks import check_flag, check_integer, check_positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 Floats = NDArray[np.float64]
 
@@ -208,7 +208,7 @@ def barker_test(
 ) -> BarkerTest:
     """Initial kernel settings of Barker's test; SettingError for incompatible settings."""
     table = correction_table(sigma)
-    limit = math.inf if max_error is None else positive("max_error", max_error)
+    limit = math.inf if max_error is None else check_positive("max_error", max_error)
     if limit <= table.error:
         raise SettingError(
             f"max_error={max_error} is below {table.error:.2g}, the error of the correction "
@@ -257,10 +257,10 @@ class BarkerSettings(SharedSettings):
         Whether to correct the acceptance probability for the batch's skewness.
     """
 
-    batch_size: int = setting(partial(integer, least=2), default=100)
-    sigma: float = setting(positive, default=1.2)
-    max_error: float | None = setting(default=None)
-    skew_correction: bool = setting(flag, default=False)
+    batch_size: int = setting_field(partial(check_integer, least=2), default=100)
+    sigma: float = setting_field(check_positive, default=1.2)
+    max_error: float | None = setting_field(default=None)
+    skew_correction: bool = setting_field(check_flag, default=False)
 
 
 class BarkerMinibatchMH(MinibatchStep):
@@ -284,7 +284,7 @@ class BarkerMinibatchMH(MinibatchStep):
 
     name = "barker_minibatch_mh"
 
-    @takes(BarkerSettings)
+    @takes_settings(BarkerSettings)
     def __init__(self, settings: BarkerSettings) -> None:
         test = barker_test(
             settings.sigma,

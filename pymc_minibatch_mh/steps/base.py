@@ -20,13 +20,13 @@ from scipy.special import chdtri
 from pymc_minibatch_mh import progress
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING
-from pymc_minibatch_mh.chain.chain import Chain, place_at
-from pymc_minibatch_mh.chain.chain import point_of as position_as_point
-from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.chain.starts import begin
+from pymc_minibatch_mh.chain.chain import Chain, set_to_point
+from pymc_minibatch_mh.chain.chain import point_at as position_as_point
+from pymc_minibatch_mh.chain.program import SamplerSpec
+from pymc_minibatch_mh.chain.starts import check_start
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.inputs import model_of
+from pymc_minibatch_mh.model.inputs import resolve_model
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
@@ -43,9 +43,9 @@ from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     docstring_of,
-    own_variables,
     require_warm_up_for,
     signature_of,
+    step_variables,
 )
 
 #: Attributes that completion shows.
@@ -66,7 +66,7 @@ class MinibatchState(StepMethodState):
     key: dict[str, str] = field(metadata={"frozen": True})
 
 
-def difference_of(given: dict[str, str], own: dict[str, str]) -> str:
+def key_difference(given: dict[str, str], own: dict[str, str]) -> str:
     """First difference between two keys of steps, in words; empty for equal keys."""
     what = first_difference(given, own)
     return f"{what} ({given.get(what)}, not {own.get(what)})" if what in IN_WORDS else what
@@ -84,7 +84,7 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
             f"updates_per_draw={own.updates_per_draw} differs from {state.updates_per_draw} in "
             "the sampling state. Build the step with the settings of that state."
         )
-    what = difference_of(state.key, own.key)
+    what = key_difference(state.key, own.key)
     if what:
         raise SettingError(
             f"sampling_state= is from a step that differs in {what}. Build the step with the "
@@ -107,7 +107,7 @@ DECLARED: dict[str, tuple[type, list | None]] = {
 }
 
 
-def declared(names: Iterable[str]) -> dict[str, tuple[type, list | None]]:
+def declare_statistics(names: Iterable[str]) -> dict[str, tuple[type, list | None]]:
     """PyMC declarations of a step's statistics and warnings."""
     return {name: DECLARED[name] for name in (*names, "warning")}
 
@@ -157,7 +157,7 @@ class MinibatchStep(BlockedStep):
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Resolve the model from the context before PyMC reads it."""
-        settings["model"] = model_of(settings.get("model"))
+        settings["model"] = resolve_model(settings.get("model"))
         return super().__new__(cls, *args, **settings)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -179,7 +179,7 @@ class MinibatchStep(BlockedStep):
 
     def _repr_html_(self) -> str:
         """HTML list for notebooks with the short text, the settings and the time of preparation."""
-        facts = [*self._facts(), f"prepared in {report.in_words(self.seconds)}"]
+        facts = [*self._facts(), f"prepared in {report.describe_seconds(self.seconds)}"]
         if self.settings:
             facts.append(f"settings: {self.settings}")
         items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
@@ -189,7 +189,7 @@ class MinibatchStep(BlockedStep):
         size = self.target.factorization.size - self.plan.reference.first
         facts = [
             f"{size} parameter{'s' * (size != 1)}",
-            report.rows_of(self.target),
+            report.describe_rows(self.target),
             self.guarantee.promise.value,
             f"order {self.plan.reference.order}",
         ]
@@ -201,26 +201,26 @@ class MinibatchStep(BlockedStep):
             facts.append(f"temperature {self.temperature:g}")
         return facts
 
-    @progress.showing(READING)
+    @progress.show_progress(READING)
     def _prepare(self, settings: SharedSettings, method: Method) -> None:
         """Read the model, prepare a plan with full-data evaluations, and create a chain."""
         began, name, needs = time.perf_counter(), type(self).__name__, method.requirements
-        progress.in_parts(READING, *[BOUNDING] * needs.derives, UPDATES)
-        model = model_of(settings.model)
-        self.vars = own_variables(model, settings.vars)
+        progress.number_parts(READING, *[BOUNDING] * needs.derives, UPDATES)
+        model = resolve_model(settings.model)
+        self.vars = step_variables(model, settings.vars)
         point = settings.point_of(model)
         read = read_model(model, self.vars, point, settings.reading_for(method), needs)
         target = settings.target_of(read, point)
-        report.tell_of_preparation(name, target, model, point, settings.model)
+        report.log_preparation(name, target, model, point, settings.model)
         start, blocks = target.factorization.ravel(point), settings.blocks_for(method, target)
         plan = read.plan_for(target, needs, model, start, settings.prepared, by_elements=blocks)
-        progress.report(UPDATES)
+        progress.report_stage(UPDATES)
         self._watched = read.watched
         usual = point if settings.initial_point is None else model.initial_point()
         self._default_start = target.factorization.ravel(usual)
         self._make_chain(plan, method, settings)
         self.seconds = time.perf_counter() - began
-        report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
+        report.log_prepared_plan(name, plan, self.seconds, self._leaves_default_start)
 
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
         """Program and first chain of a plan; SettingError if subsampling cannot pay."""
@@ -229,7 +229,7 @@ class MinibatchStep(BlockedStep):
         method = replace(method, full_pass_above=settings.row_limit)
         sampler = self.sampler_of(plan, method, settings.used_proposal)
         run = settings.updates_per_draw, settings.schedule, settings.slice_moves
-        self.program = Program(plan, sampler, *run)
+        self.program = SamplerSpec(plan, sampler, *run)
         self.chain = Chain(self.program, settings.rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
@@ -280,15 +280,15 @@ class MinibatchStep(BlockedStep):
         return self.chain.exactness
 
     @property
-    def program(self) -> Program:
+    def program(self) -> SamplerSpec:
         """Shared parts of all chains of this step."""
         return self._program
 
     @program.setter
-    def program(self, program: Program) -> None:
+    def program(self, program: SamplerSpec) -> None:
         self._program = program
         # PyMC's constructor copies the class attributes; PyMC allocates by these attributes.
-        self.stats_dtypes_shapes = declared(program.statistics)
+        self.stats_dtypes_shapes = declare_statistics(program.statistics)
         self.stats_dtypes = [{name: one for name, (one, _) in self.stats_dtypes_shapes.items()}]
 
     @property
@@ -413,19 +413,21 @@ class MinibatchStep(BlockedStep):
         """Run the updates of one draw in one compiled call."""
         began = time.perf_counter()
         chain = self.chain
-        place_at(chain, point)
+        set_to_point(chain, point)
         if not chain.state.started:
             self.target.condition_on(point)
             self.start(chain)
         temperature = chain.temperature
         draws = chain.advance(1) if chain.state.started else chain.repeat_draw()
         program = self.program
-        stats = report.stats_of_draw(draws.counts[0], program.updates_per_draw, program.statistics)
+        stats = report.draw_statistics(
+            draws.counts[0], program.updates_per_draw, program.statistics
+        )
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        stats["warning"] = report.warning_of(type(self).__name__, chain.state, self.program)
+        stats["warning"] = report.next_warning(type(self).__name__, chain.state, self.program)
         return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
@@ -438,7 +440,7 @@ class MinibatchStep(BlockedStep):
         if left and self._leaves_default_start:
             position[:] = self.target.factorization.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
-            report.log_start(self.program, begin(chain))
+            report.log_start(self.program, check_start(chain))
         self.target.require_finite_start(position)
         chain.state.started = not chain.state.waiting
 
@@ -461,13 +463,13 @@ class MinibatchStep(BlockedStep):
         self.require_unchanged()
         # PyMC's own pickling would include the whole model.
         state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
-        return _restore, (type(self), state)
+        return _restore_step, (type(self), state)
 
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
 
 
-def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
+def _restore_step(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step = object.__new__(cls)
     step.__dict__.update(state)
     return step

@@ -30,7 +30,7 @@ NOISE_GROWTH = 1.5
 SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
 
 #: Proposals per block of a forecast, and √d times the optimal scale of a random walk.
-AT_A_TIME, WALK = 500, 2.38
+PROPOSALS_PER_BLOCK, WALK_SCALE = 500, 2.38
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,9 @@ class BatchMethod(Method):
         """
         test, size = self.linked(self.record(plan)), plan.reference.centre.size
         passes, drawn = 0, plan.n_drawn
-        for _ in range(MOVES // AT_A_TIME):
-            moves = rng.standard_normal((AT_A_TIME, 2, size))
-            moves[::2, 1] = moves[::2, 0] + WALK / math.sqrt(size) * moves[::2, 1]
+        for _ in range(MOVES // PROPOSALS_PER_BLOCK):
+            moves = rng.standard_normal((PROPOSALS_PER_BLOCK, 2, size))
+            moves[::2, 1] = moves[::2, 0] + WALK_SCALE / math.sqrt(size) * moves[::2, 1]
             limits = drawn, min(limit - plan.n_rows + drawn, drawn)
             passes += full_passes_of(test, plan.reference, moves, *limits, rng)
         if not (passes or test.kappa < math.inf):

@@ -25,13 +25,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.checks import choice, integer, positive
+from pymc_minibatch_mh.checks import check_choice, check_integer, check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 
 class ConfidenceTest(NamedTuple):
@@ -121,11 +121,11 @@ class ConfidenceSettings(SharedSettings):
         ``full_pass`` count.
     """
 
-    batch_size: int = setting(partial(integer, least=2), default=100)
-    gamma: float = setting(positive, default=2.0)
-    p: float = setting(positive, default=2.0)
-    delta: float = setting(positive, default=0.01)
-    range: str = setting(partial(choice, known=("bounds", "scan")), default="bounds")
+    batch_size: int = setting_field(partial(check_integer, least=2), default=100)
+    gamma: float = setting_field(check_positive, default=2.0)
+    p: float = setting_field(check_positive, default=2.0)
+    delta: float = setting_field(check_positive, default=0.01)
+    range: str = setting_field(partial(check_choice, known=("bounds", "scan")), default="bounds")
 
     def __post_init__(self) -> None:
         """SettingError for batches that do not grow, and for errors that are no probabilities."""
@@ -171,7 +171,7 @@ class ConfidenceMH(MinibatchStep):
 
     name = "confidence_mh"
 
-    @takes(ConfidenceSettings)
+    @takes_settings(ConfidenceSettings)
     def __init__(self, settings: ConfidenceSettings) -> None:
         levels = settings.gamma, settings.p, settings.delta
         scans = settings.range == "scan"

@@ -19,15 +19,15 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.model.constant_data import plain
+from pymc_minibatch_mh.model.constant_data import as_plain_tensor
 
 _log = logging.getLogger("pymc")
 
 #: Smallest size of a large deterministic, in bytes per draw: 10,000 draws of four chains are 1 GiB.
-LARGE = 2**30 // 40_000
+MIN_LARGE_BYTES = 2**30 // 40_000
 
 
-def size_in_words(size: int) -> str:
+def describe_size(size: int) -> str:
     """Number of bytes in a suitable unit."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
@@ -47,7 +47,7 @@ class LargeDeterministic:
     def priced(self) -> str:
         """Shape and total size, such as ``1,000,000 × 5 values, 37.3 GiB``."""
         values = " × ".join(f"{length:,}" for length in self.shape)
-        return f"{values} values, {size_in_words(1_000 * self.bytes_per_draw)}"
+        return f"{values} values, {describe_size(1_000 * self.bytes_per_draw)}"
 
 
 def large_deterministics(
@@ -58,46 +58,46 @@ def large_deterministics(
     Shapes may depend on the `point`; deterministics with `known` names are skipped.
     """
     looked_at = [v for v in model.deterministics if v.name not in known]
-    shapes = _shapes(model, looked_at, point)
+    shapes = _known_shapes(model, looked_at, point)
     known_sizes = (
         LargeDeterministic(str(v.name), shape, np.dtype(v.dtype).itemsize * prod(shape))
         for v, shape in zip(looked_at, shapes, strict=True)
         if shape is not None
     )
-    return tuple(one for one in known_sizes if one.bytes_per_draw > LARGE)
+    return tuple(one for one in known_sizes if one.bytes_per_draw > MIN_LARGE_BYTES)
 
 
-def names_without(model: pm.Model, large: Iterable[LargeDeterministic]) -> tuple[str, ...]:
+def names_without_large(model: pm.Model, large: Iterable[LargeDeterministic]) -> tuple[str, ...]:
     """Argument ``var_names`` of ``pm.sample`` without large deterministics."""
     left_out = {one.name for one in large}
     return tuple(str(v.name) for v in model.unobserved_RVs if v.name not in left_out)
 
 
 #: Placeholder of a deterministic whose size is unknown.
-UNPRICED = LargeDeterministic("", (), 0)
+UNKNOWN_SIZE = LargeDeterministic("", (), 0)
 #: Model -> names of deterministics with a warning already.
-_told: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDictionary()
+_warned: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDictionary()
 
 
 @contextmanager
-def untold(model: pm.Model) -> Iterator[None]:
+def without_warnings(model: pm.Model) -> Iterator[None]:
     """Context without warnings about a model's large deterministics: sample() leaves them out."""
-    before = _told.get(model)
-    _told[model] = {str(v.name): UNPRICED for v in model.deterministics}
+    before = _warned.get(model)
+    _warned[model] = {str(v.name): UNKNOWN_SIZE for v in model.deterministics}
     try:
         yield
     finally:
-        _told[model] = before or {}
+        _warned[model] = before or {}
 
 
-def tell_of_large(
+def warn_of_large(
     model: pm.Model, point: Mapping[str, np.ndarray], step: str, left_out: Collection[str] = ()
 ) -> None:
     """Warn of a model's large deterministics in the name of a step, once for each model.
 
     The warning skips variables in `left_out`, such as those that Bambi's ``fit`` leaves out.
     """
-    warned = _told.setdefault(model, {})
+    warned = _warned.setdefault(model, {})
     new = large_deterministics(model, point, {*warned, *left_out})
     if not new:
         return
@@ -110,19 +110,19 @@ def tell_of_large(
         "100)), var_names=%s).",
         step,
         "; ".join(f"{one.name!r}, {one.priced}" for one in warned.values()),
-        list(names_without(model, warned.values())),
+        list(names_without_large(model, warned.values())),
         list(warned),
     )
 
 
-def _shapes(
+def _known_shapes(
     model: pm.Model, variables: Sequence[Variable], point: Mapping[str, np.ndarray]
 ) -> Sequence[tuple[int, ...] | None]:
     static = [tuple(v.type.shape) for v in variables]
     if all(None not in shape for shape in static):
         return static
     # Nothing is compiled. Values are computed only if an operation's output shape depends on them.
-    graphs = [plain(v).shape for v in model.replace_rvs_by_values(variables)]
+    graphs = [as_plain_tensor(v).shape for v in model.replace_rvs_by_values(variables)]
     mode = Mode(linker="py", optimizer="fast_compile")
     lenient: Any = {"on_unused_input": "ignore", "allow_input_downcast": True}
     shapes_at = pytensor.function(model.value_vars, graphs, mode=mode, **lenient)
@@ -133,5 +133,5 @@ def _shapes(
         # the operation, PyMC reports the exception.
         if len(variables) == 1:
             return [None]
-        return [shape for v in variables for shape in _shapes(model, [v], point)]
+        return [shape for v in variables for shape in _known_shapes(model, [v], point)]
     return [tuple(int(length) for length in shape) for shape in shapes]

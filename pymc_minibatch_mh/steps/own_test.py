@@ -11,7 +11,7 @@ from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.checks import as_floats, positive
+from pymc_minibatch_mh.checks import as_floats, check_positive
 from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import LaidOut
@@ -19,11 +19,11 @@ from pymc_minibatch_mh.native.looks import BatchTest
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
-from pymc_minibatch_mh.threads import HeldBack
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
+from pymc_minibatch_mh.threads import DelayedInterrupts
 
 
-class OwnTest(NamedTuple):
+class CustomTest(NamedTuple):
     """Settings of a custom test; :class:`BarkerTest` documents the shared fields."""
 
     skewness: float
@@ -32,7 +32,7 @@ class OwnTest(NamedTuple):
     numbers: np.ndarray
 
 
-class LinkedOwnTest(NamedTuple):
+class LinkedCustomTest(NamedTuple):
     """Kernel settings with compiled functions, ``mh_own_test``."""
 
     #: Addresses of the compiled functions.
@@ -83,7 +83,7 @@ def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> A
 _COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
 
 
-def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
+def _compile_function(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     plain = getattr(function, "py_func", function)
     # The digest distinguishes a function from itself after its globals changed.
     known = name, id(plain), code_digest(plain)
@@ -92,7 +92,7 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
         if compiled is None:
             # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken
             # forever.
-            with HeldBack():
+            with DelayedInterrupts():
                 compiled = _COMPILED[known] = guarded(plain)
         return compiled
     except (NumbaError, TypeError) as error:
@@ -103,8 +103,8 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnTestMethod(BatchMethod):
-    """Method of :class:`OwnTestMH`."""
+class CustomTestMethod(BatchMethod):
+    """Method of :class:`CustomTestMH`."""
 
     sample_size: Callable[..., int]
     decide_batch: Callable[..., tuple[float, float, float]]
@@ -115,14 +115,14 @@ class OwnTestMethod(BatchMethod):
     def __post_init__(self) -> None:
         """Compile the functions."""
         functions = (
-            _compiled("sample_size", self.sample_size, _guarded_sample_size),
-            _compiled("decide_batch", self.decide_batch, _guarded_decide_batch),
+            _compile_function("sample_size", self.sample_size, _guarded_sample_size),
+            _compile_function("decide_batch", self.decide_batch, _guarded_decide_batch),
         )
         object.__setattr__(self, "_functions", functions)
 
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions."""
-        made = partial(OwnTestMethod, full_pass_above=self.full_pass_above)
+        made = partial(CustomTestMethod, full_pass_above=self.full_pass_above)
         functions = self.sample_size, self.decide_batch
         return made, (self.settings, *functions, self.controls, self.walk_target)
 
@@ -131,15 +131,15 @@ class OwnTestMethod(BatchMethod):
         """Approximate, with the error that the user names."""
         return Guarantee(Promise.APPROXIMATE, self.controls)
 
-    def linked(self, record: OwnTest) -> BatchTest:
+    def linked(self, record: CustomTest) -> BatchTest:
         """Settings with the functions of this process."""
-        settings = LaidOut("mh_own_test", LinkedOwnTest(*self._functions, record.numbers))
+        settings = LaidOut("mh_own_test", LinkedCustomTest(*self._functions, record.numbers))
         return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 
 
-def own_test(numbers: Sequence[float]) -> OwnTest:
+def custom_test(numbers: Sequence[float]) -> CustomTest:
     """Initial kernel settings of a custom test."""
-    return OwnTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
+    return CustomTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
 
 
 def _check_controls(name: str, value: Any) -> str:
@@ -151,8 +151,8 @@ def _check_controls(name: str, value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class OwnTestSettings(SharedSettings):
-    """Settings of :class:`OwnTestMH`.
+class CustomTestSettings(SharedSettings):
+    """Settings of :class:`CustomTestMH`.
 
     Parameters
     ----------
@@ -178,18 +178,18 @@ class OwnTestSettings(SharedSettings):
     """
 
     # The key contains their code: numba freezes globals when a step is built.
-    sample_size: Callable[..., int] = setting(key=code_digest, described=False)
-    decide_batch: Callable[..., tuple[float, float, float]] = setting(
+    sample_size: Callable[..., int] = setting_field(key=code_digest, described=False)
+    decide_batch: Callable[..., tuple[float, float, float]] = setting_field(
         key=code_digest, described=False
     )
     _: KW_ONLY
-    controls: str = setting(_check_controls)
-    numbers: Sequence[float] = setting(as_floats, default=())
-    walk_target: float = setting(positive, default=0.234)
-    vars: Sequence[Variable] | None = setting(default=None, described=False)
+    controls: str = setting_field(_check_controls)
+    numbers: Sequence[float] = setting_field(as_floats, default=())
+    walk_target: float = setting_field(check_positive, default=0.234)
+    vars: Sequence[Variable] | None = setting_field(default=None, described=False)
 
 
-class OwnTestMH(MinibatchStep):
+class CustomTestMH(MinibatchStep):
     """Minibatch Metropolis–Hastings with a custom acceptance test.
 
     Guarantee: *approximate*. You name the error that your test controls, and :func:`audit` measures
@@ -203,8 +203,8 @@ class OwnTestMH(MinibatchStep):
 
     name = "own_test_mh"
 
-    @takes(OwnTestSettings)
-    def __init__(self, settings: OwnTestSettings) -> None:
+    @takes_settings(CustomTestSettings)
+    def __init__(self, settings: CustomTestSettings) -> None:
         functions = settings.sample_size, settings.decide_batch
-        test, target = own_test(settings.numbers), settings.walk_target
-        self._prepare(settings, OwnTestMethod(test, *functions, settings.controls, target))
+        test, target = custom_test(settings.numbers), settings.walk_target
+        self._prepare(settings, CustomTestMethod(test, *functions, settings.controls, target))

@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.checks import integer
+from pymc_minibatch_mh.chain.program import SamplerSpec
+from pymc_minibatch_mh.checks import check_integer
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 
 class PenaltyTest(NamedTuple):
@@ -67,7 +67,7 @@ class PenaltySettings(SharedSettings):
         Size of the smallest batch.
     """
 
-    batch_size: int = setting(partial(integer, least=2), default=100)
+    batch_size: int = setting_field(partial(check_integer, least=2), default=100)
 
 
 class PenaltyMH(MinibatchStep):
@@ -91,7 +91,7 @@ class PenaltyMH(MinibatchStep):
 
     name = "penalty_minibatch_mh"
 
-    @takes(PenaltySettings)
+    @takes_settings(PenaltySettings)
     def __init__(self, settings: PenaltySettings) -> None:
         test = penalty_test(batch_size=settings.batch_size)
         self._prepare(settings, PenaltyMethod(test))
@@ -109,6 +109,6 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     assert isinstance(program.sampler, Metropolis)
     sampler = replace(program.sampler, method=method)
     settings = program.updates_per_draw, (), program.moves_without_rows
-    other.program = Program(plan, sampler, *settings)
+    other.program = SamplerSpec(plan, sampler, *settings)
     other.chain = Chain(other.program, rng, other.adapts)
     return other

@@ -16,22 +16,22 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.chain.starts import Begun
+from pymc_minibatch_mh.chain.program import SamplerSpec
+from pymc_minibatch_mh.chain.starts import StartOutcome
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.model.bambi import response_parameters
-from pymc_minibatch_mh.model.inputs import likelihoods_of
+from pymc_minibatch_mh.model.inputs import likelihood_names
 from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.posterior import Target
-from pymc_minibatch_mh.steps.deterministics import tell_of_large
+from pymc_minibatch_mh.steps.deterministics import warn_of_large
 
 _log = logging.getLogger("pymc")
 _REAL = np.float64
 
 
-def stats_of_draw(
+def draw_statistics(
     counts: np.void, n_updates: int, statistics: Mapping[str, Statistic]
 ) -> dict[str, Any]:
     """Statistics of one draw for PyMC, from the counts of its updates."""
@@ -59,9 +59,9 @@ def write_stats(
 #: Shares of full-data updates that cause a warning.
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
 #: Acceptance rate below which a chain counts as stuck.
-STUCK = 0.01
+MIN_ACCEPTANCE = 0.01
 #: Fewest updates before a warning.
-ENOUGH_UPDATES = 500
+MIN_UPDATES = 500
 _NOISE = "the control variates leave too much noise for a batch to decide"
 _GAINS_NOTHING = (
     "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each."
@@ -91,7 +91,7 @@ def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
     return (lambda stats: {name: stats[name] for name in ("n_obs", "accept")},)
 
 
-def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning | None:
+def next_warning(name: str, state: ChainState, program: SamplerSpec) -> SamplerWarning | None:
     """Next warning of a chain of the step `name`; None if there is no new one."""
     if state.adapting:
         return None
@@ -102,47 +102,47 @@ def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning
             "found. The old one stays: draws are as valid as before, but updates evaluate more "
             f"observations than necessary. The search ended with: {reason}"
         )
-        return _warning(state, name, text, "warn")
+        return _make_warning(state, name, text, "warn")
     if state.warned:
         return None
     if not state.started:
-        warning = _warning(state, name, _WAITING)
+        warning = _make_warning(state, name, _WAITING)
     elif state.violation:
         text = f"a bound was violated, so this trace is not exact. {state.violation}"
-        warning = _warning(state, name, text)
+        warning = _make_warning(state, name, text)
     else:
-        warning = _of_updates(name, state, program)
+        warning = _update_warning(name, state, program)
     state.warned = warning is not None
     return warning
 
 
-def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarning | None:
+def _update_warning(name: str, state: ChainState, program: SamplerSpec) -> SamplerWarning | None:
     """Warning of a chain that rarely accepts, or often evaluates the full data; else None."""
     method = program.method
-    if state.n_updates < ENOUGH_UPDATES:
+    if state.n_updates < MIN_UPDATES:
         return None
     accepted = state.n_accepted / state.n_updates
-    if accepted < STUCK:
+    if accepted < MIN_ACCEPTANCE:
         text = (
             f"{accepted:.1%} of the proposals are accepted, perhaps because the chain started "
             "outside the bulk of the posterior or the posterior is far from Gaussian. Start "
             "chains from overdispersed_initvals(step, chains), add a random walk with "
             "proposal='auto', or use pm.NUTS()."
         )
-        return _warning(state, name, text, kind=WarningType.BAD_ACCEPTANCE)
+        return _make_warning(state, name, text, kind=WarningType.BAD_ACCEPTANCE)
     full_passes = 0.0 if method.reads_all_rows else state.n_full / state.n_updates
     if full_passes <= FULL_PASS_WARNING:
         return None
     because, way_on = method.all_rows_words or (_NOISE, _GAINS_NOTHING)
     text = f"{full_passes:.0%} of the updates evaluate all observations, because {because}."
     if full_passes <= FULL_PASS_STRONG:
-        return _warning(state, name, text, "warn")
+        return _make_warning(state, name, text, "warn")
     if program.plan.target.n_elements and method.all_rows_words is None:
         way_on = f"{way_on[:-1]}{_FEWER_GROUPS}"
-    return _warning(state, name, f"{text} {way_on}")
+    return _make_warning(state, name, f"{text} {way_on}")
 
 
-def _warning(
+def _make_warning(
     state: ChainState,
     name: str,
     text: str,
@@ -152,18 +152,18 @@ def _warning(
     return SamplerWarning(kind, f"{name}: {text}", level, state.n_draws)
 
 
-def rows_of(target: Target) -> str:
+def describe_rows(target: Target) -> str:
     """Text such as "10,000 observations of 'y'"."""
     terms = target.factorization.terms
     return " and ".join(f"{term.n_rows:,} observations of {term.name!r}" for term in terms)
 
 
-def in_words(seconds: float) -> str:
+def describe_seconds(seconds: float) -> str:
     """Text such as "2.5 seconds" or "38 milliseconds"."""
     return f"{seconds:.1f} seconds" if seconds >= 1.0 else f"{1000.0 * seconds:.0f} milliseconds"
 
 
-def tell_of_preparation(
+def log_preparation(
     name: str, target: Target, model: pm.Model, point: Mapping[str, np.ndarray], source: Any
 ) -> None:
     """Log the preparation of a step, and data that traces omit or statistics do not count.
@@ -172,24 +172,24 @@ def tell_of_preparation(
     deterministics cause a warning, unless Bambi computes them afterwards for its model, the
     `source`.
     """
-    tell_of_large(model, point, name, response_parameters(source))
+    warn_of_large(model, point, name, response_parameters(source))
     for potential, why in potentials_in_full(model).items():
         _log.warning("%s: %r is %s.", name, potential, why)
     if not target.source.in_memory:
         _log_left_out(name, target)
-    _log.info("%s: preparing %s.", name, rows_of(target))
+    _log.info("%s: preparing %s.", name, describe_rows(target))
 
 
-def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
+def log_prepared_plan(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
     """Log the time of preparation, and replaced starts of chains."""
     bounds = "without" if plan.bounds is None else "with"
-    _log.info("%s: prepared in %s, %s bounds.", name, in_words(seconds), bounds)
+    _log.info("%s: prepared in %s, %s bounds.", name, describe_seconds(seconds), bounds)
     if leaves_start:
         _log.info("Starting chains near the posterior mode.")
 
 
 #: Starts of a chain at which all effects of a hierarchy equal their location.
-_AT_LOCATION: dict[Begun, str] = {
+_AT_LOCATION: dict[StartOutcome, str] = {
     "stepped off": (
         "Starting chains slightly beside their starting points, because all group effects equal "
         "their mean there."
@@ -200,10 +200,10 @@ _AT_LOCATION: dict[Begun, str] = {
     ),
 }
 #: Programs whose chains have logged their start.
-_STARTS_LOGGED = WeakSet[Program]()
+_STARTS_LOGGED = WeakSet[SamplerSpec]()
 
 
-def log_start(program: Program, begun: Begun) -> None:
+def log_start(program: SamplerSpec, begun: StartOutcome) -> None:
     """Log once per program that chains start beside the initial point, or later."""
     if begun is not None and program not in _STARTS_LOGGED:
         _STARTS_LOGGED.add(program)
@@ -212,7 +212,7 @@ def log_start(program: Program, begun: Begun) -> None:
 
 def _log_left_out(name: str, target: Target) -> None:
     """Log that traces leave out stored data, in place of PyMC's warning."""
-    observed = likelihoods_of(target.factorization.terms)
+    observed = likelihood_names(target.factorization.terms)
     for one in observed:
         warnings.filterwarnings(
             "ignore",

@@ -17,10 +17,16 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
-from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
+from pymc_minibatch_mh.checks import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_positive,
+    is_number,
+)
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
-from pymc_minibatch_mh.model.inputs import generator_of, point_of, value_variables
+from pymc_minibatch_mh.model.inputs import as_generator, resolve_point, value_variables
 from pymc_minibatch_mh.model.weights import Weights
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings, SharedModel
@@ -39,7 +45,7 @@ def or_auto(check: Check) -> Check:
     )
 
 
-def number(least: float, most: float, problem: str) -> Check:
+def number_check(least: float, most: float, problem: str) -> Check:
     """Check of a number from `least` to `most`; the `problem` describes other errors."""
 
     def check(name: str, value: Any) -> float:
@@ -50,7 +56,7 @@ def number(least: float, most: float, problem: str) -> Check:
     return check
 
 
-def setting(
+def setting_field(
     check: Check | None = None,
     *,
     default: Any = MISSING,
@@ -79,7 +85,7 @@ def _is_stage(pair: Any) -> bool:
 def _check_temperature(name: str, value: Any) -> float | list[tuple[int, float]]:
     """Check of one temperature, or of pairs (draw, K) with K > 0 and draws ascending from 0."""
     if not isinstance(value, list | tuple):
-        return positive(name, value)
+        return check_positive(name, value)
     draws = [pair[0] for pair in value if _is_stage(pair)]
     ascending = draws[:1] == [0] and draws == sorted(set(draws))
     if not ascending or len(draws) < len(value):
@@ -126,7 +132,7 @@ def _check_blocked(name: str, value: Any) -> bool:
 
 
 #: Fewest indexed effects that "auto" accepts or rejects one at a time.
-MANY_ELEMENTS = 200
+MIN_EFFECTS = 200
 #: Message for a number that is no limit of observations.
 _NO_LIMIT = (
     "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
@@ -193,7 +199,7 @@ class SharedSettings:
         Slice moves after each update along directions that do not change the likelihood, such as
         the scale of group effects, or a mean against the effects that are added to it. They are
         exact for every method. "auto" takes each direction once, or 10 of them in turn. The default
-        of :class:`OwnMove` is 0, because it may have to stay on a set of positions;
+        of :class:`CustomProposal` is 0, because it may have to stay on a set of positions;
         :class:`FireflyMH` allows only 0. Source: Neal (2003), doi:10.1214/aos/1056562461.
     tune : bool
         Whether to adapt in warm-up.
@@ -201,31 +207,35 @@ class SharedSettings:
         As in PyMC's step methods. The search for the mode starts at `initial_point`.
     """
 
-    vars: Sequence[Variable] | None = setting(default=None, described=False)
+    vars: Sequence[Variable] | None = setting_field(default=None, described=False)
     _: KW_ONLY
-    taylor_order: int | str = setting(or_auto(_check_order), default="auto")
-    centre: str = setting(partial(choice, known=("auto", "start")), default="auto")
-    covariance: ArrayLike | None = setting(default=None)
-    coordinates: str = setting(partial(choice, known=("auto", "model")), default="auto")
-    blocks: bool | str = setting(or_auto(_check_blocks), default="auto")
-    proposal: Proposal | str = setting(or_auto(_check_proposal), default="auto")
-    temperature: float | Sequence[tuple[int, float]] = setting(_check_temperature, default=1.0)
-    observed: Sequence[str] | None = setting(default=None)
-    weights: Weights | None = setting(default=None)
-    observation_dims: Sequence[str] = setting(default=())
+    taylor_order: int | str = setting_field(or_auto(_check_order), default="auto")
+    centre: str = setting_field(partial(check_choice, known=("auto", "start")), default="auto")
+    covariance: ArrayLike | None = setting_field(default=None)
+    coordinates: str = setting_field(partial(check_choice, known=("auto", "model")), default="auto")
+    blocks: bool | str = setting_field(or_auto(_check_blocks), default="auto")
+    proposal: Proposal | str = setting_field(or_auto(_check_proposal), default="auto")
+    temperature: float | Sequence[tuple[int, float]] = setting_field(
+        _check_temperature, default=1.0
+    )
+    observed: Sequence[str] | None = setting_field(default=None)
+    weights: Weights | None = setting_field(default=None)
+    observation_dims: Sequence[str] = setting_field(default=())
     # Plan of a step on the first of these observations.
-    prepared: str | PathLike | BlockedStep | None = setting(
+    prepared: str | PathLike | BlockedStep | None = setting_field(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
     )
-    updates_per_draw: int = setting(integer, default=1)
-    full_pass_above: float | str = setting(or_auto(number(0.0, np.inf, _NO_LIMIT)), default="auto")
-    moves_without_rows: int | str = setting(or_auto(_check_slice_moves), default="auto")
-    tune: bool = setting(flag, default=True)
-    model: pm.Model | None = setting(default=None, described=False)
-    rng: Any = setting(generator_of, default=None, described=False)
-    initial_point: Mapping[str, np.ndarray] | None = setting(default=None, described=False)
-    compile_kwargs: Mapping[str, Any] | None = setting(default=None, described=False)
-    blocked: bool = setting(_check_blocked, default=True, described=False)
+    updates_per_draw: int = setting_field(check_integer, default=1)
+    full_pass_above: float | str = setting_field(
+        or_auto(number_check(0.0, np.inf, _NO_LIMIT)), default="auto"
+    )
+    moves_without_rows: int | str = setting_field(or_auto(_check_slice_moves), default="auto")
+    tune: bool = setting_field(check_flag, default=True)
+    model: pm.Model | None = setting_field(default=None, described=False)
+    rng: Any = setting_field(as_generator, default=None, described=False)
+    initial_point: Mapping[str, np.ndarray] | None = setting_field(default=None, described=False)
+    compile_kwargs: Mapping[str, Any] | None = setting_field(default=None, described=False)
+    blocked: bool = setting_field(_check_blocked, default=True, described=False)
 
     def __post_init__(self) -> None:
         """Check each setting, and combinations of settings, before a model is read."""
@@ -318,7 +328,7 @@ class SharedSettings:
     def point_of(self, model: pm.Model) -> dict[str, np.ndarray]:
         """Point at which preparation starts."""
         usual = self.initial_point is None
-        return point_of(model, model.initial_point() if usual else self.initial_point)
+        return resolve_point(model, model.initial_point() if usual else self.initial_point)
 
     def target_of(self, read: SharedModel, point: Mapping[str, np.ndarray]) -> Target:
         """Posterior of a model, with the order, temperature and metric of a step."""
@@ -333,7 +343,7 @@ class SharedSettings:
         """Whether group effects are accepted one at a time."""
         refused = self._why_not_blocks(method, target)
         if self.blocks == "auto":
-            many = not refused and target.n_elements >= MANY_ELEMENTS
+            many = not refused and target.n_elements >= MIN_EFFECTS
             return "where separable" if many else "never"
         if self.blocks and refused:
             raise SettingError(
@@ -360,7 +370,7 @@ class SharedSettings:
     def describe(self) -> str:
         """Settings that are not the defaults, such as "chi=2.0, taylor_order=1"."""
         known, words = {one.name: one for one in fields(self)}, []
-        for name in names_of(type(self)):
+        for name in setting_names(type(self)):
             value = getattr(self, name)
             text = repr(value) if isinstance(value, PLAIN) else type(value).__name__
             if known[name].metadata["described"] and text != repr(known[name].default):
@@ -377,13 +387,13 @@ def _records_of(method: type[SharedSettings]) -> tuple[type, ...]:
     return method.__mro__[: method.__mro__.index(SharedSettings)]
 
 
-def names_of(record: type[SharedSettings]) -> list[str]:
+def setting_names(record: type[SharedSettings]) -> list[str]:
     """Names of all settings in signature order, the method's first."""
     names = [name for cls in _records_of(record) for name in get_annotations(cls) if name != "_"]
     return list(dict.fromkeys([*SHARED[: "vars" not in names], *names, *SHARED]))
 
 
-def takes[**P, S: SharedSettings](
+def takes_settings[**P, S: SharedSettings](
     record: Callable[P, S],
 ) -> Callable[[Callable[[Any, S], None]], Callable[Concatenate[Any, P], None]]:
     """Decorator of constructors: keyword arguments become a checked record of settings."""
@@ -398,7 +408,7 @@ def takes[**P, S: SharedSettings](
 
         first = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
         constructor.__signature__ = Signature(  # type: ignore[attr-defined]
-            first + [_parameter_of(known[name]) for name in names_of(cls)]
+            first + [_parameter_of(known[name]) for name in setting_names(cls)]
         )
         constructor.record = cls  # type: ignore[attr-defined]
         return constructor
@@ -487,7 +497,7 @@ def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> Non
         )
 
 
-def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
+def step_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
     """Value variables of a step: the selected ones, or all continuous ones."""
     if vars is None:
         vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]

@@ -54,7 +54,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.checks import choice, flag, positive
+from pymc_minibatch_mh.checks import check_choice, check_flag, check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.efficiency import best_chi
@@ -66,10 +66,10 @@ from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
     check_bounds,
     check_violation,
-    number,
+    number_check,
     or_auto,
-    setting,
-    takes,
+    setting_field,
+    takes_settings,
 )
 
 BEST, PAPER, FACTORIZED = range(3)
@@ -110,18 +110,18 @@ def poisson_test(
 
 #: Seconds of a row in cached data, of a row in larger data, of an update without its rows, and of
 #: PyMC's loop per draw.
-CACHED_ROW, ROW, UPDATE, LOOP = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
+CACHED_ROW_SECONDS, ROW_SECONDS, UPDATE_SECONDS, LOOP_SECONDS = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
 #: Largest size of cached data in bytes.
-CACHE = 2**24
+MAX_CACHED_BYTES = 2**24
 #: Largest χ before observations have been evaluated.
-USUAL_CHI = 1.0
+INITIAL_CHI = 1.0
 #: κ before observations have been evaluated, and seconds of a candidate.
-USUAL_FACTOR, CANDIDATE = 4.0, COST_OF_A_CANDIDATE * ROW
+INITIAL_RATE_FACTOR, CANDIDATE_SECONDS = 4.0, COST_OF_A_CANDIDATE * ROW_SECONDS
 #: Fewest evaluated observations for an estimate of their ratios.
-ENOUGH_ROWS = 50
+MIN_ROWS = 50
 #: Largest share of a full-data evaluation for typical proposals at the starting χ, because some
 #: proposals are larger.
-START_SHARE = 0.5
+MAX_START_SHARE = 0.5
 
 
 def largest_chi(size: float, max_rate: float) -> float:
@@ -136,7 +136,9 @@ def largest_chi(size: float, max_rate: float) -> float:
 
 def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
     """Starting χ, small enough that typical proposals do not need the full data."""
-    return float(min([USUAL_CHI, *(largest_chi(size, START_SHARE * max_rate) for size in sizes)]))
+    return float(
+        min([INITIAL_CHI, *(largest_chi(size, MAX_START_SHARE * max_rate) for size in sizes)])
+    )
 
 
 def chi_for_gap(ratio: float) -> float:
@@ -162,27 +164,27 @@ def chi_from(
     `totals` is one record of COUNTS, `n_bytes` is the size of the data and `max_rate` the expected
     number of observations above which the full data decide.
     """
-    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] > ENOUGH_ROWS):
+    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] > MIN_ROWS):
         return None
     size = totals["sizes"] / totals["n_sizes"]
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    row = CACHED_ROW if n_bytes < CACHE else ROW
-    cost = row / (UPDATE + LOOP / updates_per_draw)
+    row = CACHED_ROW_SECONDS if n_bytes < MAX_CACHED_BYTES else ROW_SECONDS
+    cost = row / (UPDATE_SECONDS + LOOP_SECONDS / updates_per_draw)
     return best_chi([size], ratio, cost, max_rate)
 
 
-def ceiling_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
+def rate_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -> float | None:
     """Rate factor κ from the counts of a chain's updates; None if there are too few.
 
     κ multiplies the evaluated observations and divides the noise variance of the log ratio, as χ
     does, while the number of candidates stays constant.
     """
-    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * factor > ENOUGH_ROWS):
+    if not (totals["n_sizes"] > 0.0 and totals["n_ratios"] * factor > MIN_ROWS):
         return None
     candidates, rows = (totals[each] / totals["n_sizes"] for each in ("sizes", "n_ratios"))
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    update = UPDATE + LOOP / updates_per_draw + candidates * CANDIDATE
-    return 1.0 + best_chi([rows], ratio, ROW / update) * float(rows)
+    update = UPDATE_SECONDS + LOOP_SECONDS / updates_per_draw + candidates * CANDIDATE_SECONDS
+    return 1.0 + best_chi([rows], ratio, ROW_SECONDS / update) * float(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +227,7 @@ class PoissonMethod(Method):
             tolerate=self.tolerates_violations,
         )
         if self._raises_ceilings(plan):
-            return test._replace(ceiling_factor=USUAL_FACTOR)
+            return test._replace(ceiling_factor=INITIAL_RATE_FACTOR)
         if self.chi is not None:
             return test
         return test._replace(chi=starting_chi(plan.typical_sizes, test.max_rate))
@@ -251,7 +253,7 @@ class PoissonMethod(Method):
         """Choose χ or κ from the sizes of proposals and the ratios of evaluated observations."""
         totals, updates_per_draw = counts.total, counts.updates_per_draw
         if self._raises_ceilings(plan):
-            factor = ceiling_factor_from(totals, record.ceiling_factor, updates_per_draw)
+            factor = rate_factor_from(totals, record.ceiling_factor, updates_per_draw)
             return record if factor is None else record._replace(chi=0.0, ceiling_factor=factor)
         if self.chi is not None:
             return record
@@ -278,9 +280,9 @@ class BoundedSettings(SharedSettings):
         Whether an observation that exceeds its bound ends sampling, or marks the trace.
     """
 
-    delayed_acceptance: bool = setting(flag, default=False)
-    bounds: GivenBounds | None = setting(check_bounds, default=None, key=None)
-    on_violation: str = setting(check_violation, default="raise")
+    delayed_acceptance: bool = setting_field(check_flag, default=False)
+    bounds: GivenBounds | None = setting_field(check_bounds, default=None, key=None)
+    on_violation: str = setting_field(check_violation, default="raise")
 
     def method(self, form: str, chi: float | None) -> PoissonMethod:
         """Poisson test with these settings; χ is None to be chosen in warm-up."""
@@ -304,15 +306,17 @@ class TunaSettings(BoundedSettings):
         Guaranteed share of the spectral gap of Metropolis–Hastings; replaces `chi`.
     """
 
-    chi: float | str = setting(or_auto(number(0.0, sys.float_info.max, _NO_CHI)), default="auto")
-    form: str = setting(partial(choice, known=("best", "paper")), default="best")
-    spectral_gap_ratio: float | None = setting(default=None)
+    chi: float | str = setting_field(
+        or_auto(number_check(0.0, sys.float_info.max, _NO_CHI)), default="auto"
+    )
+    form: str = setting_field(partial(check_choice, known=("best", "paper")), default="best")
+    spectral_gap_ratio: float | None = setting_field(default=None)
 
     @property
     def used_chi(self) -> float | None:
         """χ; None to be chosen in warm-up."""
         if self.spectral_gap_ratio is not None:
-            return chi_for_gap(positive("spectral_gap_ratio", self.spectral_gap_ratio))
+            return chi_for_gap(check_positive("spectral_gap_ratio", self.spectral_gap_ratio))
         return None if isinstance(self.chi, str) else self.chi
 
     def __post_init__(self) -> None:
@@ -348,7 +352,7 @@ class TunaMH(MinibatchStep):
 
     name = "tuna_mh"
 
-    @takes(TunaSettings)
+    @takes_settings(TunaSettings)
     def __init__(self, settings: TunaSettings) -> None:
         self._prepare(settings, settings.method(settings.form, settings.used_chi))
 
@@ -375,7 +379,7 @@ class FactorizedMH(MinibatchStep):
 
     name = "factorized_mh"
 
-    @takes(BoundedSettings)
+    @takes_settings(BoundedSettings)
     def __init__(self, settings: BoundedSettings) -> None:
         self._prepare(settings, settings.method("factorized", chi=0.0))
 
@@ -401,6 +405,6 @@ class ScalableSubsamplingMH(MinibatchStep):
 
     name = "scalable_subsampling_mh"
 
-    @takes(BoundedSettings)
+    @takes_settings(BoundedSettings)
     def __init__(self, settings: BoundedSettings) -> None:
         self._prepare(settings, settings.method("best", chi=0.0))

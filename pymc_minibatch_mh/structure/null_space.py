@@ -13,12 +13,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Monomial, places_of
+from pymc_minibatch_mh.expressions.graph import Monomial, coordinates_at
 from pymc_minibatch_mh.model.factorization import Factorization
-from pymc_minibatch_mh.structure.row_function import RowFunction, forms_of
+from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 
 #: Maximum number of unknowns of a linear system.
-MOST_UNKNOWNS = 200
+MAX_UNKNOWNS = 200
 #: Tolerated rounding error of a sum, relative to the sum of its absolute terms.
 ROUNDED = 64 * 2.220446049250313e-16
 
@@ -40,13 +40,15 @@ def likelihood_null_space(
     `functions` are the observations as functions of a few linear predictors, or the reason why not.
     """
     if isinstance(functions, BoundsError):
-        return np.eye(factorization.size)[_not_in(_pieces(factorization), factorization)]
-    parts = [part for form in forms_of(functions) for part in form.by_data.values()]
-    labels = _classes(parts, factorization.size)
-    equations = [_equation(part, labels) for part in parts]
+        return np.eye(factorization.size)[
+            _unused_coordinates(_position_slices(factorization), factorization)
+        ]
+    parts = [part for form in predictor_forms(functions) for part in form.by_data.values()]
+    labels = _coordinate_classes(parts, factorization.size)
+    equations = [_kernel_equation(part, labels) for part in parts]
     # Variables of other steps stay fixed.
     equations += [{int(own): 1.0} for own in labels[: factorization.first]]
-    solutions = list(_solutions(equations, set(labels.tolist())))
+    solutions = list(_solution_basis(equations, set(labels.tolist())))
     found = np.zeros((len(solutions), factorization.size))
     for line, solution in zip(found, solutions, strict=True):
         for own, weight in solution.items():
@@ -55,9 +57,9 @@ def likelihood_null_space(
     return found[order]
 
 
-def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
+def _coordinate_classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
     """Class of every coordinate; coordinates that one index selects from share a class."""
-    places = [places_of(term.place) for part in parts for term in part]
+    places = [coordinates_at(term.place) for part in parts for term in part]
     pairs = [pair for chosen in places for pair in pairwise(chosen)]
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(pairs)), tuple(ends)), shape=(size, size))
@@ -65,17 +67,17 @@ def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
     return np.asarray(labels)
 
 
-def _equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
+def _kernel_equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
     """Coefficients of the terms with the same data as an equation, without cancelled ones."""
     total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
     for term in part:
-        own = int(labels[places_of(term.place)[0]])
+        own = int(labels[coordinates_at(term.place)[0]])
         total[own] += term.factor
         sizes[own] += abs(term.factor)
     return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
 
 
-def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
+def _solution_basis(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
     """Basis of the solutions of all equations, beginning with the unknowns in none of them."""
     zero: set[int] = set()
     while True:
@@ -87,7 +89,7 @@ def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Eq
     bound = sorted({k for e in left for k in e})
     for k in sorted(unknowns - zero - set(bound)):
         yield {k: 1.0}
-    if not 0 < len(bound) <= MOST_UNKNOWNS:
+    if not 0 < len(bound) <= MAX_UNKNOWNS:
         return
     matrix = np.array([[e.get(k, 0.0) for k in bound] for e in left if e])
     for solution in _null_space(matrix):
@@ -113,7 +115,7 @@ def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
         yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
 
 
-def _not_in(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray:
+def _unused_coordinates(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray:
     unread = np.ones(factorization.size, dtype=bool)
     unread[: factorization.first] = False
     for piece in pieces:
@@ -121,7 +123,7 @@ def _not_in(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray
     return np.flatnonzero(unread)
 
 
-def _pieces(factorization: Factorization) -> Iterator[slice]:
+def _position_slices(factorization: Factorization) -> Iterator[slice]:
     """Slices of the position that observations as graphs depend on."""
     for variable in ancestors([term.logp for term in factorization.terms]):
         node = variable.owner

@@ -11,14 +11,14 @@ from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Maximum number of directions of all groups together; each costs time at every update.
-MOST_DIRECTIONS = 512
+MAX_DIRECTIONS = 512
 #: Maximum share of nonzero rows for a column to define a group.
-SPARSE = 0.5
+MAX_SPARSE_SHARE = 0.5
 #: Number of rows to estimate this share, and number of rows per block.
-SAMPLE, CHUNK = 2_000, 65_536
+SAMPLE_ROWS, CHUNK_ROWS = 2_000, 65_536
 
 
-class _Part(NamedTuple):
+class _PredictorPart(NamedTuple):
     """Terms of a linear predictor with the same data factor."""
 
     terms: Sequence[Monomial]
@@ -50,16 +50,16 @@ def group_directions(
 ) -> tuple[list[Array], dict[frozenset[bytes], Array]]:
     """Directions common to all rows of a term, and those of each of its groups."""
     pairs = (pair for form in function.arguments for pair in form.by_data.items())
-    parts = [_Part(terms, monomial) for monomial, terms in pairs]
+    parts = [_PredictorPart(terms, monomial) for monomial, terms in pairs]
     sparse = [part for part in parts if _is_sparse(function, part)]
-    patterns = _patterns(function, parts, sparse)
-    if len(patterns) > MOST_DIRECTIONS:
+    patterns = _row_patterns(function, parts, sparse)
+    if len(patterns) > MAX_DIRECTIONS:
         sparse = []
-        patterns = _patterns(function, parts, sparse)
+        patterns = _row_patterns(function, parts, sparse)
     fixed = [part for part in parts if not part.indices and part not in sparse]
-    indices = _indices(parts)
+    indices = _part_indices(parts)
     own = {}
-    for pattern in patterns[: MOST_DIRECTIONS + 1]:
+    for pattern in patterns[: MAX_DIRECTIONS + 1]:
         chosen = dict(zip(indices, pattern.tolist(), strict=False))
         missing = [p for p, read in zip(sparse, pattern[len(indices) :], strict=True) if not read]
         read = [part for part in parts if part not in fixed and part not in missing]
@@ -68,28 +68,30 @@ def group_directions(
     return [part.direction({}, size) for part in fixed], own
 
 
-def _indices(parts: Sequence[_Part]) -> list[Expr]:
+def _part_indices(parts: Sequence[_PredictorPart]) -> list[Expr]:
     return list(dict.fromkeys(index for part in parts for index in part.indices))
 
 
-def _is_sparse(function: RowFunction, part: _Part) -> bool:
+def _is_sparse(function: RowFunction, part: _PredictorPart) -> bool:
     if not part.monomial:
         return False
-    rows = np.unique(np.linspace(0, function.n_rows - 1, SAMPLE).astype(np.int64))
-    return float(np.mean(part.weight(RowData(function, rows)) != 0.0)) <= SPARSE
+    rows = np.unique(np.linspace(0, function.n_rows - 1, SAMPLE_ROWS).astype(np.int64))
+    return float(np.mean(part.weight(RowData(function, rows)) != 0.0)) <= MAX_SPARSE_SHARE
 
 
-def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_Part]) -> np.ndarray:
+def _row_patterns(
+    function: RowFunction, parts: Sequence[_PredictorPart], sparse: Sequence[_PredictorPart]
+) -> np.ndarray:
     """Distinct combinations of index values and nonzero sparse parts among the rows."""
-    found = np.empty((0, len(_indices(parts)) + len(sparse)), np.int64)
-    for first in range(0, function.n_rows, CHUNK):
-        data = RowData(function, slice(first, min(first + CHUNK, function.n_rows)))
-        columns = [data.value(index).astype(np.int64) for index in _indices(parts)]
+    found = np.empty((0, len(_part_indices(parts)) + len(sparse)), np.int64)
+    for first in range(0, function.n_rows, CHUNK_ROWS):
+        data = RowData(function, slice(first, min(first + CHUNK_ROWS, function.n_rows)))
+        columns = [data.value(index).astype(np.int64) for index in _part_indices(parts)]
         columns += [(part.weight(data) != 0.0).astype(np.int64) for part in sparse]
         if not columns:
             return found[:0]
         columns = [np.broadcast_to(column, data.rows.size) for column in columns]
         found = np.unique(np.concatenate([found, np.stack(columns, axis=1)]), axis=0)
-        if len(found) > MOST_DIRECTIONS:
+        if len(found) > MAX_DIRECTIONS:
             break
     return found

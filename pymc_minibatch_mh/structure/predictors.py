@@ -7,18 +7,22 @@ from functools import reduce
 
 import numpy as np
 
-from pymc_minibatch_mh.expressions.arithmetic import add, multiply
+from pymc_minibatch_mh.expressions.arithmetic import add_exprs, multiply_exprs
 from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Expr,
     ExprGraph,
     Gather,
     Monomial,
-    intersection,
-    places_of,
-    without,
+    common_values,
+    coordinates_at,
+    without_value,
 )
-from pymc_minibatch_mh.expressions.patterns import coefficients_of, preorder, with_affines
+from pymc_minibatch_mh.expressions.patterns import (
+    operands_last,
+    predictor_coefficients,
+    with_affines,
+)
 
 #: Tolerated rounding error of a combination of linear predictors, relative to them.
 ROUNDED = 1e-14
@@ -46,20 +50,20 @@ class LinearForm:
 
 def read_coordinates(forms: Iterable[LinearForm]) -> set[int]:
     """Coordinates that linear predictors depend on."""
-    return {k for form in forms for term in form.terms for k in places_of(term.place)}
+    return {k for form in forms for term in form.terms for k in coordinates_at(term.place)}
 
 
 def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
     """Coordinates that data index, such as those of groups."""
     places = [term.place for form in forms for term in form.terms]
-    return {k for place in places if isinstance(place, Gather) for k in places_of(place)}
+    return {k for place in places if isinstance(place, Gather) for k in coordinates_at(place)}
 
 
 def single_coordinate(terms: Sequence[Monomial]) -> range:
     """Coordinates that a linear predictor is one of; none for a sum or a multiple."""
     if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
         return range(0)
-    return places_of(terms[0].place)
+    return coordinates_at(terms[0].place)
 
 
 class Predictors:
@@ -67,10 +71,12 @@ class Predictors:
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
         self._exprs = exprs
-        inner = preorder([root], lambda expr: expr.is_data)
+        inner = operands_last([root], lambda expr: expr.is_data)
         consumed = [expr for expr in inner if isinstance(expr, Affine)]
-        self._scaled = {affine: _form_of(affine) for affine in consumed}
-        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
+        self._scaled = {affine: _linear_form(affine) for affine in consumed}
+        self.forms, self._weights = _independent_basis(
+            [form for form, _, _ in self._scaled.values()]
+        )
 
     def rebuilt(self, expr: Expr) -> Expr:
         """Expression `expr` as a function of arguments and data."""
@@ -80,32 +86,38 @@ class Predictors:
         form, factor, common = self._scaled[affine]
         scale = self._exprs.product(factor, common)
         parts = [
-            multiply(self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k))
+            multiply_exprs(
+                self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k)
+            )
             for k, weight in enumerate(self._weights[form])
             if weight != 0.0
         ]
-        return add(self._exprs, *parts, affine.offset)
+        return add_exprs(self._exprs, *parts, affine.offset)
 
 
-def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
+def _linear_form(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
     """Linear predictor of an affine expression, and the number and data that multiply it."""
-    common = reduce(intersection, (t.monomial for t in affine.terms))
+    common = reduce(common_values, (t.monomial for t in affine.terms))
     factor = affine.terms[0].factor
-    rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
+    rests = [reduce(without_value, common, list(t.monomial)) for t in affine.terms]
     pairs = zip(affine.terms, rests, strict=True)
     terms = tuple(Monomial(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
     return LinearForm(terms), factor, common
 
 
-def _basis(
+def _independent_basis(
     forms: Sequence[LinearForm],
 ) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
     """Select independent predictors, short ones first, and express all predictors by them."""
-    rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
+    rows = dict(zip(forms, predictor_coefficients([form.terms for form in forms]), strict=True))
     chosen: list[LinearForm] = []
     weights: dict[LinearForm, dict[LinearForm, float]] = {}
     for form in sorted(rows, key=lambda form: len(form.terms)):
-        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
+        found = (
+            _combination_weights(np.array([rows[f] for f in chosen]), rows[form])
+            if chosen
+            else None
+        )
         if found is None:
             chosen.append(form)
             weights[form] = {form: 1.0}
@@ -117,7 +129,7 @@ def _basis(
     }
 
 
-def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+def _combination_weights(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
     """Weights that combine the basis to `row`, or None if it is independent of the basis."""
     weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
     # Sums and differences of predictors have simple weights; rounding must not create others.

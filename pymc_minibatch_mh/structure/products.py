@@ -16,22 +16,22 @@ from pymc_minibatch_mh.expressions.graph import (
     Affine,
     Apply,
     Constant,
+    CoordinateIndex,
     Expr,
     Gather,
-    Place,
-    places_of,
-    without,
+    coordinates_at,
+    without_value,
 )
 from pymc_minibatch_mh.expressions.patterns import affines_in, is_a, is_positive
-from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.structure.row_function import LoweredRow
 
 #: Maximum number of entries with one factor each; each becomes a separate expression.
-MOST_ENTRIES = 25
+MAX_ENTRIES = 25
 
 
 @dataclass(frozen=True)
-class Factor:
+class PositionFactor:
     """A function of the position without data: nested tuples of operations and operands."""
 
     expression: tuple
@@ -40,7 +40,7 @@ class Factor:
     @property
     def places(self) -> frozenset[int]:
         """Coordinates that the function depends on."""
-        return frozenset(_places(self.expression))
+        return frozenset(_factor_coordinates(self.expression))
 
     @property
     def divides(self) -> bool:
@@ -53,66 +53,66 @@ class Factor:
 
     def at(self, position: Any) -> Any:
         """Value at a graph of shape (d,), or at an array of shape (d, ...)."""
-        return _value(self.expression, position)
+        return _evaluate_factor(self.expression, position)
 
 
-Factors = Counter[Factor]
+FactorCounts = Counter[PositionFactor]
 
 
-def _value(expression: tuple, position: Any) -> Any:
+def _evaluate_factor(expression: tuple, position: Any) -> Any:
     kind, *parts = expression
     if kind == "number":
         return np.float64(parts[0])
     if kind == "linear":
         terms, offset = parts
         summed = [position[place] if k == 1.0 else k * position[place] for k, place in terms]
-        known = [] if offset[1:] == (0.0,) else [_value(offset, position)]
+        known = [] if offset[1:] == (0.0,) else [_evaluate_factor(offset, position)]
         return reduce(add, [*summed, *known])
     op, *operands = parts
-    function = Elemwise(op) if isinstance(position, Variable) else numpy_of(op)
-    return function(*(_value(x, position) for x in operands))
+    function = Elemwise(op) if isinstance(position, Variable) else numpy_function(op)
+    return function(*(_evaluate_factor(x, position) for x in operands))
 
 
-def _places(expression: tuple) -> set[int]:
+def _factor_coordinates(expression: tuple) -> set[int]:
     kind, *parts = expression
     if kind == "number":
         return set()
     if kind == "linear":
         return {place for _, place in parts[0]}
-    return set().union(*map(_places, parts[1:]))
+    return set().union(*map(_factor_coordinates, parts[1:]))
 
 
-def factor(expr: Expr, entry: int | None = None) -> Factor | None:
+def as_factor(expr: Expr, entry: int | None = None) -> PositionFactor | None:
     """Expression as a function of the position, or of an indexed entry; None for any other."""
-    expression = _expression(expr, entry)
-    return None if expression is None else Factor(expression, is_positive(expr))
+    expression = _factor_expression(expr, entry)
+    return None if expression is None else PositionFactor(expression, is_positive(expr))
 
 
-def _expression(expr: Expr, entry: int | None) -> tuple | None:
+def _factor_expression(expr: Expr, entry: int | None) -> tuple | None:
     if isinstance(expr, Constant):
         return "number", float(expr.value)
     if isinstance(expr, Affine):
-        offset = _expression(expr.offset, entry)
-        places = [_chosen_place(t.place, entry) for t in expr.terms]
+        offset = _factor_expression(expr.offset, entry)
+        places = [_entry_coordinate(t.place, entry) for t in expr.terms]
         if offset is None or None in places or any(t.monomial for t in expr.terms):
             return None
         factors = (t.factor for t in expr.terms)
         return "linear", tuple(zip(factors, places, strict=True)), offset
     if not isinstance(expr, Apply):
         return None
-    inputs = [_expression(x, entry) for x in expr.inputs]
+    inputs = [_factor_expression(x, entry) for x in expr.inputs]
     return None if None in inputs else ("apply", expr.op, *inputs)
 
 
-def _chosen_place(place: Place, entry: int | None) -> int | None:
+def _entry_coordinate(place: CoordinateIndex, entry: int | None) -> int | None:
     if not isinstance(place, Gather):
         return place
     return None if entry is None else place.first + place.step * entry
 
 
-def _factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Factor]:
+def _known_factors(exprs: Iterable[Expr], entry: int | None = None) -> list[PositionFactor]:
     """Expressions that are functions of the position."""
-    return [known for expr in exprs if (known := factor(expr, entry)) is not None]
+    return [known for expr in exprs if (known := as_factor(expr, entry)) is not None]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Occurrence:
 
     term: str
     data: frozenset[Expr] = frozenset()
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[PositionFactor, ...] = ()
     chosen: tuple[Expr, ...] = ()
     beside: frozenset[int] = frozenset()
     outside: frozenset[int] = frozenset()
@@ -136,7 +136,7 @@ class Occurrence:
         return not any(factor.expression[0] == "linear" for factor in self.factors)
 
     @property
-    def counted(self) -> Factors:
+    def counted(self) -> FactorCounts:
         """Multiplicity of each factor."""
         return Counter(self.factors)
 
@@ -145,7 +145,7 @@ class Occurrence:
 Column = range
 
 
-def occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
+def find_occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
     """All ways in which observations depend on coordinates."""
     found: defaultdict[Column, set[Occurrence]] = defaultdict(set)
     for row in rows:
@@ -154,66 +154,66 @@ def occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
         while waiting:
             expr, way = waiting.pop()
             if isinstance(expr, Affine):
-                for column, there in _in_terms(expr, way):
+                for column, there in _term_occurrences(expr, way):
                     found[column].add(there)
                 continue
-            for after in _inside(expr, way):
+            for after in _operand_occurrences(expr, way):
                 if after not in seen:
                     seen.add(after)
                     waiting.append(after)
     return found
 
 
-def _in_terms(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrence]]:
+def _term_occurrences(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrence]]:
     """Coordinates of an affine expression, and how each occurs."""
     for term in expr.terms:
-        places = places_of(term.place)
-        here = replace(way, data=way.data.union(*map(_leaves, term.monomial)), chosen=())
+        places = coordinates_at(term.place)
+        here = replace(way, data=way.data.union(*map(_data_factors, term.monomial)), chosen=())
         if isinstance(term.place, Gather) and way.chosen:
             for entry, place in enumerate(places):
-                factors = (*way.factors, *_factors(way.chosen, entry))
+                factors = (*way.factors, *_known_factors(way.chosen, entry))
                 yield range(place, place + 1), replace(here, factors=factors)
         else:
             yield places, here
 
 
-def _inside(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
+def _operand_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
     """Operands of an expression that is not affine, and how each occurs."""
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):
         return [(x, way) for x in expr.inputs]
     if is_a(expr, scalar.Mul):
-        return _in_product(expr, way)
-    there = Occurrence(way.term, outside=way.outside | _outside(expr, way.factors))
+        return _product_occurrences(expr, way)
+    there = Occurrence(way.term, outside=way.outside | _outside_factors(expr, way.factors))
     return [(x, there) for x in expr.inputs]
 
 
-def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
-    data = way.data.union(*(_leaves(x) for x in expr.inputs if x.is_data))
+def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
+    data = way.data.union(*(_data_factors(x) for x in expr.inputs if x.is_data))
     others = [x for x in expr.inputs if not x.is_data]
     linear = [x for x in others if isinstance(x, Affine) or is_a(x, scalar.Add)]
     chosen: set[Expr] = set()
     after: list[tuple[Expr, Occurrence]] = []
     for x in linear:
-        rest = without(others, x)
-        unknown = [y for y in rest if not factor(y)]
+        rest = without_value(others, x)
+        unknown = [y for y in rest if not as_factor(y)]
         if isinstance(x, Affine) and any(isinstance(y, Affine) for y in unknown):
             # For a product of indexed slopes the other factor carries the occurrence.
             continue
-        with_it = [y for y in unknown if _index_of(y) in _indices(x)]
+        with_it = [y for y in unknown if _function_index(y) in _common_index(x)]
         chosen.update(with_it)
-        beside = way.beside | _read_in([y for y in unknown if y not in with_it])
-        factors = (*way.factors, *_factors(rest))
+        beside = way.beside | _first_coordinates([y for y in unknown if y not in with_it])
+        factors = (*way.factors, *_known_factors(rest))
         after.append((x, Occurrence(way.term, data, factors, tuple(with_it), beside)))
     for x in others:
-        if x not in linear and x not in chosen and not (linear and factor(x)):
-            outside = _outside(x, [*way.factors, *_factors(without(others, x))])
+        if x not in linear and x not in chosen and not (linear and as_factor(x)):
+            outside = _outside_factors(x, [*way.factors, *_known_factors(without_value(others, x))])
             after.append((x, Occurrence(way.term, outside=outside)))
     return after
 
 
-def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
+def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset[int]:
     """Factors of a function of one coordinate; none for other functions."""
     forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
@@ -221,30 +221,30 @@ def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
     return frozenset[int]().union(*(x.places for x in factors if not x.divides))
 
 
-def _indices(expr: Expr) -> set[tuple[Expr, int]]:
+def _common_index(expr: Expr) -> set[tuple[Expr, int]]:
     """Common index and size of all coordinates in a sum; empty if they differ or are many."""
     places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
     found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
-    everywhere = all(isinstance(p, Gather) and p.size <= MOST_ENTRIES for p in places)
+    everywhere = all(isinstance(p, Gather) and p.size <= MAX_ENTRIES for p in places)
     return found if everywhere and len(found) == 1 else set()
 
 
-def _index_of(expr: Expr) -> tuple[Expr, int] | None:
+def _function_index(expr: Expr) -> tuple[Expr, int] | None:
     """Common index and size of all coordinates in a function of entries, or None."""
-    found = [_indices(x) for x in affines_in(expr)]
+    found = [_common_index(x) for x in affines_in(expr)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
-    return next(iter(found[0])) if alike and factor(expr, 0) is not None else None
+    return next(iter(found[0])) if alike and as_factor(expr, 0) is not None else None
 
 
-def _read_in(chosen: Sequence[Expr]) -> frozenset[int]:
+def _first_coordinates(chosen: Sequence[Expr]) -> frozenset[int]:
     terms = [term for expr in chosen for x in affines_in(expr) for term in x.terms]
-    return frozenset(places_of(term.place)[0] for term in terms)
+    return frozenset(coordinates_at(term.place)[0] for term in terms)
 
 
-def _leaves(expr: Expr) -> set[Expr]:
+def _data_factors(expr: Expr) -> set[Expr]:
     """Factors of a product of data, without its numbers."""
     if isinstance(expr, Constant):
         return set()
     if is_a(expr, scalar.Mul):
-        return set().union(*map(_leaves, expr.inputs))
+        return set().union(*map(_data_factors, expr.inputs))
     return {expr}

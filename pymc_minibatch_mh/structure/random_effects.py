@@ -45,7 +45,7 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
 #: Operations that only permute, copy or reshape their first input.
-_MOVES = (
+_PERMUTES = (
     DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
     CheckAndRaise, ScalarFromTensor, TensorFromScalar,
 )  # fmt: skip
@@ -54,12 +54,12 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 
 #: Maximum number of grouping factors; more have too many pairs of effects in each observation.
-MOST_FACTORS = 8
+MAX_FACTORS = 8
 #: Maximum number of crossed levels: with 3,000, nearly every proposal evaluates all observations.
-MOST_CHOSEN = 2_000
+MAX_CROSSED_LEVELS = 2_000
 #: Numbers of parts that a factor is split into until the prior couples no levels of one part:
 #: unsplit, and for random walks of order one and two.
-_PARTED = (1, 3, 5)
+_SPLITS = (1, 3, 5)
 
 
 class NotSeparableError(Exception):
@@ -92,7 +92,7 @@ class GroupingFactor:
 
 
 @dataclass(frozen=True, eq=False)
-class Elements:
+class RandomEffects:
     """Grouping factors, largest first; the *border* of jointly proposed coordinates; and others.
 
     Observations depend on all of the border except its last coordinates: of these an observation
@@ -111,12 +111,12 @@ class Elements:
     @property
     def labels(self) -> np.ndarray:
         """Coordinates of all levels, factor by factor, shape (L,)."""
-        return _joined(self.factors)
+        return _concatenated_places(self.factors)
 
     @property
     def choices(self) -> np.ndarray:
         """Concatenated coordinates of the crossed factors `chosen`, shape (K,)."""
-        return _joined(self.chosen)
+        return _concatenated_places(self.chosen)
 
     @property
     def chosen_places(self) -> np.ndarray:
@@ -129,11 +129,13 @@ class Elements:
         return ", ".join(dict.fromkeys(one.name for one in (*self.factors, *self.chosen)))
 
 
-def _joined(factors: Sequence[GroupingFactor]) -> np.ndarray:
+def _concatenated_places(factors: Sequence[GroupingFactor]) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *(factor.places for factor in factors)])
 
 
-def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) -> Elements:
+def find_random_effects(
+    factorization: Factorization, functions: Sequence[RowFunction]
+) -> RandomEffects:
     """Grouping factors of the observations; NotSeparableError for effects with two uses."""
     found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
         lambda: [[] for _ in functions]
@@ -149,10 +151,10 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
                     border.add(place)
     if not found:
         raise NotSeparableError("no parameter is indexed by data")
-    if len(found) > MOST_FACTORS:
+    if len(found) > MAX_FACTORS:
         name = factorization.name_at(max(found, key=lambda own: own[2])[0])
         raise NotSeparableError(
-            f"{name!r} is indexed as more than {MOST_FACTORS} grouping factors, for example by "
+            f"{name!r} is indexed as more than {MAX_FACTORS} grouping factors, for example by "
             "two indices at once"
         )
     taken: dict[int, str] = {}
@@ -171,10 +173,10 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
         apart = [GroupingFactor(name, places, readings) for readings in _by_index(found[own])]
         (factors if len(apart) == 1 else chosen).extend(apart)
     others = sorted(set(range(factorization.size)) - set(taken) - border)
-    together = np.unique(_joined(chosen))
+    together = np.unique(_concatenated_places(chosen))
     _require_few(chosen, together.size)
     whole = np.concatenate([np.array(sorted(border), np.int64), together])
-    return Elements(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
+    return RandomEffects(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
 
 
 def _by_index(
@@ -194,89 +196,89 @@ def _by_index(
 
 def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
     """Raise NotSeparableError if there are too many crossed levels to propose jointly."""
-    if size > MOST_CHOSEN:
+    if size > MAX_CROSSED_LEVELS:
         raise NotSeparableError(
             f"{chosen[0].name!r} is indexed twice in one row, and its {size:,} effects, which are "
-            f"updated together, are more than {MOST_CHOSEN:,}"
+            f"updated together, are more than {MAX_CROSSED_LEVELS:,}"
         )
 
 
-class ElementPrior(NamedTuple):
+class LevelPrior(NamedTuple):
     """Grouping factors, and a graph of shape (G,) with the prior of each factor's levels.
 
     For every factor the prior part is the sum of its graph and a function of other coordinates.
     """
 
-    elements: Elements
+    elements: RandomEffects
     densities: list[Variable]
 
 
-def prior_of_elements(factorization: Factorization, elements: Elements) -> ElementPrior:
+def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelPrior:
     """Split the prior by levels; NotSeparableError if it is not provably a sum over them.
 
     A factor whose levels the prior couples, such as a random walk, is split into several factors.
     """
-    prior = _Prior(factorization)
+    prior = _PriorSum(factorization)
     pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
     pieces.sort(key=lambda piece: -piece.factor.places.size)
-    if len(pieces) > MOST_FACTORS:
+    if len(pieces) > MAX_FACTORS:
         raise NotSeparableError(
-            f"{pieces[0].factor.name!r} and others make more than {MOST_FACTORS} factors"
+            f"{pieces[0].factor.name!r} and others make more than {MAX_FACTORS} factors"
         )
     found = replace(elements, factors=tuple(piece.factor for piece in pieces))
-    return ElementPrior(
-        replace(found, coupled=_coupled(pieces)), [prior.density(piece) for piece in pieces]
+    return LevelPrior(
+        replace(found, coupled=_coupled_pairs(pieces)), [prior.density(piece) for piece in pieces]
     )
 
 
-class _Piece(NamedTuple):
+class _LabelledFactor(NamedTuple):
     """A factor, and the label of every number that the prior is the sum of."""
 
     factor: GroupingFactor
     labels: list[np.ndarray]
 
 
-class _Prior:
+class _PriorSum:
     """The prior as a sum of parts, each a sum of numbers."""
 
     def __init__(self, factorization: Factorization) -> None:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
         AS_SAMPLED.rewrite(graph)
         self._size = factorization.size
-        self._parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
-        self._known = _Labels(factorization, [part for part, _ in self._parts])
+        self._parts = [_sum_argument(one) for one in _signed_addends(graph.outputs[0])]
+        self._known = _LevelLabels(factorization, [part for part, _ in self._parts])
 
-    def apart(self, factor: GroupingFactor) -> list[_Piece]:
+    def apart(self, factor: GroupingFactor) -> list[_LabelledFactor]:
         """Smallest split of a factor without coupled levels in any part."""
         refused: list[NotSeparableError] = []
-        for every in _PARTED:
+        for every in _SPLITS:
             try:
                 pieces = [self._piece(one) for one in factor.parted(every)]
-                _coupled(pieces)
+                _coupled_pairs(pieces)
             except NotSeparableError as reason:
                 refused.append(reason)
             else:
                 return pieces
         raise refused[0]
 
-    def _piece(self, factor: GroupingFactor) -> _Piece:
+    def _piece(self, factor: GroupingFactor) -> _LabelledFactor:
         labels = np.full(self._size, -1)
         labels[factor.places] = np.arange(factor.places.size)
         self._known.assign(labels)
-        return _Piece(factor, [self._known.of(part).ravel() for part, _ in self._parts])
+        return _LabelledFactor(factor, [self._known.of(part).ravel() for part, _ in self._parts])
 
-    def density(self, piece: _Piece) -> Variable:
+    def density(self, piece: _LabelledFactor) -> Variable:
         """Prior of each level of a piece."""
         size = piece.factor.places.size
         total = pt.zeros(size)
         for (part, sign), label in zip(self._parts, piece.labels, strict=True):
             places = np.flatnonzero(label >= 0)
             if places.size:
-                total += sign * _by_element(part.ravel(), places, label[places], size)
+                total += sign * _sum_by_level(part.ravel(), places, label[places], size)
         return total
 
 
-def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
+def _coupled_pairs(pieces: Sequence[_LabelledFactor]) -> np.ndarray:
     """Pairs of levels, numbered across all factors, that one number of the prior depends on."""
     starts = np.cumsum([0, *(piece.factor.places.size for piece in pieces)])
     labels = [np.concatenate(piece.labels) for piece in pieces]
@@ -293,7 +295,7 @@ def _coupled(pieces: Sequence[_Piece]) -> np.ndarray:
     return np.concatenate(pairs)
 
 
-def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
+def _sum_by_level(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
     """Sums of numbers by level."""
     if np.array_equal(places, np.arange(places[0], places[0] + places.size)):
         chosen = numbers[int(places[0]) : int(places[-1]) + 1]
@@ -304,7 +306,7 @@ def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: in
     return pt.zeros(int(size))[own].inc(chosen)
 
 
-def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
+def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
     """Parts of a scalar sum, and their signs."""
     op = graph.owner.op if graph.owner else None
     inner = op.scalar_op if isinstance(op, Elemwise) else None
@@ -312,17 +314,17 @@ def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, flo
     of_one = isinstance(op, Sum) and graph.owner.inputs[0].type.ndim == 0
     if of_one or isinstance(inner, scalar.Add | scalar.Cast):
         for one in graph.owner.inputs:
-            yield from _addends(one, sign)
+            yield from _signed_addends(one, sign)
     elif isinstance(inner, scalar.Sub):
-        yield from _addends(graph.owner.inputs[0], sign)
-        yield from _addends(graph.owner.inputs[1], -sign)
+        yield from _signed_addends(graph.owner.inputs[0], sign)
+        yield from _signed_addends(graph.owner.inputs[1], -sign)
     elif isinstance(inner, scalar.Neg):
-        yield from _addends(graph.owner.inputs[0], -sign)
+        yield from _signed_addends(graph.owner.inputs[0], -sign)
     else:
         yield graph, sign
 
 
-def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
+def _sum_argument(addend: tuple[Variable, float]) -> tuple[Variable, float]:
     """Argument of a part that is a sum over all entries; any other part unchanged."""
     graph, sign = addend
     if graph.owner and isinstance(graph.owner.op, Sum):
@@ -330,13 +332,13 @@ def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
     return graph, sign
 
 
-class _Labels:
+class _LevelLabels:
     """Label of every number in some graphs: the level that it depends on, -1 for none."""
 
     def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
         position, others = factorization.position, factorization.other_values
-        moved = set(_descending(graphs, position))
+        moved = set(_variables_between(graphs, position))
         self._fixed = {v for v in ancestors(graphs) if v not in moved}
         self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
         asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
@@ -379,7 +381,7 @@ class _Labels:
             self._known[node.outputs[0]] = self._of_batches(node, labels)
         elif isinstance(op, Dot | SolveTriangular):
             self._known[node.outputs[0]] = self._of_product(node, *labels)
-        elif isinstance(op, _MOVES):
+        elif isinstance(op, _PERMUTES):
             self._move(node, 1)
         elif isinstance(op, _JOINS):
             self._move(node, len(inputs))
@@ -460,7 +462,7 @@ class _Labels:
         return NotSeparableError(f"{name!r} {cause}")
 
 
-def _descending(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
+def _variables_between(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
     """Variables between a source and some graphs."""
     moved = {source}
     yield source

@@ -17,7 +17,7 @@ import pymc_minibatch_mh.expressions.indexing
 import pymc_minibatch_mh.expressions.linalg  # noqa: F401 - both register rules
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import read_entries
-from pymc_minibatch_mh.data.source import consecutive, read_columns
+from pymc_minibatch_mh.data.source import consecutive_slice, read_columns
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import (
     Apply,
@@ -30,18 +30,20 @@ from pymc_minibatch_mh.expressions.graph import (
     LoweringError,
     Monomial,
 )
-from pymc_minibatch_mh.expressions.log_sums import arguments_at_once
-from pymc_minibatch_mh.expressions.lower import Tensor, constants, filled, lower
-from pymc_minibatch_mh.functions.base import numpy_of, operation_name
+from pymc_minibatch_mh.expressions.log_sums import max_joint_arguments
+from pymc_minibatch_mh.expressions.lower import Tensor, constant_exprs, fill_array, lower_graph
+from pymc_minibatch_mh.functions.base import numpy_function, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors
 
 #: Maximum number of arguments of a summand, beyond which its derivatives are too many to bound.
-MOST_ARGUMENTS = 10
+MAX_ARGUMENTS = 10
 #: Maximum number of arguments of an observation, whose second derivatives are compiled.
-MOST_IN_ALL = 24
-WAY_ON = "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
+MAX_TOTAL_ARGUMENTS = 24
+USE_UNBOUNDED_SAMPLERS = (
+    "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
             f"{factorization.discrete_in_rows[0]!r} of another step, and each of its values would "
-            f"need its own bounds. {WAY_ON}"
+            f"need its own bounds. {USE_UNBOUNDED_SAMPLERS}"
         )
     if factorization not in _lowered:
         _lowered[factorization] = [
@@ -101,11 +103,11 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     exprs = ExprGraph()
     exprs.logs = frozenset(factorization.boundary)
     try:
-        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)))
+        (root,) = np.ravel(lower_graph(exprs, term.logp, _graph_leaves(exprs, term, factorization)))
     except LoweringError as error:
         raise BoundsError(
             f"{term.name!r} goes through {operation_name(error.op)}, which {error.why}, so no "
-            f"bound can be derived for it. {WAY_ON}"
+            f"bound can be derived for it. {USE_UNBOUNDED_SAMPLERS}"
         ) from error
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
         root = kind.rewritten(exprs, root)
@@ -132,47 +134,48 @@ def _row_function(row: LoweredRow) -> RowFunction:
 
 def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> None:
     """Reject an observation with too many derivatives."""
-    at_once = arguments_at_once(exprs, root) if n_arguments > MOST_ARGUMENTS else 0
-    if at_once > MOST_ARGUMENTS:
+    at_once = max_joint_arguments(exprs, root) if n_arguments > MAX_ARGUMENTS else 0
+    if at_once > MAX_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
             f"in each row, {at_once} of them in one term that is not a sum; bounds are derived "
-            f"for up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
+            f"for up to {MAX_ARGUMENTS} at once, and for more in softmax. {USE_UNBOUNDED_SAMPLERS}"
         )
-    if n_arguments > MOST_IN_ALL:
+    if n_arguments > MAX_TOTAL_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
-            f"in each row, whose second derivatives are compiled for up to {MOST_IN_ALL}. {WAY_ON}"
+            f"in each row, whose second derivatives are compiled for up to "
+            f"{MAX_TOTAL_ARGUMENTS}. {USE_UNBOUNDED_SAMPLERS}"
         )
 
 
-def _leaves(
+def _graph_leaves(
     exprs: ExprGraph, term: Likelihood, factorization: Factorization
 ) -> dict[Variable, Tensor]:
     position = [exprs.coordinate(k) for k in range(factorization.size)]
     leaves = {
         factorization.position: np.array(position, dtype=object),
-        term.length: constants(exprs, np.int64(1)),
+        term.length: constant_exprs(exprs, np.int64(1)),
     }
     for number, (column, batch) in enumerate(term.batches):
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
-        leaves[batch] = filled(column.row_shape, entry)[np.newaxis]
+        leaves[batch] = fill_array(column.row_shape, entry)[np.newaxis]
     return leaves
 
 
-def forms_of(functions: Sequence[RowFunction]) -> list[LinearForm]:
+def predictor_forms(functions: Sequence[RowFunction]) -> list[LinearForm]:
     """Linear predictors of all terms."""
     return [form for function in functions for form in function.arguments]
 
 
-def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
+def read_rows(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
     """Term with some rows in memory, and their numbers there.
 
     A term in memory is returned unchanged.
     """
     if not function.is_stored:
         return function, rows
-    columns = read_columns(function.columns, consecutive(rows))
+    columns = read_columns(function.columns, consecutive_slice(rows))
     return replace(function, n_rows=rows.size, columns=columns), np.arange(rows.size)
 
 
@@ -194,7 +197,7 @@ class RowData:
             rows = np.arange(rows.start, rows.stop)
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         #: The term with the rows in memory, and their numbers there, int64.
-        self.function, self.rows = read(function, rows)
+        self.function, self.rows = read_rows(function, rows)
         self._known: dict[Expr, np.ndarray] = {}
 
     def value(self, expr: Expr) -> np.ndarray:
@@ -243,5 +246,5 @@ class RowData:
         if isinstance(expr, Lookup):
             return expr.table[np.asarray(self.value(expr.index), dtype=np.int64)]
         if isinstance(expr, Apply):
-            return np.asarray(numpy_of(expr.op)(*(self.value(x) for x in expr.inputs)))
+            return np.asarray(numpy_function(expr.op)(*(self.value(x) for x in expr.inputs)))
         raise TypeError(f"{type(expr).__name__} is not data")

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 #: Minimum relative change of a slope that exceeds rounding.
-CHANGED = 1e-7
+MIN_SLOPE_CHANGE = 1e-7
 #: Distance of the two points in unconstrained coordinates, and the maximum number of halvings until
 #: the prior part has a density at both.
-APART, MOST_HALVINGS = 1.0, 10
+POINT_DISTANCE, MAX_HALVINGS = 1.0, 10
 #: Factors of this distance; the larger one catches distant kinks.
-LENGTHS = (1.0, 30.0)
+DISTANCE_FACTORS = (1.0, 30.0)
 #: Seed of the random points, which avoid accidental symmetries of a model.
 SEED = 20_260_917
 
@@ -42,7 +42,7 @@ def read_by_slopes(likelihood: Derivatives, start: np.ndarray) -> set[int]:
 def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[int, ...]:
     """Scales of a prior near `start`, by the rule above; observations depend on `read`."""
     unread = [k for k in range(start.size) if k not in read]
-    probe = _Probe.near(prior, start) if unread else None
+    probe = _SlopeProbe.near(prior, start) if unread else None
     if probe is None:
         return ()
     others = np.zeros(start.size, dtype=bool)
@@ -64,7 +64,7 @@ def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class _Probe:
+class _SlopeProbe:
     """Slopes of the prior part around the midpoint of two points."""
 
     prior: Derivatives
@@ -73,12 +73,12 @@ class _Probe:
     way: np.ndarray
 
     @classmethod
-    def near(cls, prior: Derivatives, start: np.ndarray) -> "_Probe | None":
+    def near(cls, prior: Derivatives, start: np.ndarray) -> "_SlopeProbe | None":
         """Probe with finite slopes at all its points; None if there is none."""
         rng = np.random.default_rng(SEED)
         away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
-        for halvings in range(MOST_HALVINGS):
-            length = APART * 0.5**halvings
+        for halvings in range(MAX_HALVINGS):
+            length = POINT_DISTANCE * 0.5**halvings
             middle, side = start + length * away, length * way
             ends = (middle + side, middle - side, middle)
             if all(np.isfinite(prior(end, hessian=False).gradient).all() for end in ends):
@@ -94,10 +94,10 @@ class _Probe:
         """Whether slopes between two points that differ in `others` change with k."""
         chosen = others.copy()
         chosen[k] = False
-        for length in LENGTHS:
+        for length in DISTANCE_FACTORS:
             way = np.where(chosen, length * self.way, 0.0)
             ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
-            if _differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
+            if _slopes_differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
                 return True
         return False
 
@@ -105,18 +105,18 @@ class _Probe:
         """Whether the slope along k is linear in k."""
         ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
         own = np.arange(self.middle.size) == k
-        return not _differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
+        return not _slopes_differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
         """Whether slopes along `others` change with k."""
         ends = [self._moved(k, t) for t in (0.0, 1.0)]
         chosen = others.copy()
         chosen[k] = False
-        return _differ(ends[0] - ends[1], ends, chosen)
+        return _slopes_differ(ends[0] - ends[1], ends, chosen)
 
 
-def _differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
+def _slopes_differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
     size = np.sum(np.abs(ends), axis=0)
     # Non-finite values beyond the two points prove nothing.
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(changes) > CHANGED * size)[chosen].any())
+        return bool((np.abs(changes) > MIN_SLOPE_CHANGE * size)[chosen].any())

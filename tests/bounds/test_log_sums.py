@@ -19,7 +19,7 @@ from pymc_minibatch_mh.bounds.exponential_sums import (
 )
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.log_sums import parts_of
+from pymc_minibatch_mh.expressions.log_sums import nonlinear_parts
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -194,7 +194,7 @@ def nonlinear(function, data, arguments):
     """Return the sum of the parts of rows."""
     total = np.zeros(len(data.rows))
     for places, some, branch in branches_by_data(function.root, data):
-        parts = parts_of(function.exprs, branch)
+        parts = nonlinear_parts(function.exprs, branch)
         here = [np.broadcast_to(u, len(data.rows))[places] for u in arguments]
         for log_sum in parts.log_sums:
             raised = np.broadcast_arrays(

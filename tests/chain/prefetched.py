@@ -76,7 +76,7 @@ def pool_of(tables, state=None, change=None):
 def sequence(tables, table, supplies, key=KEY):
     """Return the rows of the first supplies of a table, in order."""
     rngs = (np.random.default_rng([key, table, number]) for number in range(supplies))
-    return np.concatenate([tables.draw(table, rng, prefetch.ROOM).rows for rng in rngs])
+    return np.concatenate([tables.draw(table, rng, prefetch.SUPPLY_ROWS).rows for rng in rngs])
 
 
 def take_some(supply, table, slots):

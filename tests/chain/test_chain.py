@@ -8,7 +8,7 @@ import pytest
 
 from helpers.zoo import METHODS
 from pymc_minibatch_mh.chain import chain as chains
-from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt
+from pymc_minibatch_mh.chain.chain import WINDOW, Chain, _adapt_records
 from pymc_minibatch_mh.native.library import Status
 
 TUNE, DRAWS = 150, 400
@@ -75,7 +75,7 @@ def test_predicted_noise_grows_with_what_was_missing(prepared, share, growth):
     before = chain.state.test.kappa
     batches = WINDOW * chain.program.updates_per_draw
     chain.state.window_counts["underestimated"] = share * batches
-    _adapt(chain)
+    _adapt_records(chain)
     assert chain.state.test.kappa == pytest.approx(growth * before)
 
 

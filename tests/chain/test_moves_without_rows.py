@@ -14,10 +14,10 @@ from scipy.special import expit
 import pymc_minibatch_mh as mh
 from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
 from models.gallery.models_hierarchies import rugby
-from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
+from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
-from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
+from pymc_minibatch_mh.chain.program import MAX_MOVES, SamplerSpec
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES
@@ -88,13 +88,13 @@ def test_how_many_moves_is_chosen(teams):
     assert asked.program.slices.moves == 7
     assert "moves_without_rows" in teams.key
     assert asked.key != teams.key
-    assert MOST_MOVES > 4
+    assert MAX_MOVES > 4
 
 
 def moving(step, proposal, moves):
     """Return the slices of a program with another proposal and number of moves."""
     own = step.program
-    return Program(own.plan, Metropolis(own.method, proposal), 1, (), moves).slices
+    return SamplerSpec(own.plan, Metropolis(own.method, proposal), 1, (), moves).slices
 
 
 def stay(position, new, rng, state, metric, rows):
@@ -105,7 +105,7 @@ def stay(position, new, rng, state, metric, rows):
 
 
 def test_a_proposal_that_may_keep_to_a_set_has_none_unless_asked_for(teams):
-    own_move = OwnMove(stay)
+    own_move = CustomProposal(stay)
     assert moving(teams, own_move, None) is NO_SLICES
     assert moving(teams, own_move, 3).moves == 3
 

@@ -12,7 +12,7 @@ from helpers.zoo import METHODS, SOME_METHODS, logistic, sample
 from law.golden.combinations import hierarchy
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, overdispersed_initvals
 from pymc_minibatch_mh import sample as sample_in_blocks
-from pymc_minibatch_mh.chain.chain import place_at
+from pymc_minibatch_mh.chain.chain import set_to_point
 from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -94,10 +94,10 @@ def test_a_chain_follows_what_other_steps_have_moved(step, start):
     own, factorization = step.chain.position.copy(), step.target.factorization
     for name in point:
         moved = point | {name: np.nextafter(point[name], np.inf)}
-        place_at(step.chain, moved)
+        set_to_point(step.chain, moved)
         np.testing.assert_array_equal(step.chain.position, factorization.ravel(moved))
         assert not np.array_equal(step.chain.position, own)
-        place_at(step.chain, point)
+        set_to_point(step.chain, point)
         np.testing.assert_array_equal(step.chain.position, own)
     # There and back again is another position: it is not computed where it is known.
     assert not np.array_equal(factorization.ravel(point), own)
@@ -112,12 +112,12 @@ def test_a_chain_is_not_where_single_precision_puts_it():
     known, factorization = own.chain.position.copy(), own.target.factorization
     assert point["beta"].dtype == np.float32
     assert not np.array_equal(factorization.ravel(point), known)
-    place_at(own.chain, point)
+    set_to_point(own.chain, point)
     np.testing.assert_array_equal(own.chain.position, known)
 
 
 def test_a_new_chain_is_where_it_is_put(step, start):
     _, point = run(step, start, 20)
     step.setup_chain(np.random.default_rng(5), 100, 100)
-    place_at(step.chain, point)
+    set_to_point(step.chain, point)
     np.testing.assert_array_equal(step.chain.position, step.target.factorization.ravel(point))

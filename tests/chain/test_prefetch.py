@@ -23,7 +23,7 @@ from chain.prefetched import (  # fmt: skip
 )
 from helpers.interrupts import answers, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh.chain import prefetch
-from pymc_minibatch_mh.chain.prefetch import ROOM, no_supplies
+from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS, empty_supplies
 from pymc_minibatch_mh.errors import MinibatchError
 from pymc_minibatch_mh.native.draw import END, NEXT, NUMBER
 
@@ -31,14 +31,14 @@ C = np.array(
     [[0.3, 0.0, 0.25, 0.2, 0.3, 0.15, 0.5], [0.6, 0.4, 0.3, 0.9, 0.3, 0.7, 0.5]], np.float32
 )
 #: Batches of many sizes, over almost four supplies; the largest that there are among them.
-SIZES = np.r_[np.random.default_rng(1).integers(1, 900, 30), ROOM, 7, 1]
+SIZES = np.r_[np.random.default_rng(1).integers(1, 900, 30), SUPPLY_ROWS, 7, 1]
 
 
 @pytest.mark.parametrize("table", [0, 1])
 def test_rows_are_handed_out_as_they_were_drawn(table):
     tables = tables_of(C)
     rows, numbers, c = taken(pool_of(tables), table, SIZES)
-    assert rows.size > 3 * ROOM
+    assert rows.size > 3 * SUPPLY_ROWS
     np.testing.assert_array_equal(rows, sequence(tables, table, 6)[: rows.size])
     np.testing.assert_array_equal(numbers, rows)
     np.testing.assert_array_equal(c, C[table, rows])
@@ -46,16 +46,16 @@ def test_rows_are_handed_out_as_they_were_drawn(table):
 
 def test_every_slot_is_used_once_before_it_is_drawn_anew():
     own = pool_of(tables_of(C))
-    for first in (0, ROOM, 0, ROOM):
-        slots = np.empty(ROOM, np.int64)
+    for first in (0, SUPPLY_ROWS, 0, SUPPLY_ROWS):
+        slots = np.empty(SUPPLY_ROWS, np.int64)
         assert take_some(own.supply, 0, slots)
-        np.testing.assert_array_equal(slots, np.arange(first, first + ROOM))
+        np.testing.assert_array_equal(slots, np.arange(first, first + SUPPLY_ROWS))
 
 
 def test_a_batch_that_ends_in_the_next_supply_keeps_what_it_began_with():
     tables = tables_of(C)
     own = pool_of(tables)
-    rows, numbers, c = taken(own, 1, [ROOM - 100, ROOM, ROOM, 50])
+    rows, numbers, c = taken(own, 1, [SUPPLY_ROWS - 100, SUPPLY_ROWS, SUPPLY_ROWS, 50])
     np.testing.assert_array_equal(numbers, sequence(tables, 1, 4)[: rows.size])
     np.testing.assert_array_equal(c, C[1, numbers])
 
@@ -77,11 +77,11 @@ def test_tables_in_turn_do_not_disturb_each_other():
 def test_supplies_around_another_centre_are_others():
     before = np.array([[3, 9, 4], [0, 0, 0], [5, 5, 7]])
     prepared = SimpleNamespace(drawn_from=tables_of(C))
-    after = no_supplies(prepared, before)
+    after = empty_supplies(prepared, before)
     np.testing.assert_array_equal(after, [[0, 0, 7], [0, 0, 7]])
-    np.testing.assert_array_equal(no_supplies(prepared), np.zeros((2, 3)))
+    np.testing.assert_array_equal(empty_supplies(prepared), np.zeros((2, 3)))
     prepared.drawn_from = None
-    assert not no_supplies(prepared, before).size
+    assert not empty_supplies(prepared, before).size
 
 
 def test_chains_of_different_keys_use_different_rows():
@@ -101,7 +101,10 @@ def test_rows_of_different_tables_are_drawn_apart():
     assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("used", [1, 1_000, ROOM - 1, ROOM, ROOM + 1, 2 * ROOM, 3 * ROOM - 7])
+@pytest.mark.parametrize(
+    "used",
+    [1, 1_000, SUPPLY_ROWS - 1, SUPPLY_ROWS, SUPPLY_ROWS + 1, 2 * SUPPLY_ROWS, 3 * SUPPLY_ROWS - 7],
+)
 def test_a_chain_that_is_taken_up_goes_on_with_the_same_rows(used):
     tables = tables_of(C)
     own = pool_of(tables)
@@ -109,8 +112,8 @@ def test_a_chain_that_is_taken_up_goes_on_with_the_same_rows(used):
         for size in (used // 2, used - used // 2):
             assert take_some(own.supply, table, np.empty(size, np.int64))
     places = own.supply.places.copy()
-    assert (places[:, NUMBER] == -(-used // ROOM)).all()
-    assert ((places[:, END] - places[:, NEXT]) == -used % ROOM).all()
+    assert (places[:, NUMBER] == -(-used // SUPPLY_ROWS)).all()
+    assert ((places[:, END] - places[:, NEXT]) == -used % SUPPLY_ROWS).all()
     other = pool_of(tables, copy.deepcopy(own._state))
     np.testing.assert_array_equal(other.supply.places, places)
     for table in (0, 1):
@@ -215,29 +218,29 @@ def test_an_interrupt_stops_the_chain_and_is_raised(monkeypatch, slow):
     take_on(own.supply, 1)
     with interrupted_after(0.2):
         largest, count = take_on(own.supply, 10**11)
-    assert largest < 2 * ROOM
+    assert largest < 2 * SUPPLY_ROWS
     assert isinstance(own.error(), KeyboardInterrupt)
-    rows = next(taken(own, 0, [ROOM]))
-    upto = count + 1 + ROOM
-    expected = sequence(tables, 0, -(-upto // ROOM))[count + 1 : upto]
+    rows = next(taken(own, 0, [SUPPLY_ROWS]))
+    upto = count + 1 + SUPPLY_ROWS
+    expected = sequence(tables, 0, -(-upto // SUPPLY_ROWS))[count + 1 : upto]
     np.testing.assert_array_equal(rows, expected)
 
 
 def use_one_supply(own):
-    own.used = take_on(own.supply, prefetch.ROOM)[1]
-    if own.used < prefetch.ROOM:
+    own.used = take_on(own.supply, prefetch.SUPPLY_ROWS)[1]
+    if own.used < prefetch.SUPPLY_ROWS:
         raise own.error()
 
 
 @pytest.mark.parametrize("place", ["locks", "ours"])
 def test_after_an_interrupt_at_any_instruction_rows_go_on(monkeypatch, place):
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    monkeypatch.setattr(prefetch, "ROOM", 8)
+    monkeypatch.setattr(prefetch, "SUPPLY_ROWS", 8)
     tables = tables_of(C)
     expected = sequence(tables, 0, 3)
     first = pool_of(tables)
     next(taken(first, 0, [1]))
     for own in interrupted_at_each(place, "_refill", lambda: pool_of(tables), use_one_supply):
         assert answers(own._fetcher)
-        rows = next(taken(own, 0, [prefetch.ROOM]))
-        np.testing.assert_array_equal(rows, expected[own.used : own.used + prefetch.ROOM])
+        rows = next(taken(own, 0, [prefetch.SUPPLY_ROWS]))
+        np.testing.assert_array_equal(rows, expected[own.used : own.used + prefetch.SUPPLY_ROWS])

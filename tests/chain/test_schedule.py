@@ -12,7 +12,7 @@ from helpers.zoo import drawn, sample
 from law.statistical.budget import FAR
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
+from pymc_minibatch_mh.chain.program import Stage, at_temperature, stage_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.looks import unit_noise
@@ -71,7 +71,7 @@ def test_bounds_and_noise_are_those_of_the_temperature():
     model = given()
     cold = TunaMH(model=model, taylor_order=0)
     hot = TunaMH(model=model, taylor_order=0, temperature=4.0)
-    there = tempered(cold.reference, 4.0)
+    there = at_temperature(cold.reference, 4.0)
     assert there.inverse_temperature == hot.reference.inverse_temperature
     step = 0.1 * np.ones(1)
     ends = cold.reference.centre, cold.reference.centre + step

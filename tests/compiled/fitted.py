@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from helpers.families import FAMILIES
-from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
+from pymc_minibatch_mh.compiled.form_rows import FormRows, evaluate_predictors
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -37,7 +37,9 @@ def arguments_of(found, term, rows, position=None):
     position = found.position if position is None else position
     rows = np.asarray(rows, dtype=np.int64)
     factor = np.eye(position.size)
-    return placed(found.functions[term], rows, position, factor, directions=False).values
+    return evaluate_predictors(
+        found.functions[term], rows, position, factor, directions=False
+    ).values
 
 
 def leaves_of_rows(found, term, rows):

@@ -16,10 +16,14 @@ from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from helpers.families import FAMILIES
 from helpers.in_library import ULPS
 from helpers.tiers import QUICK, fast
-from pymc_minibatch_mh.compiled.differences import Slopes, undefined_operation
+from pymc_minibatch_mh.compiled.differences import PartialDerivatives, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.model import CompiledModel
-from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.compiled.scalar_functions import (
+    compiled_rowwise,
+    data_leaves,
+    make_composite,
+)
 from pymc_minibatch_mh.expressions.graph import ExprGraph
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -146,9 +150,9 @@ def test_a_kink_has_the_slopes_of_its_sides():
 def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
     exprs = ExprGraph()
     root = exprs.node(scalar.log, (exprs.node(i0e_scalar, (exprs.argument(0),)),))
-    slopes = Slopes(exprs)
+    slopes = PartialDerivatives(exprs)
     outputs = [slopes.of(root, *[0] * order) for order in (1, 2)]
-    function = compiled_rowwise(composite_of(outputs, 1, leaves_of(outputs)))
+    function = compiled_rowwise(make_composite(outputs, 1, data_leaves(outputs)))
     ours = run(function, np.array([[x]]), width=2)
     with mp.workdps(DIGITS):
         ratio = mp.besseli(1, x) / mp.besseli(0, x)

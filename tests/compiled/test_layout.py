@@ -9,9 +9,14 @@ import pytest
 
 from compiled.fitted import run
 from model.evaluation import split_of
-from pymc_minibatch_mh.compiled.form_rows import FormRows, Layout, Leaves, placed
+from pymc_minibatch_mh.compiled.form_rows import (
+    DataLeaves,
+    FormRows,
+    TermLayout,
+    evaluate_predictors,
+)
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.scalar_functions import LARGEST_TABLE
+from pymc_minibatch_mh.compiled.scalar_functions import MAX_TABLE_BYTES
 from pymc_minibatch_mh.native.forms import RUN
 from pymc_minibatch_mh.native.row_sums import add_derivatives, add_skewness, differences_of
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -86,7 +91,7 @@ def test_forms_are_those_of_the_coefficients(writing):
     centre, factor = RNG.normal(size=10), np.tril(RNG.normal(size=(10, 10)))
     rows = np.array([0, 3, N - 1, 3, 17])
     data = RowData(function, rows)
-    found = placed(function, rows, centre, factor, directions=True)
+    found = evaluate_predictors(function, rows, centre, factor, directions=True)
     for k, form in enumerate(function.arguments):
         matrix = np.broadcast_to(data.coefficients(form, 10), (rows.size, 10))
         np.testing.assert_allclose(found.values[:, k], matrix @ centre, rtol=1e-13, atol=1e-13)
@@ -98,7 +103,7 @@ def test_forms_are_those_of_the_coefficients(writing):
 
 
 def pieces(function):
-    found = Layout(function.arguments, Leaves(function), ()).term.pieces
+    found = TermLayout(function.arguments, DataLeaves(function), ()).term.pieces
     return [piece.kind for piece in found], [piece.count for piece in found]
 
 
@@ -172,7 +177,7 @@ def test_a_difference_that_is_no_number_refuses_a_move():
 
 
 def test_entries_of_a_large_table_are_taken_like_data():
-    table, k = np.linspace(0.5, 2.0, LARGEST_TABLE // 8 + 1), np.abs(g) * 2_000
+    table, k = np.linspace(0.5, 2.0, MAX_TABLE_BYTES // 8 + 1), np.abs(g) * 2_000
     y, found = RNG.normal(size=N), []
     for hold in (lambda: pt.constant(table)[pm.Data("k", k)], lambda: table[k]):
         with pm.Model() as model:

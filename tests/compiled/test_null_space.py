@@ -7,7 +7,7 @@ import pytest
 
 from helpers import zoo
 from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
-from pymc_minibatch_mh.compiled.form_rows import placed
+from pymc_minibatch_mh.compiled.form_rows import evaluate_predictors
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference.posterior import Target
@@ -112,7 +112,7 @@ def test_directions_are_those_that_change_no_row(name):
     size, forms = len(names), []
     for function in parts.row_functions:
         rows = np.arange(function.n_rows)
-        place = placed(function, rows, np.zeros(size), np.eye(size), directions=True)
+        place = evaluate_predictors(function, rows, np.zeros(size), np.eye(size), directions=True)
         forms.append(place.whitened.reshape(-1, size))
     forms = np.vstack(forms)
     np.testing.assert_allclose(forms @ found.T, 0.0, atol=1e-14)

@@ -15,7 +15,7 @@ from helpers.families import FAMILIES
 from helpers.tiers import fast
 from helpers.zoo import poisson
 from model.evaluation import evaluate, positions, rows_of_whole, split_of
-from pymc_minibatch_mh.compiled.form_rows import FormRows, Leaves, pieces_of
+from pymc_minibatch_mh.compiled.form_rows import DataLeaves, FormRows, form_pieces
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.data import ArrayRows, Column
@@ -151,8 +151,8 @@ def function_of(x):
 def test_predictors_are_one_run_where_they_lie(dtype):
     x = (10.0 * np.random.default_rng(1).normal(size=(MANY, 5))).astype(dtype)
     function = function_of(x)
-    leaves = Leaves(function)
-    pieces = pieces_of(function.arguments[0], leaves)
+    leaves = DataLeaves(function)
+    pieces = form_pieces(function.arguments[0], leaves)
     assert [(piece.kind, piece.count) for piece in pieces] == [(forms.RUN, 5)]
     known = {id(column.values) for column in function.columns}
     assert {id(array) for array in leaves.arrays} == known

@@ -13,7 +13,11 @@ from compiled.fitted import rows_of, run
 from helpers.another_process import printed
 from pymc_minibatch_mh.compiled import scalar_functions as scalars
 from pymc_minibatch_mh.compiled.differences import remainder_difference
-from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.compiled.scalar_functions import (
+    compiled_rowwise,
+    data_leaves,
+    make_composite,
+)
 from pymc_minibatch_mh.expressions.graph import ExprGraph
 from pymc_minibatch_mh.functions.changes import sizes
 
@@ -22,7 +26,7 @@ FAMILIES = ("normal_mixture", "student_free")
 
 
 def compiled(outputs, n_arguments):
-    return compiled_rowwise(composite_of(outputs, n_arguments, leaves_of(outputs)))
+    return compiled_rowwise(make_composite(outputs, n_arguments, data_leaves(outputs)))
 
 
 def test_arguments_come_first_and_leaves_in_the_order_of_their_use():
@@ -30,7 +34,7 @@ def test_arguments_come_first_and_leaves_in_the_order_of_their_use():
     u, v = exprs.argument(0), exprs.argument(1)
     x, y = exprs.data(0, ()), exprs.data(0, (1,))
     outputs = [exprs.node(scalar.sub, (v, y)), exprs.node(scalar.mul, (x, u))]
-    assert leaves_of(outputs) == [y, x]
+    assert data_leaves(outputs) == [y, x]
     found = run(compiled(outputs, 2), np.array([[2.0, 3.0, 5.0, 7.0]]), width=2)
     np.testing.assert_array_equal(found, [[3.0 - 5.0, 7.0 * 2.0]])
 
@@ -66,7 +70,7 @@ def test_tables_are_compiled_in_unless_they_are_large(large):
     index = exprs.data(0, (), np.dtype("int64"))
     entry = exprs.lookup(table, index)
     product = exprs.node(scalar.mul, (entry, exprs.argument(0)))
-    taken = leaves_of([product])
+    taken = data_leaves([product])
     assert taken == ([entry] if large else [index])
     given = table[3] if large else 3.0
     found = run(compiled([product], 1), np.array([[2.0, given]]), width=1)
@@ -78,7 +82,7 @@ def test_entries_of_large_tables_keep_their_type():
     index = exprs.data(0, (), np.dtype("int64"))
     for table in (np.full(2**15, 0.1, dtype="f4"), np.ones(2**17, dtype=bool)):
         entry = exprs.lookup(table, index)
-        assert leaves_of([entry]) == [entry]
+        assert data_leaves([entry]) == [entry]
         found = run(compiled([exprs.real(entry)], 0), np.array([[float(table[0])]]), width=1)
         assert found.item() == float(table[0])
 
@@ -129,7 +133,7 @@ def softplus_by_class(exprs):
 
 
 def n_softplus(outputs):
-    nodes = composite_of(outputs, 2, leaves_of(outputs)).fgraph.apply_nodes
+    nodes = make_composite(outputs, 2, data_leaves(outputs)).fgraph.apply_nodes
     return sum(isinstance(node.op, scalar_math.Softplus) for node in nodes)
 
 
@@ -152,15 +156,15 @@ def test_branches_may_be_deeper_than_the_stack():
     for _ in range(2_000):
         branches = [exprs.node(scalar.neg, (x,)) for x in branches]
     flag = exprs.data(0, (), np.dtype("bool"))
-    composite_of([exprs.node(scalar.switch, (flag, *branches))], 2, [flag])
+    make_composite([exprs.node(scalar.switch, (flag, *branches))], 2, [flag])
 
 
 def test_functions_nobody_uses_are_forgotten():
     exprs = ExprGraph()
     tripled = exprs.node(scalar.mul, (exprs.constant(3.0), exprs.argument(0)))
-    composite = composite_of([tripled], 1, [])
+    composite = make_composite([tripled], 1, [])
     function = compiled_rowwise(composite)
-    name = f"{scalars._key(composite.fgraph)}_rowwise"
+    name = f"{scalars._graph_key(composite.fgraph)}_rowwise"
     assert name in scalars._compiled
     del function
     assert name not in scalars._compiled
@@ -171,10 +175,10 @@ def test_a_name_on_disk_is_of_one_arithmetic():
     exprs = ExprGraph()
     parts = [exprs.argument(k) for k in range(3)]
     total = exprs.node(scalar.sub, (exprs.node(scalar.add, parts), exprs.constant(0.375)))
-    composite = composite_of([total], 3, [])
+    composite = make_composite([total], 3, [])
     with pytensor.config.change_flags(numba__fastmath=True):
         scalars._operations.clear()
-        scalars._key(composite.fgraph)
+        scalars._graph_key(composite.fgraph)
     for dispatcher, _ in scalars._operations.values():
         assert not dispatcher.targetoptions["fastmath"]
 
@@ -189,7 +193,7 @@ def names_on_disk(name):
             (found.compiled._slopes[term], 1),
             (list(remainder_difference(function, 2)), 3),
         ):
-            names.append(scalars._key(composite_of(outputs, times * m, leaves).fgraph))
+            names.append(scalars._graph_key(make_composite(outputs, times * m, leaves).fgraph))
     return names
 
 

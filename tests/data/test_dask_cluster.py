@@ -108,7 +108,7 @@ def test_rows_that_kill_their_workers_are_named(cluster):
 
 
 def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(dask_workers, "PATIENCE", 3.0)
+    monkeypatch.setattr(dask_workers, "MAX_SILENT_SECONDS", 3.0)
     t = da.from_array(arrays()["t"], chunks=1_000)
     with started(1) as cluster, Client(cluster):
         storage = DaskStorage({"t": t})

@@ -11,7 +11,7 @@ import pytest
 from data.stored_rows import COLUMNS, PART, REQUESTS, STORAGES, N, arrays
 from pymc_minibatch_mh.data import zarr as zarr_storage
 from pymc_minibatch_mh.data.arrays import common_length, native_type
-from pymc_minibatch_mh.data.chunk_cache import DecodedParts, gather
+from pymc_minibatch_mh.data.chunk_cache import ChunkCache, gather_rows
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parquet import ParquetStorage
 from pymc_minibatch_mh.data.zarr import ZarrStorage
@@ -103,12 +103,12 @@ def test_a_file_that_changes_is_named(kind, fault, read_before, tmp_path):
 
 @pytest.mark.parametrize(("kind", "parts"), [("large chunks", 4), ("row groups", 16)])
 def test_a_part_is_decoded_once_for_all_rows_in_it(kind, parts, tmp_path, monkeypatch):
-    get, decoded = DecodedParts.get, []
+    get, decoded = ChunkCache.get, []
 
     def counted(self, key, decode):
         return get(self, key, lambda: (decoded.append(key), decode())[1])
 
-    monkeypatch.setattr(DecodedParts, "get", counted)
+    monkeypatch.setattr(ChunkCache, "get", counted)
     storage, _ = in_folder(tmp_path, kind)
     for _ in range(3):
         storage.read(["X"], np.random.default_rng(1).integers(0, N, 5_000))
@@ -151,7 +151,7 @@ def test_rows_are_gathered_from_their_parts():
             asked.append(number)
             return np.arange(edges[number], edges[number + 1])
 
-        found = gather(rows, edges, np.empty(0, dtype=np.int64), part)
+        found = gather_rows(rows, edges, np.empty(0, dtype=np.int64), part)
         np.testing.assert_array_equal(found, np.arange(N)[rows], strict=True)
         assert len(set(asked)) == len(asked)
 
@@ -159,11 +159,11 @@ def test_rows_are_gathered_from_their_parts():
 @pytest.mark.parametrize("rows", [[-1], [N], [0, N + 5]])
 def test_rows_that_are_not_there_are_not_read(rows):
     with pytest.raises(IndexError, match=f"are not all among the {N}"):
-        gather(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)
+        gather_rows(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)
 
 
 def test_decoded_parts_are_dropped_when_there_is_no_room():
-    parts, decoded = DecodedParts(3 * 80), []
+    parts, decoded = ChunkCache(3 * 80), []
 
     def part(key):
         decoded.append(key)
@@ -177,7 +177,7 @@ def test_decoded_parts_are_dropped_when_there_is_no_room():
 
 
 def test_a_part_that_cannot_be_decoded_is_tried_again():
-    parts = DecodedParts(1_000)
+    parts = ChunkCache(1_000)
     with pytest.raises(ZeroDivisionError):
         parts.get(0, lambda: 1 / 0)
     assert parts.get(0, lambda: np.ones(2)).sum() == 2.0

@@ -142,8 +142,8 @@ def test_rows_are_read_from_their_file_as_from_its_map(shape):
 def test_rows_near_each_other_are_read_in_runs(shape, near, span):
     rng, folder = np.random.default_rng(3), TemporaryDirectory()
     with folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_reader, "NEAR", near)
-        patch.setattr(file_reader, "SPAN", span)
+        patch.setattr(file_reader, "MAX_GAP_BYTES", near)
+        patch.setattr(file_reader, "MAX_READ_BYTES", span)
         patch.setattr(file_reader, "SINGLE_READS", 0)
         np.save(Path(folder.name) / "t.npy", shape(rng.standard_normal((500, 2, 3))))
         mapped = np.load(Path(folder.name) / "t.npy", mmap_mode="r")[7:]

@@ -38,12 +38,12 @@ def taken_apart(graph):
     """Return the expressions of a batch of one row."""
     exprs = ExprGraph()
     position = np.array([exprs.coordinate(k) for k in range(6)], dtype=object)
-    leaves = {theta: position, length: lower.constants(exprs, 1)}
+    leaves = {theta: position, length: lower.constant_exprs(exprs, 1)}
     for number, batch in enumerate((rows, chosen, many)):
         width, dtype = batch.type.shape[1], np.dtype(batch.dtype)
         entries = [exprs.data(number, (k,), dtype) for k in range(width)]
         leaves[batch] = np.array([entries], dtype=object)
-    return lower.lower(exprs, graph, leaves)
+    return lower.lower_graph(exprs, graph, leaves)
 
 
 def is_right(graph):

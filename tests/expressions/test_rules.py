@@ -25,7 +25,7 @@ u, v, w, x, k, p, s = map(Formula, "uvwxkps")
 def both(formula):
     """Return an expression simplified, and as it stands."""
     results = []
-    for make in (simplify.apply, lambda exprs, op, *operands: exprs.node(op, operands)):
+    for make in (simplify.apply_operation, lambda exprs, op, *operands: exprs.node(op, operands)):
         exprs = ExprGraph()
         named = {name: exprs.coordinate(k) for k, name in enumerate("uvw")}
         data = enumerate(COLUMNS)
@@ -301,7 +301,7 @@ def log_weights(f, u, v, x):
 )
 def test_a_sum_of_logarithms_may_have_impossible_parts(order):
     exprs = ExprGraph()
-    f = Builder(exprs, simplify.apply)
+    f = Builder(exprs, simplify.apply_operation)
     x = exprs.data(0, ())
     parts = log_weights(f, exprs.coordinate(0), exprs.coordinate(1), x)
     parts += [f.expr(-np.inf), f.expr(-1.5)]
@@ -348,12 +348,12 @@ def test_a_parameter_is_a_number():
     exprs = ExprGraph()
     u = exprs.coordinate(0)
     for op in (scalar.isnan, scalar.isinf):
-        assert simplify.apply(exprs, op, u) is exprs.constant(False)
+        assert simplify.apply_operation(exprs, op, u) is exprs.constant(False)
 
 
 def test_equal_products_are_one_cell():
     exprs = ExprGraph()
-    f = Builder(exprs, simplify.apply)
+    f = Builder(exprs, simplify.apply_operation)
     a, b = f.sqr(exprs.coordinate(0)), f.softplus(exprs.coordinate(1))
     x = exprs.data(0, ())
     assert f.mul(a, x, b) is f.mul(f.mul(b, a), x) is f.mul(f.mul(x, b), a)
@@ -372,7 +372,7 @@ def test_numbers_and_affine_cells_stay_what_they_are():
 def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
     exprs = ExprGraph()
     u = exprs.coordinate(0)
-    f = Builder(exprs, simplify.apply)
+    f = Builder(exprs, simplify.apply_operation)
     share = f.sigmoid(u)
     folded = f.add(f.mul(share, high), f.mul(f.sub(1.0, share), low))
     assert operations(folded) == {"Add", "Mul", "Sigmoid"}
@@ -386,7 +386,7 @@ def normal_cdf(exprs, z):
     """Return the logarithm of the normal distribution function as PyMC writes it: by a switch."""
 
     def apply(op, *operands):
-        return simplify.apply(exprs, op, *operands)
+        return simplify.apply_operation(exprs, op, *operands)
 
     half, low, root = (exprs.constant(value) for value in (0.5, -1.0, -HALF))
     inner = apply(scalar.mul, z, root)
@@ -409,7 +409,7 @@ def test_branches_of_multiples_are_equal(given, sums):
     data, scale = exprs.data(0, ()), exprs.data(1, ())
 
     def apply(op, *operands):
-        return simplify.apply(exprs, op, *operands)
+        return simplify.apply_operation(exprs, op, *operands)
 
     sd = {"row": scale, "free": apply(scalar.exp, w)}.get(given) or exprs.constant(given)
     terms = [u, apply(scalar.mul, exprs.constant(3.7), data, v), exprs.constant(0.1)]

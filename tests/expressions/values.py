@@ -8,7 +8,7 @@ from pytensor.scalar import math as scalar_math
 from scipy import special
 
 from pymc_minibatch_mh.expressions.graph import Affine, Constant, Data, Gather, Lookup
-from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.functions.gamma_rise import GammaRise, gamma_rise_at
 from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
@@ -41,7 +41,7 @@ PLAIN = {
 
 def plain(op):
     """Return a scalar operation as a function of arrays."""
-    return PLAIN.get(type(op)) or numpy_of(op)
+    return PLAIN.get(type(op)) or numpy_function(op)
 
 
 def value_of(expr, position, columns=()):

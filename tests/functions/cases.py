@@ -15,7 +15,7 @@ from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_any import log_any
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
-from pymc_minibatch_mh.functions.rules import derivatives
+from pymc_minibatch_mh.functions.rules import enclose_derivatives
 
 #: The highest derivative.
 ORDER = 4
@@ -42,7 +42,7 @@ class Case:
 
 def of_op(op, exact, *args, **kwargs):
     def enclose(u, order):
-        return derivatives(op, u, order)
+        return enclose_derivatives(op, u, order)
 
     return Case(str(op), op, enclose, exact, *args, **kwargs)
 
@@ -308,7 +308,7 @@ CASES = [
     Case(
         "log_erfc",
         log_erfc,
-        lambda u, order: derivatives(log_erfc, u, order),
+        lambda u, order: enclose_derivatives(log_erfc, u, order),
         exact_log_erfc,
         turns=(-0.70878215917147, -1.464622454428443, 0.021095555664165),
         reach=1e4,
@@ -317,7 +317,7 @@ CASES = [
         Case(
             f"power {c}",
             scalar.pow,
-            lambda u, order, c=c: derivatives(scalar.pow, u, order, c),
+            lambda u, order, c=c: enclose_derivatives(scalar.pow, u, order, c),
             lambda x, c=c: power(x, c),
             REALS if c == int(c) else POSITIVE,
             (0.0,) if c == int(c) else (),

@@ -9,11 +9,11 @@ from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as scalar
 
 from functions.cases import CASES, OTHERS, Case
-from pymc_minibatch_mh.compiled.differences import Slopes
-from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, composite_of
+from pymc_minibatch_mh.compiled.differences import PartialDerivatives
+from pymc_minibatch_mh.compiled.scalar_functions import compiled_rowwise, make_composite
 from pymc_minibatch_mh.expressions.graph import ExprGraph
-from pymc_minibatch_mh.expressions.rules import apply
-from pymc_minibatch_mh.functions.base import slopes_of
+from pymc_minibatch_mh.expressions.rules import apply_operation
+from pymc_minibatch_mh.functions.base import value_and_slopes
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Interval
 
 ORDER, PRECISION = 3, 2e-10
@@ -33,10 +33,10 @@ def compiled(case: Case):
     """Return the function and its derivatives up to the third, as those of rows are compiled."""
     exprs = ExprGraph()
     data = [exprs.constant(number) for number in case.data]
-    root = apply(exprs, case.op, exprs.argument(0), *data)
-    slopes = Slopes(exprs)
+    root = apply_operation(exprs, case.op, exprs.argument(0), *data)
+    slopes = PartialDerivatives(exprs)
     outputs = [slopes.of(root, *[0] * order) for order in range(ORDER + 1)]
-    return compiled_rowwise(composite_of(outputs, 1, []))
+    return compiled_rowwise(make_composite(outputs, 1, []))
 
 
 def exact(case: Case, x: float) -> list[mp.mpf]:
@@ -81,7 +81,7 @@ def kernel_of(case: Case) -> Callable | None:
     """Return the kernel that is the derivative of any order, where there is one."""
     if case.data:
         return None
-    _, (slope, *_) = slopes_of(case.op, [scalar.float64("x")])
+    _, (slope, *_) = value_and_slopes(case.op, [scalar.float64("x")])
     made = [node for node in toposort([slope]) if not isinstance(node.op, scalar.Mul)]
     if len(made) != 1 or not getattr(made[0].op, "has_order", False):
         return None

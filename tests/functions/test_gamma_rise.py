@@ -5,7 +5,7 @@ import pytest
 from pymc_minibatch_mh.functions import gamma_rise as rise
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at, gamma_rise_slope_at
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import derivatives
+from pymc_minibatch_mh.functions.rules import enclose_derivatives
 
 COUNTS = np.array([0.0, 1.0, 2.0, 9.0, 24.0])
 ORDER = 4
@@ -37,7 +37,7 @@ def test_sums_of_logarithms_are_enclosed_tightly(swapped):
     low = np.zeros(COUNTS.size)
     shifts = (low, COUNTS) if swapped else (COUNTS, low)
     for u in intervals():
-        found = derivatives(gamma_rise, u, ORDER, *shifts)
+        found = enclose_derivatives(gamma_rise, u, ORDER, *shifts)
         assert len(found) == ORDER + 1
         for n, enclosure in enumerate(found):
             for row, (y, z) in enumerate(zip(*shifts, strict=True)):
@@ -53,7 +53,7 @@ def test_sums_of_logarithms_are_enclosed_tightly(swapped):
 @pytest.mark.parametrize(("y", "z"), [(0.5, 0.0), (0.0, 0.5)])
 def test_half_a_step_is_enclosed(y, z):
     for u in intervals():
-        found = derivatives(gamma_rise, u, ORDER, np.asarray(y), np.asarray(z))
+        found = enclose_derivatives(gamma_rise, u, ORDER, np.asarray(y), np.asarray(z))
         for n, enclosure in enumerate(found[:4]):
             values = [at(x, y, z, n) for x in np.linspace(u.lo, u.hi, 33)]
             assert enclosure.lo - 1e-13 <= min(values)
@@ -70,7 +70,7 @@ def test_half_a_step_is_enclosed(y, z):
 def test_rows_of_both_kinds_and_of_none():
     u = Interval(np.array(0.0), np.array(0.1))
     y, z = np.array([3.0, 0.5, 0.25]), np.zeros(3)
-    found = derivatives(gamma_rise, u, 3, y, z)
+    found = enclose_derivatives(gamma_rise, u, 3, y, z)
     assert all(np.isfinite(x.lo[:2]).all() and np.isfinite(x.hi[:2]).all() for x in found)
     assert all(x.lo[2] == -np.inf and x.hi[2] == np.inf for x in found)
 
@@ -78,23 +78,25 @@ def test_rows_of_both_kinds_and_of_none():
 def test_negative_and_infinite_ends_have_no_bounds():
     counts, zero = np.array([3.0]), np.zeros(1)
     for u in (Interval(np.array(-1e-9), np.array(0.1)), Interval(np.array(0.0), np.array(np.inf))):
-        assert all(np.isinf(x.magnitude).all() for x in derivatives(gamma_rise, u, 3, counts, zero))
+        assert all(
+            np.isinf(x.magnitude).all() for x in enclose_derivatives(gamma_rise, u, 3, counts, zero)
+        )
 
 
 def test_a_table_of_sums_does_not_outgrow_memory(monkeypatch):
-    monkeypatch.setattr(rise, "LARGEST_TABLE", 10)
+    monkeypatch.setattr(rise, "MAX_TABLE_ENTRIES", 10)
     u = Interval(np.array(0.0), np.array(0.1))
-    found = derivatives(gamma_rise, u, 2, np.array([30.0]), np.zeros(1))
+    found = enclose_derivatives(gamma_rise, u, 2, np.array([30.0]), np.zeros(1))
     assert all(np.isinf(x.magnitude).all() for x in found)
 
 
 def test_intervals_of_rows_may_differ():
     u = Interval(np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.1, 3.0]))
     y, z = np.array([4.0, 9.0, 2.0]), np.zeros(3)
-    whole = derivatives(gamma_rise, u, 3, y, z)
+    whole = enclose_derivatives(gamma_rise, u, 3, y, z)
     for row in range(3):
         alone = Interval(u.lo[row], u.hi[row])
-        single = derivatives(gamma_rise, alone, 3, y[row : row + 1], z[row : row + 1])
+        single = enclose_derivatives(gamma_rise, alone, 3, y[row : row + 1], z[row : row + 1])
         for one, other in zip(whole, single, strict=True):
             assert [one.lo[row], one.hi[row]] == [other.lo[0], other.hi[0]]
 

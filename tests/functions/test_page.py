@@ -13,7 +13,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import derivatives
+from pymc_minibatch_mh.functions.rules import enclose_derivatives
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
@@ -45,7 +45,7 @@ def test_its_derivative_is_right(softsign):
 
 def test_its_enclosures_hold_the_values_at_all_points(softsign):
     ends = np.sort(np.random.default_rng(1).normal(0.0, 3.0, (2, 500)), axis=0)
-    enclosures = derivatives(softsign, Interval(*ends), 4)
+    enclosures = enclose_derivatives(softsign, Interval(*ends), 4)
     for x in np.linspace(*ends, 9):
         size, sign = 1.0 + np.abs(x), np.sign(x)
         exact = x / size, size**-2, -2 * sign * size**-3, 6 * size**-4, -24 * sign * size**-5

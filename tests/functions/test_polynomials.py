@@ -8,13 +8,13 @@ import pytest
 from pymc_minibatch_mh.functions.polynomials import (
     Range,
     Unknown,
-    constant,
-    in_basis,
-    linear,
-    plus,
-    range_of,
-    times,
 )
+from pymc_minibatch_mh.functions.polynomials import add_polynomials as plus
+from pymc_minibatch_mh.functions.polynomials import bernstein_coefficients as in_basis
+from pymc_minibatch_mh.functions.polynomials import constant_polynomial as constant
+from pymc_minibatch_mh.functions.polynomials import linear_polynomial as linear
+from pymc_minibatch_mh.functions.polynomials import multiply_polynomials as times
+from pymc_minibatch_mh.functions.polynomials import polynomial_range as range_of
 
 CLOSED = Range(0.0, 1.0, low_is_open=False, high_is_open=False)
 

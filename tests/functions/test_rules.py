@@ -10,7 +10,7 @@ from functions.cases import CASES, ORDER, REALS
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
-from pymc_minibatch_mh.functions.rules import NoRuleError, Shape, derivatives
+from pymc_minibatch_mh.functions.rules import NoRuleError, Shape, enclose_derivatives
 
 INTERVALS, EXACT_POINTS = 2_000, 60
 
@@ -158,7 +158,7 @@ def test_higher_orders_leave_lower_ones_as_they_are(case):
 def test_the_fourth_derivative_of_gamma_ratios_is_precise_far_out():
     """It is taken times x⁴, where x is the exponential of an argument."""
     for x in (1e-3, 0.7, 30.0, 1e4, 1e6):
-        fourth = derivatives(gamma_ratio, Interval.point(x), 4, 3.0, 0.0)[4]
+        fourth = enclose_derivatives(gamma_ratio, Interval.point(x), 4, 3.0, 0.0)[4]
         with mp.workdps(60):
             exact = mp.psi(3, mp.mpf(x) + 3) - mp.psi(3, mp.mpf(x))
             assert float(fourth.lo) < exact < float(fourth.hi)
@@ -208,23 +208,23 @@ def test_outside_of_the_domain_there_are_no_bounds(case):
 
 
 def test_logistic_derivatives_are_bounded_on_the_real_line():
-    enclosures = derivatives(scalar_math.softplus, Interval.everything(), 4)
+    enclosures = enclose_derivatives(scalar_math.softplus, Interval.everything(), 4)
     largest = [1.0, 1.0 / 4.0, 3.0**0.5 / 18.0, 1.0 / 8.0]
     assert [float(e.magnitude) for e in enclosures[1:]] == pytest.approx(largest)
 
 
 def test_waves_of_arguments_too_large_to_count_turns():
     for u in (Interval.point(1e300), Interval(1e17, 1e18), Interval(1e9, 1e9 + 7.0)):
-        for enclosure in derivatives(scalar.sin, u, ORDER):
+        for enclosure in enclose_derivatives(scalar.sin, u, ORDER):
             assert (enclosure.lo, enclosure.hi) == (-1.0, 1.0)
 
 
 def test_tails_beyond_the_reach_of_cancelling_formulas():
     x = 1e8
-    erfcx = derivatives(scalar_math.erfcx, Interval.point(x), 4)
+    erfcx = enclose_derivatives(scalar_math.erfcx, Interval.point(x), 4)
     leading = [1 / x, -1 / x**2, 2 / x**3, -6 / x**4, 24 / x**5]
     assert [float(e.lo) for e in erfcx] == pytest.approx(np.array(leading) / np.sqrt(np.pi))
-    found = derivatives(log_erfc, Interval.point(x), 4)
+    found = enclose_derivatives(log_erfc, Interval.point(x), 4)
     leading = [-2 * x, -2.0, -2 / x**3, 6 / x**4]
     for enclosure, value in zip(found[1:], leading, strict=True):
         assert float(enclosure.lo) == pytest.approx(value, rel=1e-9, abs=0.0)
@@ -233,17 +233,17 @@ def test_tails_beyond_the_reach_of_cancelling_formulas():
 def test_exponents_of_rows_are_those_of_single_powers():
     exponents = np.array([2.0, -1.0, 0.5, 3.0, 1.0])
     u = Interval(np.array([-1.0, -2.0, 0.0, -3.0, 1.0]), np.array([2.0, -1.0, 4.0, 5.0, 1.0]))
-    rows = derivatives(scalar.pow, u, ORDER, exponents)
+    rows = enclose_derivatives(scalar.pow, u, ORDER, exponents)
     for i, exponent in enumerate(exponents):
-        single = derivatives(scalar.pow, Interval(u.lo[i], u.hi[i]), ORDER, exponent)
+        single = enclose_derivatives(scalar.pow, Interval(u.lo[i], u.hi[i]), ORDER, exponent)
         for row, expected in zip(rows, single, strict=True):
             assert (row.lo[i], row.hi[i]) == (expected.lo, expected.hi)
-    of_one_base = derivatives(scalar.pow, Interval(1.0, 2.0), ORDER, exponents)
+    of_one_base = enclose_derivatives(scalar.pow, Interval(1.0, 2.0), ORDER, exponents)
     assert [e.shape for e in of_one_base] == [(5,)] * (ORDER + 1)
 
 
 @pytest.mark.parametrize("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
 def test_an_op_without_rule_is_named(op):
     with pytest.raises(NoRuleError, match="no enclosure") as raised:
-        derivatives(op, Interval(0.0, 1.0), 3)
+        enclose_derivatives(op, Interval(0.0, 1.0), 3)
     assert raised.value.op is op

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 
 
-class FixedProgram(Program):
+class FixedProgram(SamplerSpec):
     """A program that serves every centre, so that what was altered in it stays."""
 
     def rebased(self, plan):
@@ -29,7 +29,7 @@ def with_program(step, program):
 def with_prepared(step, prepared):
     """Return a copy of a step on which something else was prepared."""
     own = step.program
-    program = Program(prepared, own.sampler, own.updates_per_draw)
+    program = SamplerSpec(prepared, own.sampler, own.updates_per_draw)
     return with_program(step, program)
 
 
@@ -43,7 +43,7 @@ def scaled_tables(prepared, factor, headers=(1.0, 1.0, 1.0)):
 def with_proposal(step, proposal, updates=1):
     """Return a copy of a step that moves by another proposal, on what was prepared for its own."""
     sampler = Metropolis(step.program.method, proposal)
-    program = Program(step.plan, sampler, updates)
+    program = SamplerSpec(step.plan, sampler, updates)
     return with_program(step, program)
 
 
@@ -67,5 +67,5 @@ def with_method(step, **fields):
     """Return a copy of a step whose method has other settings, which nobody checks."""
     own = step.program
     sampler = replace(own.sampler, method=replace(own.method, **fields))
-    program = Program(own.plan, sampler, own.updates_per_draw)
+    program = SamplerSpec(own.plan, sampler, own.updates_per_draw)
     return with_program(step, program)

@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
+from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 
 _MORE = ("1/more", "1/√more")
 #: Shapes with a shift or an interval: the shape at κ, and the words of κ and of its root.
@@ -87,6 +87,6 @@ def own(model):
 @cache
 def reciprocal(model, power=1):
     """Return a split model with the reciprocal of its first shape among its coordinates."""
-    found = in_inverse_shape(own(model), shapes_of(own(model))[0], power)
+    found = in_inverse_shape(own(model), shape_variables(own(model))[0], power)
     assert found is not None
     return found

@@ -7,7 +7,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
-from pymc_minibatch_mh.model.constant_data import in_double, plain
+from pymc_minibatch_mh.model.constant_data import as_plain_tensor, with_double_constants
 from pymc_minibatch_mh.model.factorization import factorize
 
 # Symbolic operations such as LogSumExp would compile their inner graph on their own.
@@ -56,8 +56,8 @@ def rows_of_whole(model, parts, name, position, axis=0):
 
 def _rows_first(logp, axis):
     """Return the log-likelihoods of observations that lie along an axis."""
-    rows_first = pt.moveaxis(plain(logp), axis, 0)
-    return in_double(rows_first.sum(axis=tuple(range(1, rows_first.type.ndim))))
+    rows_first = pt.moveaxis(as_plain_tensor(logp), axis, 0)
+    return with_double_constants(rows_first.sum(axis=tuple(range(1, rows_first.type.ndim))))
 
 
 def rows_of_batch(parts, term, position, rows):
@@ -104,7 +104,7 @@ def _all_there_is_to_compare(model, parts, axis):
     own = model.free_RVs + model.observed_RVs + model.potentials
     # Of the whole model, not of named variables: that is how parts are read.
     logps = dict(zip([v.name for v in own], model.logp(sum=False), strict=True))
-    total = in_double(sum(plain(logp).sum() for logp in logps.values()))
+    total = with_double_constants(sum(as_plain_tensor(logp).sum() for logp in logps.values()))
     wholes = [_rows_first(logps[term.name], axis) for term in parts.terms]
     function = function_of(
         inputs, [total, parts.prior, *(term.logp for term in parts.terms), *wholes]

@@ -11,7 +11,7 @@ from model.evaluation import split_of
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.model import check
-from pymc_minibatch_mh.model.check import ModelDensity, Reading, check_split
+from pymc_minibatch_mh.model.check import DensityValue, ModelDensity, check_factorization
 from pymc_minibatch_mh.reference.posterior import Target
 
 NONE = np.empty(0)
@@ -42,31 +42,34 @@ def test_other_constants_are_noticed(monkeypatch):
     value = density.as_written(np.array([0.3]), NONE).value
     readings = {"as it is": lambda x: density.as_written(x, NONE)}
     with pytest.raises(FactorizationError, match=r"^'y': .* as it is \(with its own constants, -"):
-        check_split(readings, lambda _: (value, 0.0), [np.array([0.3])], ["y"])
+        check_factorization(readings, lambda _: (value, 0.0), [np.array([0.3])], ["y"])
 
 
 @pytest.mark.parametrize("off", [1e-6, np.nan])
 def test_parts_that_do_not_add_up_are_noticed(off):
-    readings = {"here": lambda _: Reading(-3.0, -3.0), "there": lambda _: Reading(-3.1, -3.1)}
-    check_split(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
+    readings = {
+        "here": lambda _: DensityValue(-3.0, -3.0),
+        "there": lambda _: DensityValue(-3.1, -3.1),
+    }
+    check_factorization(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
     message = r"^'y': prior part -1.0 and rows .* is -3.0 here, and -3.1 there\. .* report it"
     with pytest.raises(FactorizationError, match=message):
-        check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
+        check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
 
 
 def test_a_second_way_is_only_tried_where_the_first_disagrees():
-    readings = {"here": lambda _: Reading(-3.0, -3.0), "there": lambda _: pytest.fail("tried")}
-    check_split(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
+    readings = {"here": lambda _: DensityValue(-3.0, -3.0), "there": lambda _: pytest.fail("tried")}
+    check_factorization(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
 
 
 @pytest.mark.parametrize(("rounding", "off", "agrees"), [(0.0, 1e-6, False), (1e-6, 1e-7, True)])
 def test_known_rounding_is_allowed_for(rounding, off, agrees):
-    readings = {"here": lambda _: Reading(-3.0, -3.0, rounding)}
+    readings = {"here": lambda _: DensityValue(-3.0, -3.0, rounding)}
     if agrees:
-        check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
+        check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
         off = 10 * rounding
     with pytest.raises(FactorizationError, match="'y'"):
-        check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
+        check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
 
 
 # Models that were called wrongly read, and were not.
@@ -157,9 +160,9 @@ def test_what_only_rounding_changes_is_read_rightly(name):
     readings = ModelDensity(model, target.factorization).ways(NONE)
     one_way = {"as it is written": readings["as it is written"]}
     with pytest.raises(FactorizationError, match="as it is written"):
-        check_split(one_way, parts, points, ["y"])
-    check_split(readings, parts, points, ["y"])
+        check_factorization(one_way, parts, points, ["y"])
+    check_factorization(readings, parts, points, ["y"])
     with pytest.raises(
         FactorizationError, match=r"as it is written, and .* stabilising rewrites\."
     ):
-        check_split(readings, lambda x: parts(x, 1.0 + noticed), points, ["y"])
+        check_factorization(readings, lambda x: parts(x, 1.0 + noticed), points, ["y"])

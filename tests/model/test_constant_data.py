@@ -8,7 +8,7 @@ import pytest
 from pymc.distributions.dist_math import normal_lcdf
 
 from model.evaluation import evaluate
-from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.model.constant_data import with_double_constants
 
 x = pt.dvector("x")
 z = pt.fvector("z")
@@ -21,7 +21,7 @@ def exact(point):
 
 
 def test_a_normal_distribution_function_is_precise():
-    graph = in_double(normal_lcdf(0.0, 1.0, x))
+    graph = with_double_constants(normal_lcdf(0.0, 1.0, x))
     expected = [exact(point) for point in POINTS]
     np.testing.assert_allclose(evaluate([x], graph, [POINTS]), expected, rtol=1e-13)
     # The test would not notice a change that is none, if PyMC did not need it.
@@ -36,7 +36,7 @@ def test_a_censored_normal_does_not_jump_between_its_forms():
         return abs(np.diff(evaluate([x], graph, [ends]))[0])
 
     assert jump(normal_lcdf(0.0, 1.0, x)) > 1e-9
-    assert jump(in_double(normal_lcdf(0.0, 1.0, x))) < 1e-15
+    assert jump(with_double_constants(normal_lcdf(0.0, 1.0, x))) < 1e-15
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_censored_normal_does_not_jump_between_its_forms():
     ],
 )
 def test_numbers(number, expected):
-    found = float(evaluate([x], in_double(x * number()), [np.ones(1)])[0])
+    found = float(evaluate([x], with_double_constants(x * number()), [np.ones(1)])[0])
     if expected is None:
         assert found == float(np.exp(np.float32(0.5)))
     else:
@@ -58,7 +58,7 @@ def test_numbers(number, expected):
 
 def test_what_the_model_has_in_single_precision_stays():
     root = pt.sqrt(2.0)
-    graph = in_double((z * root).astype("float64") + x * root + x * pt.sqrt(3.0))
+    graph = with_double_constants((z * root).astype("float64") + x * root + x * pt.sqrt(3.0))
     found = evaluate([x, z], graph, [np.ones(1), np.ones(1, dtype=np.float32)])[0]
     assert found == pytest.approx(float(np.float32(2.0**0.5)) + 2.0**0.5 + 3.0**0.5, rel=1e-15)
 
@@ -67,18 +67,18 @@ def test_what_the_model_has_in_single_precision_stays():
 def test_numbers_that_were_folded_are_read_in_double(exact):
     single = np.float32(exact)
     for folded in (single, float(single), np.full((1, 1), float(single))):
-        found = evaluate([x], in_double(x * pt.constant(folded)), [np.ones(1)])[0]
+        found = evaluate([x], with_double_constants(x * pt.constant(folded)), [np.ones(1)])[0]
         assert np.ravel(found)[0] == exact
-    reciprocal = evaluate([x], in_double(x * (1.0 / float(single))), [np.ones(1)])[0]
+    reciprocal = evaluate([x], with_double_constants(x * (1.0 / float(single))), [np.ones(1)])[0]
     assert reciprocal == 1.0 / exact
     for other in (exact, float(np.float32(0.3)), 0.3, 2.0, 0.5):
         graph = x * other
-        assert in_double(graph) is graph
+        assert with_double_constants(graph) is graph
 
 
 def test_a_graph_without_such_numbers_is_the_same():
     graph = pt.log1p(x * 2.0) + 0.1
-    assert in_double(graph) is graph
+    assert with_double_constants(graph) is graph
 
 
 def test_the_log_density_of_a_model_changes_by_rounding_only():
@@ -86,7 +86,7 @@ def test_the_log_density_of_a_model_changes_by_rounding_only():
         level = pm.Normal("level")
         pm.Censored("y", pm.Normal.dist(level, 1.0), lower=0.0, upper=None, observed=np.zeros(3))
     (value,) = model.value_vars
-    graphs = model.logp(), in_double(model.logp())
+    graphs = model.logp(), with_double_constants(model.logp())
     plain, wide = (evaluate([value], graph, [np.array(2.0)]) for graph in graphs)
     assert wide == pytest.approx(plain, rel=1e-7)
     assert wide != plain

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.model import independence as batch
 from pymc_minibatch_mh.model import independence_rules as axis
 from pymc_minibatch_mh.model.independence import batch_term
-from pymc_minibatch_mh.model.independence_rules import batch_of
+from pymc_minibatch_mh.model.independence_rules import rebuild_output
 
 N = 6
 RNG = np.random.default_rng(4)
@@ -269,8 +269,10 @@ def test_an_operation_that_has_other_shapes_for_a_batch_is_refused_by_name(monke
 
 
 def test_an_operation_without_a_rule_is_refused():
-    assert axis.batch_of.dispatch(object).__name__ == "batch_of"
-    assert axis.batch_of.dispatch(pytensor.graph.op.Op) is axis.batch_of.dispatch(object)
+    assert axis.rebuild_output.dispatch(object).__name__ == "batch_of"
+    assert axis.rebuild_output.dispatch(pytensor.graph.op.Op) is axis.rebuild_output.dispatch(
+        object
+    )
 
 
 # Each mutant lets rows of another observation through.
@@ -286,7 +288,7 @@ def test_mutant_that_looks_through_an_operation_is_caught(monkeypatch, case):
         lambda op, node, axis, walk: (
             walk.rows(node.inputs[0], axis)
             if isinstance(op, guilty)
-            else batch_of(op, node, axis, walk)
+            else rebuild_output(op, node, axis, walk)
         ),
     )
     with pytest.raises(AssertionError):

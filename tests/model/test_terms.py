@@ -7,10 +7,10 @@ import pytest
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.terms import (
-    chosen_terms,
     log_densities,
     observation_axis,
-    term_of,
+    read_term,
+    subsampled_variables,
 )
 
 TIMES, PERSONS = 4, 9
@@ -30,7 +30,8 @@ def panel():
 
 def read(model, observed, dims=()):
     return [
-        term_of(model, rv, names_of(model), dims) for rv in chosen_terms(model, observed, 1, dims)
+        read_term(model, rv, names_of(model), dims)
+        for rv in subsampled_variables(model, observed, 1, dims)
     ]
 
 
@@ -56,16 +57,16 @@ def test_rows_lie_along_the_named_dim(name, dims, axis):
 
 def test_rows_of_another_axis_are_counted():
     model = panel()
-    chosen = chosen_terms(model, None, PERSONS, ["person"])
+    chosen = subsampled_variables(model, None, PERSONS, ["person"])
     assert [rv.name for rv in chosen] == ["y", "v", "square"]
-    assert [rv.name for rv in chosen_terms(model, None, PERSONS, ["time"])] == ["square"]
+    assert [rv.name for rv in subsampled_variables(model, None, PERSONS, ["time"])] == ["square"]
 
 
 @pytest.mark.parametrize("length", [TIMES, PERSONS])
 def test_a_term_has_the_rows_of_its_axis(length):
     model = panel()
     dims = {TIMES: ["time"], PERSONS: ["person"]}[length]
-    term = term_of(model, model["y"], names_of(model), dims)
+    term = read_term(model, model["y"], names_of(model), dims)
     assert term.n_rows == length
     assert all(column.rows_first.shape[0] == length for column, _ in term.batches)
 
@@ -74,7 +75,7 @@ def test_an_axis_that_is_drawn_together_has_no_rows():
     model = panel()
     message = r"^'v' is a MultivariateNormal, whose axis 1 holds the entries of one observation, so"
     with pytest.raises(UnsupportedModelError, match=message):
-        term_of(model, model["v"], names_of(model), ["time"])
+        read_term(model, model["v"], names_of(model), ["time"])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pymc.initial_point import make_initial_point_fn
 from model.evaluation import split_of
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.model.layout import support
+from pymc_minibatch_mh.model.layout import support_bounds
 
 INFINITE = (-np.inf, np.inf)
 
@@ -19,7 +19,7 @@ INFINITE = (-np.inf, np.inf)
 def support_of(build, **settings):
     with pm.Model() as model:
         variable = build("x", **settings)
-    return tuple(end.tolist() for end in support(model, model.rvs_to_values[variable]))
+    return tuple(end.tolist() for end in support_bounds(model, model.rvs_to_values[variable]))
 
 
 BOUNDED = {
@@ -74,8 +74,8 @@ def test_an_end_that_is_random_or_may_be_set_anew_is_unknown():
         bottom = pm.Data("bottom", -1.0)
         one = pm.Uniform("one", -1.0, top, default_transform=None)
         other = pm.Uniform("other", bottom, 5.0, default_transform=None)
-    assert support(model, model.rvs_to_values[one]) == (-1.0, np.inf)
-    assert support(model, model.rvs_to_values[other]) == (-np.inf, 5.0)
+    assert support_bounds(model, model.rvs_to_values[one]) == (-1.0, np.inf)
+    assert support_bounds(model, model.rvs_to_values[other]) == (-np.inf, 5.0)
 
 
 def test_the_split_lays_the_ends_along_the_position():

@@ -352,7 +352,7 @@ def test_a_part_that_was_taken_for_left_behind_is_begun_again(prepared, tmp_path
         locks.append(part.name)
         if len(locks) == 1:
             # As another process does between the opening and the lock.
-            archive._remove_left_behind(path)
+            archive._remove_orphans(path)
         return locked(part)
 
     monkeypatch.setattr(archive, "_is_locked", late)

@@ -13,7 +13,7 @@ from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
     ConfidenceMH,
-    OwnTestMH,
+    CustomTestMH,
     PenaltyMH,
     TunaMH,
     audit,
@@ -229,7 +229,7 @@ def test_a_test_of_ones_own_is_told_of_the_rows_that_it_draws_from(rare):
         probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
         return (1.0 if uniform < probability else 0.0), probability, float(total)
 
-    step = OwnTestMH(plan, decide_batch, model=model, controls="nothing")
+    step = CustomTestMH(plan, decide_batch, model=model, controls="nothing")
     trace = drawn(model, step, 100, 0, chains=1, random_seed=4)
     assert set(trace.sample_stats["error_estimate"].to_numpy().ravel()) == {ROWS - len(members)}
     assert set(trace.sample_stats["n_obs"].to_numpy().ravel()) == {100 + len(members)}

@@ -27,7 +27,7 @@ def effects():
 
 @pytest.fixture
 def model(monkeypatch):
-    monkeypatch.setattr(settings, "MANY_ELEMENTS", GROUPS)
+    monkeypatch.setattr(settings, "MIN_EFFECTS", GROUPS)
     return effects()
 
 
@@ -68,7 +68,7 @@ def test_a_model_without_either_road_is_told_of_both(model, monkeypatch):
 
 def test_effects_are_never_moved_at_once_where_that_is_refused(monkeypatch):
     model = effects()
-    monkeypatch.setattr(settings, "MANY_ELEMENTS", GROUPS)
+    monkeypatch.setattr(settings, "MIN_EFFECTS", GROUPS)
     without_centre(monkeypatch)
     TunaMH(model=model)
     with pytest.raises(ModeError, match="no centre"):

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Requirements
-from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
+from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, with_logs
 from pymc_minibatch_mh.reference.posterior import Target
@@ -110,7 +110,7 @@ def test_no_row_exceeds_its_bound_near_zero(far):
 def test_moves_have_the_mean_of_the_normal_approximation(far):
     record = Mixture().record(far.reference.centre.size)
     found = Mixture().linked(record, far)
-    assert isinstance(found, BorderedNumbers)
+    assert isinstance(found, LowerBoundedNumbers)
     reference, order = far.reference, found.order
     passes = far.target.full_data
     slope = reference.gradient + passes.prior(reference.centre, hessian=False).gradient

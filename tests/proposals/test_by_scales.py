@@ -14,7 +14,7 @@ from pymc_minibatch_mh.native.scale_conditional import (
     place_given_scales,
     whiten_given_scales,
 )
-from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers, MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import GivenScalesNumbers, MixtureNumbers
 from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
@@ -52,7 +52,7 @@ def tables():
 
 def numbers(component, rho=0.0, scale=0.7):
     weights = np.array([1.0, 0.0] if component == 0 else [0.0, 1.0])
-    return ByScalesNumbers(MixtureNumbers(scale, weights, np.array([rho])), tables())
+    return GivenScalesNumbers(MixtureNumbers(scale, weights, np.array([rho])), tables())
 
 
 def place_of(white, of):
@@ -176,7 +176,7 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
 
 def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
     record = Mixture().record(GROUPS + 2)
-    assert isinstance(Mixture().linked(record, step.plan), ByScalesNumbers)
+    assert isinstance(Mixture().linked(record, step.plan), GivenScalesNumbers)
     for plain in (Mixture(scale_conditional=False), Laplace()):
         assert isinstance(plain.linked(record, step.plan), MixtureNumbers)
         assert plain.scales(step.plan) == ()

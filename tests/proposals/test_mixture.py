@@ -109,7 +109,7 @@ def test_weights_keep_their_floors(best):
     local = np.array(proposal.rho) >= mixture.LOCAL_RHO
     assert weights.sum() == pytest.approx(1.0)
     assert weights.argmax() == best
-    assert weights[1:].min() >= mixture.FLOOR
+    assert weights[1:].min() >= mixture.MIN_WEIGHT
     assert weights[0] >= mixture.WALK_FLOORS[0]
     assert weights[1:][local].sum() >= 0.1 * (1.0 - 1e-12)
     np.testing.assert_array_equal(numbers.rho, proposal.rho)
@@ -165,7 +165,7 @@ def test_a_move_that_reads_more_rows_is_less_efficient():
     proposal = Mixture()
     table = tallies(proposal)
     table["rows"][1] = 1e6
-    merits = mixture.efficiency(table, 3)
+    merits = mixture.component_efficiency(table, 3)
     assert merits[1] < merits[2] == merits[3]
 
 
@@ -174,7 +174,7 @@ def test_antithetic_moves_do_not_win_on_means_alone():
     table = tallies(proposal, best=2)
     table["jump"][1] = 2.0 * 3 * 200.0 * 1.9
     table["square_jump"][1] = 0.01 * 200.0
-    assert mixture.efficiency(table, 3).argmax() == 2
+    assert mixture.component_efficiency(table, 3).argmax() == 2
 
 
 def test_a_default_walk_has_the_length_that_suits_the_dimension():

@@ -11,7 +11,7 @@ from numba import njit
 from helpers.altered import with_proposal
 from helpers.zoo import drawn
 from law.statistical.budget import FAR
-from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, audit, rows_gradient
+from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 
@@ -93,13 +93,13 @@ def moments(trace):
 
 
 def test_a_langevin_move_on_a_batch_of_rows_is_exact(model, moved, reference):
-    step = moved(OwnMove(langevin, state=[0.01], batch_size=ROWS // 10, adapt=adapt))
+    step = moved(CustomProposal(langevin, state=[0.01], batch_size=ROWS // 10, adapt=adapt))
     assert distance(model, step, reference) < FAR
     assert step.chain.state.proposal.state[0] != 0.01
 
 
 def test_a_move_without_the_way_back_is_noticed(model, moved, reference):
-    step = moved(OwnMove(one_way, state=[0.05], batch_size=ROWS // 3))
+    step = moved(CustomProposal(one_way, state=[0.05], batch_size=ROWS // 3))
     assert distance(model, step, reference) > FAR
 
 
@@ -116,7 +116,7 @@ def reads(position, new, rng, state, metric, rows):
 
 @pytest.mark.parametrize("batch_size", [0, 100, 4_000])
 def test_a_batch_estimates_the_gradient_of_all_rows(moved, batch_size):
-    step = moved(OwnMove(reads, np.zeros(5), batch_size=batch_size))
+    step = moved(CustomProposal(reads, np.zeros(5), batch_size=batch_size))
     chain = Chain(step.program, np.random.default_rng(1), adapting=False)
     found = []
     for _ in range(300 if batch_size == 100 else 1):
@@ -146,7 +146,7 @@ def unfinished(position, new, rng, state, metric, rows):
 
 @pytest.mark.parametrize("move", [half_written, unfinished])
 def test_a_move_that_goes_nowhere_is_invalid(moved, move):
-    step = moved(OwnMove(move, state=[1.0, 1.0]))
+    step = moved(CustomProposal(move, state=[1.0, 1.0]))
     chain = Chain(step.program, np.random.default_rng(1), adapting=False)
     before = chain.position.copy()
     counts = chain.advance(50).counts
@@ -177,9 +177,12 @@ def editing(position, new, rng, state, metric, rows):
 
 
 WRONG = {
-    raising: (r"^OwnMove\('raising'\) raised ValueError: .*no way", ValueError),
-    of_nothing: (r"^OwnMove\('of_nothing'\) raised ValueError: .*empty sequence", ValueError),
-    editing: (r"^OwnMove\('editing'\) changed `position`", None),
+    raising: (r"^CustomProposal\('raising'\) raised ValueError: .*no way", ValueError),
+    of_nothing: (
+        r"^CustomProposal\('of_nothing'\) raised ValueError: .*empty sequence",
+        ValueError,
+    ),
+    editing: (r"^CustomProposal\('editing'\) changed `position`", None),
 }
 
 
@@ -191,7 +194,7 @@ def trace(model, prepared):
 @pytest.mark.parametrize("move", WRONG)
 def test_a_move_that_goes_wrong_ends_sampling_by_its_name(model, moved, trace, move):
     """In a run, in an audit and in the check; the chain stays where it was, and can go on."""
-    (message, cause), own = WRONG[move], OwnMove(move, state=[1.0, 1.0, 0.01])
+    (message, cause), own = WRONG[move], CustomProposal(move, state=[1.0, 1.0, 0.01])
     step = moved(own)
     with pytest.raises(MinibatchError, match=message) as in_a_run:
         drawn(model, step, 2_000, 0)
@@ -212,8 +215,8 @@ def test_a_move_that_goes_wrong_ends_sampling_by_its_name(model, moved, trace, m
 
 
 def test_exactness_rests_on_the_ratio_of_the_user(model, prepared):
-    step = TunaMH(model=model, proposal=OwnMove(nudging, state=[1.0, 1.0]))
-    own = "; and only if the log-ratio of OwnMove('nudging') is correct, which is unverified"
+    step = TunaMH(model=model, proposal=CustomProposal(nudging, state=[1.0, 1.0]))
+    own = "; and only if the log-ratio of CustomProposal('nudging') is correct, which is unverified"
     assert own in step.exactness
     assert own not in prepared("logistic").exactness
 
@@ -282,13 +285,13 @@ CHECKED = {nudging: (2.4, 0), stretching: (0.5, 0), drifting: (0.6, 100), aimed:
 def test_the_check_passes_right_ratios_and_fails_wrong_ones(move):
     first, batch_size = CHECKED[move]
     for size in (1, 4) if move is nudging else (4,):
-        right = OwnMove(move, state=[first, 1.0], batch_size=batch_size)
+        right = CustomProposal(move, state=[first, 1.0], batch_size=batch_size)
         assert 0.0 < right.check(size, random_seed=1) < 6.0
     if move is nudging:
         return
     for factor, guess in ((0.0, "always returned 0"), (-1.0, "opposite sign"), (0.5, "Jacobian")):
-        wrong = OwnMove(move, state=[first, factor], batch_size=batch_size)
-        pattern = rf"^OwnMove\('{move.__name__}'\) returns a wrong log-ratio: .*{guess}"
+        wrong = CustomProposal(move, state=[first, factor], batch_size=batch_size)
+        pattern = rf"^CustomProposal\('{move.__name__}'\) returns a wrong log-ratio: .*{guess}"
         with pytest.raises(SettingError, match=pattern) as raised:
             wrong.check(random_seed=1)
         assert re.search(
@@ -300,7 +303,7 @@ def test_the_check_passes_right_ratios_and_fails_wrong_ones(move):
 
 def test_the_check_fails_a_move_that_remembers():
     with pytest.raises(SettingError, match="the proposal may depend on earlier positions"):
-        OwnMove(remembering, state=[0.3, 0.1]).check(random_seed=1)
+        CustomProposal(remembering, state=[0.3, 0.1]).check(random_seed=1)
 
 
 def counting(position, new, rng, state, metric, rows):
@@ -312,11 +315,11 @@ def counting(position, new, rng, state, metric, rows):
 
 
 def test_the_check_starts_every_walk_from_the_given_state():
-    assert OwnMove(counting, state=[0.0, 2.4]).check(random_seed=1) < 6.0
+    assert CustomProposal(counting, state=[0.0, 2.4]).check(random_seed=1) < 6.0
 
 
 def test_a_move_that_gets_nowhere_is_not_checked():
-    slow = OwnMove(drifting, state=[0.006, 1.0], batch_size=100)
+    slow = CustomProposal(drifting, state=[0.006, 1.0], batch_size=100)
     with pytest.raises(SettingError, match=r"too slowly on this Gaussian .* Pass scale="):
         slow.check(random_seed=1)
     assert slow.check(scale=0.01, random_seed=1) < 6.0
@@ -333,7 +336,7 @@ def test_a_move_that_gets_nowhere_is_not_checked():
 )
 def test_a_check_of_nothing_is_refused(settings, message):
     with pytest.raises(SettingError, match=message):
-        OwnMove(nudging, state=[1.0]).check(**settings)
+        CustomProposal(nudging, state=[1.0]).check(**settings)
 
 
 def scaled_by(factors):
@@ -350,7 +353,7 @@ def test_moves_are_told_from_each_other():
     given = [(nudging, [1.0]), (nudging, [2.0]), (half_written, [1.0])]
 
     def words(*moves):
-        return [repr(OwnMove(*one)) for one in moves]
+        return [repr(CustomProposal(*one)) for one in moves]
 
     known = words(*given, *((scaled_by(x),) for x in used))
     assert len({*known}) == 7
@@ -360,8 +363,11 @@ def test_moves_are_told_from_each_other():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"move": lambda position: 0.0}, r"^OwnMove\('<lambda>'\) cannot be compiled by numba"),
-        ({"move": 3}, r"^OwnMove\(3\) cannot be compiled"),
+        (
+            {"move": lambda position: 0.0},
+            r"^CustomProposal\('<lambda>'\) cannot be compiled by numba",
+        ),
+        ({"move": 3}, r"^CustomProposal\(3\) cannot be compiled"),
         ({"move": langevin, "batch_size": -1}, r"^batch_size=-1 is not a number of observations"),
         ({"move": langevin, "batch_size": 1.5}, r"^batch_size=1.5 is not a number of observations"),
         ({"move": langevin, "state": ["x"]}, r"^state=\['x'\] is not a sequence of numbers"),
@@ -370,11 +376,13 @@ def test_moves_are_told_from_each_other():
 )
 def test_what_is_no_move_is_refused(settings, message):
     with pytest.raises(SettingError, match=message):
-        OwnMove(**settings)
+        CustomProposal(**settings)
 
 
 def test_a_move_beside_another_step_is_refused(model_of):
     model = model_of("two_likelihoods")
     first, *_ = model.continuous_value_vars
-    with pytest.raises(SettingError, match="belongs to another step, but OwnMove proposes all"):
-        PenaltyMH([first], model=model, proposal=OwnMove(langevin, [0.1]))
+    with pytest.raises(
+        SettingError, match="belongs to another step, but CustomProposal proposes all"
+    ):
+        PenaltyMH([first], model=model, proposal=CustomProposal(langevin, [0.1]))

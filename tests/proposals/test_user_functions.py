@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_minibatch_mh import OwnMove, rows_gradient
+from pymc_minibatch_mh import CustomProposal, rows_gradient
 from pymc_minibatch_mh.errors import MinibatchError
-from pymc_minibatch_mh.proposals.user_functions import poisson
+from pymc_minibatch_mh.proposals.user_functions import sample_poisson
 
 DRAWS = 200_000
 #: Where the method changes, and around.
@@ -16,7 +16,7 @@ MEANS = [0.0, 1e-12, 1.0, np.nextafter(10.0, 0.0), 10.0, 11.0, 12.0, 35.0, 1e5, 
 @njit
 def own(rng, mean, out):
     for i in range(out.size):
-        out[i] = poisson(rng, mean)
+        out[i] = sample_poisson(rng, mean)
 
 
 @njit
@@ -52,7 +52,7 @@ def of_another_size(position, new, rng, state, metric, rows):
 
 
 def test_a_gradient_of_another_size_is_refused():
-    own = OwnMove(of_another_size, batch_size=10)
+    own = CustomProposal(of_another_size, batch_size=10)
     with pytest.raises(MinibatchError, match="takes a position and an array of its size"):
         own.check()
 
@@ -73,4 +73,4 @@ def of_a_part(position, new, rng, state, metric, rows):
 
 
 def test_gradients_are_of_any_arrays():
-    assert OwnMove(of_a_part, state=[0.6], batch_size=10).check(random_seed=1) < 6.0
+    assert CustomProposal(of_a_part, state=[0.6], batch_size=10).check(random_seed=1) < 6.0

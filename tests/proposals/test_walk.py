@@ -9,7 +9,7 @@ from law.statistical.budget import LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import RandomWalk
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
-from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, MixtureNumbers
 
 OWN = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])
 DRAWS = 4_000
@@ -87,7 +87,7 @@ def numbers(rho, first=0, scale=0.8):
     weights = np.array([1.0, 0.0] if rho == 1.0 else [0.0, 1.0])
     whitener = np.ascontiguousarray(np.linalg.inv(factor))
     mixture = MixtureNumbers(float(scale), weights, np.array([0.0 if rho == 1.0 else rho]))
-    return BorderedNumbers(mixture, order, len(ends), factor, whitener, TILT)
+    return LowerBoundedNumbers(mixture, order, len(ends), factor, whitener, TILT)
 
 
 def log_density(of, rho, first, here, there):

@@ -15,7 +15,7 @@ from helpers.in_library import expansion_change
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.published.lower_bounds import gap_at_centre, gap_of
+from pymc_minibatch_mh.published.lower_bounds import gap_at_centre, lower_bound_gap
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
@@ -45,7 +45,7 @@ def functions_of(name, xi):
     model = MODELS[name]()
     (function,) = row_functions(factorize(model, model.value_vars))
     assert len(function.arguments) == 1
-    return function, gap_of(function, xi)
+    return function, lower_bound_gap(function, xi)
 
 
 def values(function, u, row=0):
@@ -141,7 +141,7 @@ def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
     model = FAMILIES[name](ROWS)
     (function,) = row_functions(factorize(model, model.value_vars))
     with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='derived'"):
-        gap_of(function, 1.5)
+        lower_bound_gap(function, 1.5)
 
 
 @cache

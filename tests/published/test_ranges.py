@@ -10,7 +10,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.published.ranges import (
-    OF_NO_MOVE,
+    NO_MOVE_RADIUS,
     DerivedRanges,
     RangesPass,
     table_of_ranges,
@@ -134,7 +134,7 @@ def test_ranges_are_rounded_up_and_hold_the_centre():
     assert (below >= 0.0).all()
     np.testing.assert_allclose(width, high - np.minimum(low, 0.0), rtol=1e-6)
     np.testing.assert_array_equal(
-        found.headers[:, :2], [[np.inf, CONSTANT], [OF_NO_MOVE, CONSTANT]]
+        found.headers[:, :2], [[np.inf, CONSTANT], [NO_MOVE_RADIUS, CONSTANT]]
     )
     np.testing.assert_allclose(found.headers[:, 2], found.c.sum(axis=1, dtype=float))
 

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
 from pymc_minibatch_mh.structure.predictors import read_coordinates
-from pymc_minibatch_mh.structure.row_function import forms_of
+from pymc_minibatch_mh.structure.row_function import predictor_forms
 from pymc_minibatch_mh.structure.scales import read_by_slopes
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
@@ -279,7 +279,7 @@ def test_scales_are_told_from_locations(define):
 )
 def test_what_rows_read_is_seen_by_their_slopes_too(define):
     target, start = models.target_of(define)
-    by_forms = read_coordinates(forms_of(target.row_functions))
+    by_forms = read_coordinates(predictor_forms(target.row_functions))
     assert read_by_slopes(target.full_data.likelihood, start) == by_forms
 
 

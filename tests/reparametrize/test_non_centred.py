@@ -8,7 +8,7 @@ import pytest
 
 from helpers.tiers import fast
 from model.evaluation import evaluate, split_of
-from pymc_minibatch_mh.expressions.graph import places_of
+from pymc_minibatch_mh.expressions.graph import coordinates_at
 from pymc_minibatch_mh.model import factorization
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.structure.row_function import lowered_rows
@@ -39,7 +39,7 @@ def places_of_variable(parts, name):
 
 def places_in_rows(parts):
     forms = [form for row in lowered_rows(parts) for form in row.arguments.forms]
-    return {k for form in forms for term in form.terms for k in places_of(term.place)}
+    return {k for form in forms for term in form.terms for k in coordinates_at(term.place)}
 
 
 @SPELLED

@@ -8,7 +8,7 @@ import pytest
 from model.evaluation import split_of
 from pymc_minibatch_mh.expressions.graph import Gather
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
-from pymc_minibatch_mh.reparametrize.zero_sum import FromLast, in_differences
+from pymc_minibatch_mh.reparametrize.zero_sum import ReferenceLevel, in_differences
 from pymc_minibatch_mh.structure.row_function import lowered_rows
 from reparametrize.mapped import check_the_map
 
@@ -57,7 +57,7 @@ def terms_of(parts):
 def check(name):
     model = logit(MAPPED[name][0])
     parts = in_linear_coordinates(in_differences(split_of(model)))
-    assert isinstance(parts.maps[0], FromLast)
+    assert isinstance(parts.maps[0], ReferenceLevel)
     values = np.random.default_rng(1).standard_normal(parts.size)
     check_the_map(model, parts, values)
 

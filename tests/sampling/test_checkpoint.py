@@ -12,12 +12,12 @@ import pytest
 from helpers.zoo import METHODS, two_likelihoods
 from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
-from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, sample
+from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.statistics import numbers
 from pymc_minibatch_mh.sampling import checkpoint, workers
-from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, filled, leaves
+from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, fill_record, record_leaves
 from robustness.endurance.test_full_disk import files_of_at_most
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -49,7 +49,7 @@ def often(monkeypatch):
     monkeypatch.setattr(checkpoint.os, "fsync", lambda file: None)
     for name in ("LEAST_SECONDS", "BLOCK_SHARE"):
         monkeypatch.setattr(checkpoint, name, 0.0)
-    monkeypatch.setattr(checkpoint, "WRITING_SHARE", np.inf)
+    monkeypatch.setattr(checkpoint, "MAX_WRITING_SHARE", np.inf)
     keep = Checkpoint.keep
 
     def at_once(self, run, number, ended):
@@ -66,7 +66,7 @@ def moments_of(monkeypatch, tmp_path):
 
     def written(path, *arrays):
         digest = write(path, *arrays)
-        if path.parent.name == "run" and (path.parent / checkpoint.RUN).exists():
+        if path.parent.name == "run" and (path.parent / checkpoint.RUN_FILE).exists():
             found.append(tmp_path / f"killed {len(found)}")
             shutil.copytree(path.parent, found[-1])
             # What a kill leaves that comes in the middle of a file.
@@ -85,7 +85,7 @@ UNUSUAL = {
     "a move that adapts": Combination(
         of_family("poisson"),
         "PenaltyMH",
-        {"proposal": partial(OwnMove, langevin, state=[0.01], batch_size=50, adapt=adapt)},
+        {"proposal": partial(CustomProposal, langevin, state=[0.01], batch_size=50, adapt=adapt)},
     ),
 }  # fmt: skip
 
@@ -103,14 +103,14 @@ def test_a_run_goes_on_from_every_moment(prepared, monkeypatch, tmp_path, name):
     often(monkeypatch)
     moments = moments_of(monkeypatch, tmp_path)
     # Every centre is moved at the end of warm-up.
-    monkeypatch.setattr(chains, "MOVED", 0.0)
+    monkeypatch.setattr(chains, "MIN_SHIFT", 0.0)
     way = UNUSUAL.get(name)
     step = way.step(way.model(tmp_path)) if way else prepared("two_likelihoods", name)
     given = RUN | QUIET | ({"tune": 450, "chains": 1} if name == "annealed" else {})
     whole = sample(step, DRAWS, **given)
     same_trace(sample(step, DRAWS, checkpoint=tmp_path / "run", **given), whole)
     assert len(moments) > 8
-    monkeypatch.setattr(checkpoint, "LEAST_SECONDS", 1e9)
+    monkeypatch.setattr(checkpoint, "MIN_SECONDS", 1e9)
     # Of the files between two of these the next one is of another kind: a block, then a state.
     for folder in moments[::3]:
         same_trace(sample(step, DRAWS, resume=folder, **given), whole)
@@ -377,14 +377,14 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
 
 def test_records_of_anything_but_numbers_are_refused_by_name():
     with pytest.raises(SettingError, match=r"cannot write 'state\.proposal\.1' .* type dict"):
-        dict(leaves("state.proposal", (1.0, {"a": 1})))
+        dict(record_leaves("state.proposal", (1.0, {"a": 1})))
     record = (1, 2.5, True, "text", np.eye(2, dtype=np.float32), (np.arange(3),))
-    stored = dict(leaves("x", record))
-    found = filled("x", record, stored)
+    stored = dict(record_leaves("x", record))
+    found = fill_record("x", record, stored)
     assert [type(part) for part in found] == [type(part) for part in record]
     np.testing.assert_array_equal(found[5][0], np.arange(3))
     with pytest.raises(KeyError):
-        filled("x", (np.zeros((2, 2)),), {"x.0": np.zeros(2)})
+        fill_record("x", (np.zeros((2, 2)),), {"x.0": np.zeros(2)})
 
 
 def test_a_generator_that_is_not_numpys_is_refused(prepared, tmp_path):
@@ -394,12 +394,12 @@ def test_a_generator_that_is_not_numpys_is_refused(prepared, tmp_path):
     chain = prepared("two_likelihoods", "TunaMH").chain.copy()
     chain.rng = np.random.Generator(Own(1))
     with pytest.raises(SettingError, match=r"^random_seed= has the bit generator Own"):
-        checkpoint.digest_of_starts([chain])
+        checkpoint.starts_digest([chain])
 
 
 def test_a_state_is_that_of_its_moment(prepared):
     chain = prepared("two_likelihoods", "TunaMH").chain.copy()
-    taken = dict(leaves("state", (chain.state.window, chain.state.total)))
+    taken = dict(record_leaves("state", (chain.state.window, chain.state.total)))
     numbers(chain.state.window)[...] += 1.0
     assert not np.array_equal(taken["state.0"], chain.state.window)
 

@@ -14,9 +14,9 @@ from helpers.prepared import dumps, loads
 from helpers.zoo import METHODS, bounded
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
+    CustomProposal,
+    CustomTestMH,
     Langevin,
-    OwnMove,
-    OwnTestMH,
     PenaltyMH,
     PoissonMH,
     TunaMH,
@@ -28,7 +28,7 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.bounds import audit as bound_audit
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.compiled import model as compiled_model
-from pymc_minibatch_mh.compiled.scalar_functions import as_written
+from pymc_minibatch_mh.compiled.scalar_functions import without_reordering
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.reference import arrow_sums as element_rows
 from pymc_minibatch_mh.reference import full_data
@@ -45,7 +45,7 @@ RUN = {"tune": 120, "chains": 2, "cores": 2, "random_seed": 5, **QUIET}
 def watched():
     """Fail where a thread compiles, while all centres move and passes over rows have parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chains, "MOVED", 0.0)
+        patch.setattr(chains, "MIN_SHIFT", 0.0)
         for room in (full_data, element_rows, bound_audit):
             patch.setattr(room, "CHUNK", 400)
         patch.setattr(full_data, "BLOCK_ROWS", 4_096)
@@ -104,7 +104,7 @@ KINDS = {
     "effects one by one": (grouped.logistic, TunaMH, {"blocks": True}),
     "Langevin": (small, TunaMH, {"proposal": Langevin()}),
     "a batch in a move": (small, TunaMH, {"proposal": Langevin(batch_size=50)}),
-    "a move of a user": (small, TunaMH, {"proposal": OwnMove(nudge, state=[0.1])}),
+    "a move of a user": (small, TunaMH, {"proposal": CustomProposal(nudge, state=[0.1])}),
     "ranges": (bounded, PoissonMH, {}),
     "annealed": (small, PenaltyMH, {"temperature": [(0, 4.0), (60, 1.0)], "taylor_order": 0}),
     "stored": (lambda: stored.logistic()[1], TunaMH, {}),
@@ -127,7 +127,7 @@ def test_no_kind_of_step_compiles_in_threads(kind, monkeypatch):
 
 def test_a_test_of_a_user_does_not_compile_in_threads():
     with watched():
-        step = OwnTestMH(more, decide, controls="the noise", model=(model := small()))
+        step = CustomTestMH(more, decide, controls="the noise", model=(model := small()))
         run_in_every_way(step, model)
 
 
@@ -162,7 +162,7 @@ def test_what_is_compiled_at_a_time_leaves_the_configuration():
     found = []
 
     def compiles(begun, until):
-        with as_written():
+        with without_reordering():
             begun.set()
             until.wait()
             found.append(pytensor.config.numba__fastmath)

@@ -8,7 +8,12 @@ import xarray as xr
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import driver
-from pymc_minibatch_mh.sampling.driver import _hushed, _number, _numbered_on, _run_settings
+from pymc_minibatch_mh.sampling.driver import (
+    _number_after,
+    _quiet_logging,
+    _run_settings,
+    _with_plural,
+)
 from pymc_minibatch_mh.sampling.trace import Draws
 
 
@@ -25,16 +30,16 @@ def test_chains_are_as_many_as_cores_and_at_least_two(monkeypatch):
 
 
 def test_one_chain_is_no_chains():
-    assert [_number(n, "chain") for n in (0, 1, 2)] == ["0 chains", "1 chain", "2 chains"]
+    assert [_with_plural(n, "chain") for n in (0, 1, 2)] == ["0 chains", "1 chain", "2 chains"]
 
 
 def test_nothing_is_logged_while_hushed_and_all_of_it_afterwards():
     log = logging.getLogger("pymc")
     before = log.level
-    with _hushed(quiet=True):
+    with _quiet_logging(quiet=True):
         assert not log.isEnabledFor(logging.CRITICAL)
     assert log.level == before
-    with _hushed(quiet=False):
+    with _quiet_logging(quiet=False):
         assert log.level == before
 
 
@@ -42,7 +47,7 @@ def test_draws_that_go_on_are_numbered_on():
     own = Draws(np.zeros((1, 4, 2)), {}, {"chain": np.array([1]), "draw": np.arange(4)})
     coords = {"chain": [4, 7], "draw": np.arange(10)}
     before = xr.DataTree.from_dict({"/posterior": xr.Dataset(coords=coords)})
-    assert _numbered_on(own, None) is own
-    found = _numbered_on(own, before).coords
+    assert _number_after(own, None) is own
+    found = _number_after(own, before).coords
     assert found["chain"].tolist() == [7]
     assert found["draw"].tolist() == [10, 11, 12, 13]

@@ -6,7 +6,7 @@ from pymc.initial_point import make_initial_point_fns_per_chain
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.sampling import starts
-from pymc_minibatch_mh.sampling.starts import starts_of
+from pymc_minibatch_mh.sampling.starts import starting_positions
 from sampling import models
 from sampling.walking import Walk
 
@@ -75,12 +75,12 @@ WHOLE = {
     ],
 )
 def test_chains_start_where_pymc_starts_them(initvals, constrained, holder):
-    found = starts_of(holder, initvals, CHAINS, generator())
+    found = starting_positions(holder, initvals, CHAINS, generator())
     np.testing.assert_array_equal(found, pymc_starts(constrained, holder.factorization, initvals))
 
 
 def test_missing_variables_start_given_the_others(constrained, holder):
-    (start, *_) = starts_of(holder, {"low": 4.0}, CHAINS, generator())
+    (start, *_) = starting_positions(holder, {"low": 4.0}, CHAINS, generator())
     places = {block.name: block for block in holder.factorization.blocks}
     assert start[places["low"].start] == 4.0
     # The middle of Uniform(low, low + 2), whatever low is.
@@ -89,18 +89,20 @@ def test_missing_variables_start_given_the_others(constrained, holder):
 
 def test_numbers_are_not_rounded_to_single_precision(holder):
     # By PyMC they are: exp(0.1) in single precision.
-    (start,) = starts_of(holder, {"sigma_log__": 0.1}, 1, generator())
+    (start,) = starting_positions(holder, {"sigma_log__": 0.1}, 1, generator())
     assert start[0] == pytest.approx(0.1, rel=1e-15)
 
 
 def test_variables_can_be_keys(constrained, holder):
-    by_name = starts_of(holder, {"sigma": 3.0}, CHAINS, generator())
-    by_variable = starts_of(holder, {constrained["sigma"]: 3.0}, CHAINS, generator())
+    by_name = starting_positions(holder, {"sigma": 3.0}, CHAINS, generator())
+    by_variable = starting_positions(holder, {constrained["sigma"]: 3.0}, CHAINS, generator())
     np.testing.assert_array_equal(by_name, by_variable)
 
 
 def test_draws_of_the_prior_differ_from_chain_to_chain_and_repeat(holder):
-    first, again = (starts_of(holder, {"sigma": "prior"}, CHAINS, generator()) for _ in range(2))
+    first, again = (
+        starting_positions(holder, {"sigma": "prior"}, CHAINS, generator()) for _ in range(2)
+    )
     np.testing.assert_array_equal(first, again)
     assert len(np.unique(first[:, 0])) == CHAINS
     assert len(np.unique(first[:, 3])) == 1
@@ -110,7 +112,7 @@ def test_what_find_map_returns_can_be_given():
     model = models.computed()
     point = {"b": [1.0, 2.0], "sigma": 2.0, "sigma_log__": np.log(2.0), "scalar": 9.0, "y": 0.0}
     holder = Holder(model)
-    found = starts_of(holder, point, 2, generator())
+    found = starting_positions(holder, point, 2, generator())
     np.testing.assert_allclose(found, [[1.0, 2.0, np.log(2.0)]] * 2)
 
 
@@ -136,22 +138,22 @@ def test_what_find_map_returns_can_be_given():
 )
 def test_what_cannot_be_a_start_is_refused(initvals, said, holder):
     with pytest.raises(SettingError, match=said):
-        starts_of(holder, initvals, CHAINS, generator())
+        starting_positions(holder, initvals, CHAINS, generator())
 
 
 def test_value_variables_are_no_keys(constrained, holder):
     key = constrained.rvs_to_values[constrained["sigma"]]
     with pytest.raises(SettingError, match="'sigma_log__', which is not a variable"):
-        starts_of(holder, {key: 0.5}, CHAINS, generator())
+        starting_positions(holder, {key: 0.5}, CHAINS, generator())
 
 
 def test_values_along_dims_cannot_be_given_to_a_transform():
     holder = Holder(models.with_dims())
     given = {"slope": [1.0, 2.0], "sigma": 2.0}
-    found = starts_of(holder, given, 1, generator())
+    found = starting_positions(holder, given, 1, generator())
     np.testing.assert_allclose(found, [[1.0, 2.0, 0.0, 0.0, np.log(2.0)]])
     with pytest.raises(SettingError, match="'scales', which has values along the dims"):
-        starts_of(holder, {"scales": [1.0, 2.0]}, 1, generator())
+        starting_positions(holder, {"scales": [1.0, 2.0]}, 1, generator())
 
 
 @pytest.mark.parametrize("start", [-0.5, 1.5])
@@ -160,9 +162,9 @@ def test_ends_without_a_transform_are_kept(start):
         share = pm.Uniform("share", 0.0, 1.0, default_transform=None)
         models.rows(share)
     holder = Holder(model)
-    assert starts_of(holder, {"share": 0.75}, 1, generator()) == 0.75
+    assert starting_positions(holder, {"share": 0.75}, 1, generator()) == 0.75
     with pytest.raises(SettingError, match=f"start 'share' outside its support: {start}"):
-        starts_of(holder, {"share": start}, 1, generator())
+        starting_positions(holder, {"share": start}, 1, generator())
 
 
 def test_values_of_another_length_are_refused():
@@ -172,7 +174,7 @@ def test_values_of_another_length_are_refused():
         models.rows(0.0)
     holder = Holder(model)
     with pytest.raises(SettingError, match=r"start 'b' with .* shape \(2,\) instead of \(3,\)"):
-        starts_of(holder, {"b": [1.0, 2.0]}, 1, generator())
+        starting_positions(holder, {"b": [1.0, 2.0]}, 1, generator())
 
 
 def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
@@ -181,21 +183,23 @@ def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
 
     monkeypatch.setattr(starts, "make_initial_point_fns_per_chain", failing)
     with pytest.raises(SettingError, match=r"'low': PyMC cannot make .* \(no support point\)"):
-        starts_of(holder, {"low": 1.0}, 1, generator())
+        starting_positions(holder, {"low": 1.0}, 1, generator())
 
 
 def test_without_starts_chains_are_dispersed(prepared):
     step = prepared("student", "TunaMH")
-    found = starts_of(step, None, CHAINS, np.random.default_rng(4))
+    found = starting_positions(step, None, CHAINS, np.random.default_rng(4))
     given = overdispersed_initvals(step, CHAINS, random_seed=4)
-    np.testing.assert_allclose(found, starts_of(step, given, CHAINS, generator()), rtol=1e-10)
+    np.testing.assert_allclose(
+        found, starting_positions(step, given, CHAINS, generator()), rtol=1e-10
+    )
     deviations = (found - step.reference.centre) / np.linalg.norm(step.reference.factor, axis=1)
     assert 1.0 < deviations.std() < 3.0
 
 
 def test_one_chain_can_be_left_to_chance(prepared):
     step = prepared("student", "TunaMH")
-    mixed = starts_of(step, [None, {}, None], CHAINS, np.random.default_rng(4))
+    mixed = starting_positions(step, [None, {}, None], CHAINS, np.random.default_rng(4))
     model_start = step.target.factorization.ravel(step_model(step).initial_point())
     np.testing.assert_array_equal(mixed[1], model_start)
     assert len({tuple(row) for row in mixed}) == CHAINS
@@ -217,7 +221,7 @@ def test_dispersed_starts_have_a_density(prepared, monkeypatch):
         return {name: x + wrong for name, x in point.items()}
 
     monkeypatch.setattr(step, "gaussian_draw", often_outside)
-    found = starts_of(step, None, 2, generator())
+    found = starting_positions(step, None, 2, generator())
     assert len(calls) == 6
     assert np.isfinite(found).all()
     assert found.shape == (2, factorization.size)
@@ -233,7 +237,7 @@ def test_dispersed_starts_are_where_potentials_let_them(prepared, monkeypatch):
             raise MinibatchError("a potential excludes it")
 
     monkeypatch.setattr(step.target, "require_finite_start", excluding)
-    (found,) = starts_of(step, None, 1, generator())
+    (found,) = starting_positions(step, None, 1, generator())
     assert len(refused) == 5
     assert not any(np.array_equal(found, position) for position in refused)
 
@@ -243,4 +247,4 @@ def test_a_posterior_without_dispersed_starts_is_named(prepared, monkeypatch):
     nowhere = {name: x * np.nan for name, x in step.gaussian_draw(generator(), 1.0).items()}
     monkeypatch.setattr(step, "gaussian_draw", lambda *_: nowhere)
     with pytest.raises(SettingError, match="'sigma_log__', 'tau_log__', 'effect': none of 100"):
-        starts_of(step, None, 2, generator())
+        starting_positions(step, None, 2, generator())

@@ -11,7 +11,7 @@ from pytensor.tensor.elemwise import Elemwise
 from helpers.zoo import sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import trace
-from pymc_minibatch_mh.sampling.trace import datatree_of, recorded, values_at
+from pymc_minibatch_mh.sampling.trace import evaluate_at_draws, make_datatree, recorded_variables
 from sampling import models
 from sampling.walking import (
     CHAINS,
@@ -80,8 +80,8 @@ def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     factorization = step.target.factorization
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
     draws = numbered(theirs.posterior["beta"].to_numpy(), stats)
-    kept = recorded(model, model.initial_point())
-    same_tree(theirs, datatree_of(model, factorization, kept, draws, attributes_of(theirs)))
+    kept = recorded_variables(model, model.initial_point())
+    same_tree(theirs, make_datatree(model, factorization, kept, draws, attributes_of(theirs)))
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +96,8 @@ def draws_of(factorization, n_draws, **given):
 
 
 def tree_of(model, factorization, draws, var_names=None, **settings):
-    kept = recorded(model, model.initial_point(), var_names)
-    return datatree_of(model, factorization, kept, draws, ATTRIBUTES, **settings)
+    kept = recorded_variables(model, model.initial_point(), var_names)
+    return make_datatree(model, factorization, kept, draws, ATTRIBUTES, **settings)
 
 
 def test_thinning_is_that_of_the_tree(tall):
@@ -156,9 +156,9 @@ def test_large_deterministics_are_kept_within_a_gibibyte(tall, monkeypatch):
 
 def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
     model, _, step = walk_of("unconstrained")
-    kept = recorded(model, model.initial_point())
+    kept = recorded_variables(model, model.initial_point())
     request.getfixturevalue("no_compilation")
-    tree = datatree_of(
+    tree = make_datatree(
         model, step.factorization, kept, draws_of(step.factorization, DRAWS), ATTRIBUTES
     )
     assert tree.posterior.sizes["draw"] == DRAWS
@@ -174,12 +174,12 @@ def test_a_tree_without_draws_has_warm_up_alone(tall):
 
 @pytest.mark.parametrize("name", ["constrained", "computed"])
 def test_draws_in_another_order_are_noticed(name, walk_of, monkeypatch):
-    honest = trace.values_at
+    honest = trace.evaluate_at_draws
 
     def shifted(*given):
         return [np.roll(x, 1, axis=0) for x in honest(*given)]
 
-    monkeypatch.setattr(trace, "values_at", shifted)
+    monkeypatch.setattr(trace, "evaluate_at_draws", shifted)
     model, theirs, step = walk_of(name)
     with pytest.raises(AssertionError):
         same_tree(theirs, ours_of(model, theirs, step))
@@ -214,12 +214,12 @@ def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
 def test_names_that_cannot_be_kept_are_refused(names, said):
     model = models.tall()
     with pytest.raises(SettingError, match=said):
-        recorded(model, model.initial_point(), names)
+        recorded_variables(model, model.initial_point(), names)
 
 
 def test_named_large_deterministics_are_kept_apart():
     model = models.tall()
-    kept = recorded(model, model.initial_point(), ["wide", "slope"])
+    kept = recorded_variables(model, model.initial_point(), ["wide", "slope"])
     assert [v.name for v in kept.variables] == ["slope"]
     assert [(one.name, one.shape) for one, _ in kept.large] == [("wide", (models.MANY, 2))]
 
@@ -228,7 +228,7 @@ def values_of(model, names, n=9, scale=1.0):
     factorization = Walk(model=model).factorization
     variables = [v for v in model.unobserved_value_vars if v.name in names]
     positions = scale * np.random.default_rng(3).standard_normal((n, factorization.size))
-    values = values_at(model, factorization, variables, positions)
+    values = evaluate_at_draws(model, factorization, variables, positions)
     return positions, dict(zip((v.name for v in variables), values, strict=True))
 
 
@@ -340,4 +340,4 @@ def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
     ],
 )
 def test_sameness_is_up_to_rounding(one, other, same):
-    assert trace._same(np.array(one), np.array(other)) is same
+    assert trace._are_equal(np.array(one), np.array(other)) is same

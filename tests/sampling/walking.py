@@ -9,7 +9,7 @@ from pymc.step_methods.state import dataclass_state
 from helpers.zoo import sample
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.statistics import STATS
-from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Draws, make_datatree, recorded_variables
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 #: Draws of warm-up and after it, and chains.
@@ -81,10 +81,10 @@ def walked(model, keep_warm_up=False, **settings):
 
 def ours_of(model, theirs, step, var_names=None, keep_warm_up=False, **settings):
     """Return the tree that is made from what a step has left behind."""
-    return datatree_of(
+    return make_datatree(
         model,
         step.factorization,
-        recorded(model, model.initial_point(), var_names),
+        recorded_variables(model, model.initial_point(), var_names),
         step.left_behind(slice(TUNE, None)),
         attributes_of(theirs),
         warm_up=step.left_behind(slice(TUNE)) if keep_warm_up else None,

@@ -11,7 +11,7 @@ from helpers.zoo import drawn
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
     Bounds,
-    OwnMove,
+    CustomProposal,
     RandomWalk,
     TunaMH,
     audit,
@@ -104,7 +104,7 @@ def _far(centre):
 SETTINGS = {
     "start": lambda: {"centre": "start"},
     "bounds": lambda: {"bounds": _far},
-    "move": lambda: {"proposal": OwnMove(_still)},
+    "move": lambda: {"proposal": CustomProposal(_still)},
     "covariance": lambda: {"proposal": RandomWalk(covariance=np.eye(9))},
     "identity": lambda: {"proposal": RandomWalk(covariance="identity")},
 }

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from helpers.zoo import METHODS
-from pymc_minibatch_mh import OwnTestMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh import CustomTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.settings import SHARED, SharedSettings
@@ -30,7 +30,7 @@ def described(docstring):
 MOST_WORDS = 350
 
 
-@pytest.mark.parametrize("step", [*METHODS.values(), OwnTestMH])
+@pytest.mark.parametrize("step", [*METHODS.values(), CustomTestMH])
 def test_signature_and_docstring_list_every_setting_in_few_words(step):
     parameters = inspect.signature(step).parameters
     assert parameters.keys() >= set(SHARED)
@@ -102,7 +102,7 @@ STATS = {"invalid": 0.0, "certified": True, "temperature": 1.0, "n_obs": 1.0}
 def test_fewer_groups_are_advised_where_there_are_groups(prepared, name, has_groups):
     step = prepared(name, "TunaMH")
     state = SimpleNamespace(**vars(STATE), warned=False)
-    warned = report.warning_of(step.name, state, step.program).message
+    warned = report.next_warning(step.name, state, step.program).message
     means = STATS | {"full_pass": float(step.updates_per_draw)}
     stats = xr.Dataset({key: (("chain", "draw"), [[mean] * 4]) for key, mean in means.items()})
     trace = xr.DataTree.from_dict({"/sample_stats": stats, "/posterior": xr.Dataset()})
@@ -139,5 +139,5 @@ def test_a_start_of_equal_effects_is_told_of_once_for_all_chains(monkeypatch):
 
 
 def test_short_times_are_told_in_milliseconds():
-    assert report.in_words(0.038) == "38 milliseconds"
-    assert report.in_words(2.53) == "2.5 seconds"
+    assert report.describe_seconds(0.038) == "38 milliseconds"
+    assert report.describe_seconds(2.53) == "2.5 seconds"

@@ -11,11 +11,11 @@ from pytensor.tensor.type import dvector
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, audit, overdispersed_initvals
 from pymc_minibatch_mh.steps.deterministics import (
-    LARGE,
+    MIN_LARGE_BYTES,
     LargeDeterministic,
     large_deterministics,
-    names_without,
-    tell_of_large,
+    names_without_large,
+    warn_of_large,
 )
 
 #: Enough rows for a deterministic of one value a row to be large, and little else.
@@ -95,7 +95,7 @@ def test_a_large_matrix_is_large_whatever_the_rows():
 
 
 def test_the_limit_is_a_gibibyte_for_ten_thousand_draws_of_four_chains():
-    count = LARGE // 8
+    count = MIN_LARGE_BYTES // 8
     with pm.Model() as model:
         scale = pm.Normal("scale")
         pm.Deterministic("silent", scale * np.ones(count))
@@ -191,14 +191,14 @@ def test_what_is_added_later_is_told_as_well(caplog):
             if name == "new":
                 pm.Deterministic("new", slope**2 * np.ones(ROWS))
             caplog.clear()
-            tell_of_large(model, model.initial_point(), "PenaltyMH")
+            warn_of_large(model, model.initial_point(), "PenaltyMH")
             assert f"{name!r}, 6,000 values" in caplog.text
             assert "var_names=['slope'])" in caplog.text
 
 
 def test_the_names_can_be_pasted(linear, step_and_words):
     step, _ = step_and_words
-    names = names_without(linear, large_deterministics(linear, linear.initial_point()))
+    names = names_without_large(linear, large_deterministics(linear, linear.initial_point()))
     initvals = overdispersed_initvals(step, 2, random_seed=1)
     trace = sample(linear, step, 200, 200, random_seed=1, initvals=initvals, var_names=names)
     assert set(trace.posterior.data_vars) == {"slope", "double"}

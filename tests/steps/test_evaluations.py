@@ -13,7 +13,7 @@ import pytest
 from helpers.grouped import MODELS as GROUPED
 from plan.test_influential import rare_groups
 from pymc_minibatch_mh import AustereMH, TunaMH
-from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.reference import full_data
 from steps import stored
@@ -26,7 +26,7 @@ class Counter:
 
     def __init__(self, monkeypatch):
         self._calls, self._kept = [], {}
-        posterior, moments = Program.posterior, full_data.kernels.moments_of_move
+        posterior, moments = SamplerSpec.posterior, full_data.kernels.moments_of_move
 
         def counted_posterior(*arguments):
             found = posterior(*arguments)
@@ -35,7 +35,7 @@ class Counter:
         def counted_moments(space, *arguments):
             return moments(self._counted(space), *arguments)
 
-        monkeypatch.setattr(Program, "posterior", counted_posterior)
+        monkeypatch.setattr(SamplerSpec, "posterior", counted_posterior)
         monkeypatch.setattr(full_data.kernels, "moments_of_move", counted_moments)
 
     @property

@@ -13,7 +13,7 @@ from pymc_minibatch_mh import PenaltyMH
 from pymc_minibatch_mh.data import digests as contents
 from pymc_minibatch_mh.diagnostics.bias import frozen_chain
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.model.weights import weights_of
+from pymc_minibatch_mh.model.weights import term_weights
 from pymc_minibatch_mh.plan.file import WatchedModel
 from robustness.conformance.harness import run
 from steps.editable import EDITS, HARMLESS, Editable, edited
@@ -117,8 +117,8 @@ def test_what_is_watched_is_no_part_of_a_pickle(step, written):
 
 
 def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
-    calls, digest = count(), contents.digest
-    monkeypatch.setattr(contents, "digest", lambda array: (next(calls), digest(array))[1])
+    calls, digest = count(), contents.array_digest
+    monkeypatch.setattr(contents, "array_digest", lambda array: (next(calls), digest(array))[1])
     start(step)
     arrays = list(step._watched._arrays.named())
     assert next(calls) == len(arrays) + 1
@@ -128,7 +128,7 @@ def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
 def test_what_a_model_holds_is_a_value(written, step):
     def now():
         factorization = step.target.factorization
-        return WatchedModel(written.model, factorization.arrays, weights_of(factorization.terms))
+        return WatchedModel(written.model, factorization.arrays, term_weights(factorization.terms))
 
     before = now()
     assert before.contents == step._watched.contents

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, takes
+from pymc_minibatch_mh.steps.settings import SharedSettings, takes_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -40,7 +40,7 @@ class BoundedPenaltyMH(MinibatchStep):
 
     name = "bounded_penalty_mh"
 
-    @takes(SharedSettings)
+    @takes_settings(SharedSettings)
     def __init__(self, settings):
         self._prepare(settings, BoundedBatches(penalty.penalty_test(batch_size=100)))
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from helpers.zoo import sample
-from pymc_minibatch_mh import OwnTestMH
+from pymc_minibatch_mh import CustomTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.steps.own_test import OwnTestSettings
+from pymc_minibatch_mh.steps.own_test import CustomTestSettings
 from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -38,7 +38,7 @@ def standing_still(noise, n, total, numbers):
 @pytest.fixture(scope="module")
 def step(model_of):
     model = model_of("logistic")
-    return OwnTestMH(
+    return CustomTestMH(
         sample_size, decide_batch, numbers=[150], controls="noise of a batch", model=model
     )
 
@@ -59,7 +59,7 @@ def test_it_samples_what_the_penalty_method_samples(model_of, prepared, step):
 
 def test_a_test_that_never_decides_reads_all_rows_and_ends(model_of):
     model = model_of("logistic")
-    step = OwnTestMH(sample_size, undecided, numbers=[500], controls="nothing", model=model)
+    step = CustomTestMH(sample_size, undecided, numbers=[500], controls="nothing", model=model)
     trace = sample(model, step, 20, 20, random_seed=1)
     assert (trace.sample_stats["full_pass"] == 1).all()
 
@@ -82,14 +82,14 @@ def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
 @pytest.mark.parametrize("batch", [150, 10_000])
 def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
     model = model_of("logistic")
-    step = OwnTestMH(sample_size, own, numbers=[batch], controls="nothing", model=model)
+    step = CustomTestMH(sample_size, own, numbers=[batch], controls="nothing", model=model)
     with pytest.raises(MinibatchError, match="custom test raised an exception"):
         sample(model, step, 20, 20, random_seed=1)
 
 
 def test_a_plan_that_asks_for_nothing_more_is_given_a_row(model_of):
     model = model_of("logistic")
-    step = OwnTestMH(standing_still, decide_batch, controls="nothing", model=model)
+    step = CustomTestMH(standing_still, decide_batch, controls="nothing", model=model)
     trace = sample(model, step, 20, 20, random_seed=1)
     assert (trace.sample_stats["n_obs"] == 2).all()
 
@@ -114,9 +114,9 @@ def test_tests_are_told_from_each_other():
         {}, {"numbers": [151]}, {"decide_batch": undecided}, {"decide_batch": nearly},
         {"sample_size": standing_still}, {"controls": "noise"},
     ]  # fmt: skip
-    keys = {OwnTestSettings(**usual | change).key for change in changes}
+    keys = {CustomTestSettings(**usual | change).key for change in changes}
     assert len(keys) == len(changes)
-    assert OwnTestSettings(**usual).key in keys
+    assert CustomTestSettings(**usual).key in keys
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_what_is_no_test_is_refused(model_of, settings, message):
         **settings,
     }
     with pytest.raises(SettingError, match=message):
-        OwnTestMH(model=model_of("logistic"), **given)
+        CustomTestMH(model=model_of("logistic"), **given)

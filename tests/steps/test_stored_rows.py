@@ -16,8 +16,8 @@ from law.statistical.budget import VERY_FAR
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
+    CustomTestMH,
     MinibatchError,
-    OwnTestMH,
     PenaltyMH,
     ScalableSubsamplingMH,
     TunaMH,
@@ -26,7 +26,7 @@ from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
-from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.rows import Rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
@@ -107,7 +107,7 @@ def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
         own.setup_chain(np.random.default_rng(4), 300, 300)
     kinds = BlockBounds._kinds
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warmup, "MOVED", 0.0)
+        patch.setattr(warmup, "MIN_SHIFT", 0.0)
         patch.setattr(BlockBounds, "_kinds", lambda *own: [*kinds(*own), (1, JOINT)][-1:] * 2)
         _, point = run(step, start, 201, stop_at=200)
         state = step.sampling_state
@@ -370,7 +370,7 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
     found = []
     for step in steps("rare_group", name)[:2]:
         program = step.program
-        all_rows = Program(program.plan, with_full_passes_above(program.sampler, 2.0))
+        all_rows = SamplerSpec(program.plan, with_full_passes_above(program.sampler, 2.0))
         chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
         chain.state.started, chain.state.supply_key = True, 1
         found.append(chain.advance(60))
@@ -468,7 +468,7 @@ def test_a_forecast_is_about_what_chains_do(monkeypatch):
     sampler = with_full_passes_above(step.program.sampler, 600.0)
     rng = np.random.default_rng(1)
     forecast = sampler.method._full_passes(step.plan, 600.0, rng) / 10_000
-    program = Program(step.plan, sampler)
+    program = SamplerSpec(step.plan, sampler)
     chain = Chain(program, np.random.default_rng(3), adapting=True)
     chain.state.started = True
     chain.advance(300)
@@ -493,6 +493,6 @@ def test_a_test_of_ones_own_draws_ahead_as_well():
         return (1.0 if uniform < probability else 0.0), probability, 0.0
 
     _, model, _ = stored.logistic()
-    step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
+    step = CustomTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
     assert (draws.counts["n_obs"] == 150.0).all()

@@ -208,14 +208,14 @@ def totals(**values):
 def test_ceilings_are_raised_by_what_rows_and_candidates_cost():
     seen = {"n_sizes": 1_000.0, "n_ratios": 3_000.0, "squared_ratios": 600.0}
     few, many = (
-        tuna.ceiling_factor_from(totals(sizes=1_000.0 * size, **seen), 4.0, 100)
+        tuna.rate_factor_from(totals(sizes=1_000.0 * size, **seen), 4.0, 100)
         for size in (100.0, 10_000.0)
     )
     # Rows are cheap beside many candidates.
     assert 1.0 < few < many
     noiseless = totals(sizes=1e5, **(seen | {"squared_ratios": 1e-9}))
-    assert tuna.ceiling_factor_from(noiseless, 4.0, 100) == 1.0
-    assert tuna.ceiling_factor_from(totals(sizes=1e5, n_sizes=10.0), 4.0, 100) is None
+    assert tuna.rate_factor_from(noiseless, 4.0, 100) == 1.0
+    assert tuna.rate_factor_from(totals(sizes=1e5, n_sizes=10.0), 4.0, 100) is None
 
 
 def test_settings_say_which_factor_is_chosen():

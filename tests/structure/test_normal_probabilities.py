@@ -12,10 +12,15 @@ import pymc_minibatch_mh.structure.row_function  # noqa: F401 - registers rules
 from model.evaluation import assert_read_rightly, split_of
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
 from pymc_minibatch_mh.expressions.graph import Constant, ExprGraph
-from pymc_minibatch_mh.expressions.lower import lower
-from pymc_minibatch_mh.expressions.patterns import Between, is_a, is_probability, reachable
+from pymc_minibatch_mh.expressions.lower import lower_graph
+from pymc_minibatch_mh.expressions.patterns import (
+    LogBetweenTails,
+    is_a,
+    is_probability,
+    subexpressions,
+)
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.model.constant_data import with_double_constants
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 from structure.recomposed import put_together
 
@@ -30,7 +35,7 @@ def expression(graph):
     """Return a graph of theta as an expression, and the graph of expressions."""
     exprs = ExprGraph()
     position = np.array([exprs.coordinate(k) for k in range(4)], dtype=object)
-    return exprs, np.ravel(lower(exprs, in_double(graph), {theta: position}))
+    return exprs, np.ravel(lower_graph(exprs, with_double_constants(graph), {theta: position}))
 
 
 def of_error_functions(x, y):
@@ -58,13 +63,13 @@ def test_spellings_are_one_expression(spelling):
     graphs = [log_diff_normal_cdf(0, 1, high, low), spelling(high, low)]
     _, (known, other) = expression(pt.stack(graphs))
     assert other is known
-    assert sum(is_a(expr, scalar.Switch) for expr in reachable(other)) == 1
-    assert sum(is_a(expr, Between) for expr in reachable(other)) == 1
+    assert sum(is_a(expr, scalar.Switch) for expr in subexpressions(other)) == 1
+    assert sum(is_a(expr, LogBetweenTails) for expr in subexpressions(other)) == 1
 
 
 def test_an_interval_that_may_be_empty_stays_as_it_is():
     _, (found,) = expression(of_tails(theta[0], theta[1])[None])
-    assert not any(is_a(expr, Between) for expr in reachable(found))
+    assert not any(is_a(expr, LogBetweenTails) for expr in subexpressions(found))
 
 
 def test_probabilities_of_all_categories_add_up_to_the_number_one():
@@ -159,7 +164,7 @@ def test_ordered_categories_are_functions_without_checks(kind):
     assert_read_rightly(model, parts)
     (function,) = row_functions(parts)
     require_rules(function)
-    assert not any(is_a(expr, scalar.IsInf, scalar.IsNan) for expr in reachable(function.root))
+    assert not any(is_a(expr, scalar.IsInf, scalar.IsNan) for expr in subexpressions(function.root))
 
 
 def test_derivatives_are_bounded_across_the_change_of_form():

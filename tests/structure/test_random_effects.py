@@ -351,7 +351,7 @@ def test_what_is_not_separable_is_refused_by_name(made):
 
 
 def test_so_many_choices_move_with_all_others(monkeypatch):
-    monkeypatch.setattr(elements, "MOST_CHOSEN", G - 1)
+    monkeypatch.setattr(elements, "MAX_CROSSED_LEVELS", G - 1)
     told = rf"^'team' .* {G} effects, .* more than {G - 1}"
     with pytest.raises(NotSeparableError, match=told):
         _ = target_of(made_of(difference)).elements

@@ -410,13 +410,13 @@ def test_many_classes_are_refused_at_once():
 
 
 def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch):
-    constants = lower.constants
+    constants = lower.constant_exprs
 
     def few_constants(exprs, values):
         assert np.size(values) < N
         return constants(exprs, values)
 
-    monkeypatch.setattr(lower, "constants", few_constants)
+    monkeypatch.setattr(lower, "constant_exprs", few_constants)
     form = FORMS["Classes: softmax of each row"]
     row_functions(parts_of(form.build(N, mutable=True), form))
 

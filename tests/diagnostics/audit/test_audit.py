@@ -85,7 +85,7 @@ def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, 
         audit(trace, step, 6, 22, model=model)
     assert totals == [(1, 1), (6, 6)]
     assert "evaluating 5,000 observations of 'y' for each of 6 pairs." in caplog.text
-    monkeypatch.setattr(verdicts, "LONG", 0.0)
+    monkeypatch.setattr(verdicts, "MAX_SILENT_SECONDS", 0.0)
     with caplog.at_level(logging.INFO):
         audit(trace, step, 6, 22, model=model)
     assert re.search(r"for each of 6 pairs; about [\d.]+ (milli)?seconds\.", caplog.text)

@@ -11,7 +11,7 @@ from helpers.altered import with_program, with_tables
 from helpers.zoo import logistic, sample
 from law.compound.models import switched
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
-from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.diagnostics import explain as entry
 from pymc_minibatch_mh.diagnostics import forecast as forecasts
@@ -467,7 +467,7 @@ def test_rows_of_the_forecast_are_those_of_a_run(prepared, model_of):
     assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
 
     own = step.program
-    program = Program(own.plan, own.sampler, 8)
+    program = SamplerSpec(own.plan, own.sampler, 8)
     several = with_program(step, program)
     of_several = explain(several, draws=500, nuts=False, random_seed=13).forecast
     assert of_several.updates_per_draw == 8

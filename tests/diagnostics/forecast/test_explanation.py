@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED
-from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Fact, Sheet, duration
+from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Fact, Sheet, format_duration
 
 EXPECTED = Path(__file__).with_name("explanation.txt")
 #: Fields of the sheet alone, and not of the six lines.
@@ -129,4 +129,4 @@ def test_values_are_wrapped_in_their_column():
     [(0.0312, "0.031 s"), (119.0, "1.2e+02 s"), (121.0, "2 minutes"), (9_000.0, "2.5 hours")],
 )
 def test_durations_have_two_digits(seconds, said):
-    assert duration(seconds) == said.replace("1.2e+02", "120")
+    assert format_duration(seconds) == said.replace("1.2e+02", "120")

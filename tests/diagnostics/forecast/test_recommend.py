@@ -8,7 +8,7 @@ from pymc_minibatch_mh.diagnostics.forecast import (
     alternative_sampler,
     recommend_sampler,
 )
-from pymc_minibatch_mh.diagnostics.sheet import figure
+from pymc_minibatch_mh.diagnostics.sheet import format_figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)
 
@@ -72,7 +72,7 @@ def test_an_approximate_step_that_is_far_faster_is_recommended():
 def test_exactness_is_not_given_up_for_little(exact, of):
     recommended, reason = told(TALL, exact, NUTS_UNTIMED, 0.93, approximate=of)
     assert recommended == "pm.NUTS"
-    speed = figure(of.forecast.ess_per_second)
+    speed = format_figure(of.forecast.ess_per_second)
     assert reason.endswith(f", {speed} for PenaltyMH, which is approximate")
 
 

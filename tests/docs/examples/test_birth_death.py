@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 import birth_death
 from helpers.zoo import drawn as sampled
 from law.statistical.budget import FAR, LEVEL
-from pymc_minibatch_mh import OwnMove, TunaMH
+from pymc_minibatch_mh import CustomProposal, TunaMH
 
 STATE = np.array([0.3, 0.8])
 #: Chances to be in, and normal laws of the weights that are.
@@ -96,7 +96,7 @@ def test_a_law_is_not_left_without_the_density_ratio(factor):
 
 def test_features_that_matter_are_found():
     model = birth_death.selection(5_000)
-    move = OwnMove(birth_death.birth_death, state=[birth_death.UPDATE, birth_death.BIRTH])
+    move = CustomProposal(birth_death.birth_death, state=[birth_death.UPDATE, birth_death.BIRTH])
     step = TunaMH(model=model, proposal=move)
     trace = sampled(model, step, 8_000, 4_000, random_seed=1)
     shares = (trace.posterior["w"] != 0.0).mean(("chain", "draw")).to_numpy()

@@ -7,7 +7,7 @@ import pytest
 import own_move
 import own_test
 from helpers.zoo import drawn
-from pymc_minibatch_mh import OwnMove, OwnTestMH, TunaMH, audit
+from pymc_minibatch_mh import CustomProposal, CustomTestMH, TunaMH, audit
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -19,7 +19,7 @@ def test_an_example_is_short(example):
 
 def test_the_move_samples_what_the_usual_moves_sample():
     model = own_move.regression(3_000)
-    move = OwnMove(own_move.student, state=[own_move.WIDTH], adapt=own_move.widen)
+    move = CustomProposal(own_move.student, state=[own_move.WIDTH], adapt=own_move.widen)
     usual, own = (
         drawn(model, TunaMH(model=model, proposal=proposal), 8_000, 500, random_seed=1)
         for proposal in ("auto", move)
@@ -34,7 +34,7 @@ def test_the_move_samples_what_the_usual_moves_sample():
 def test_the_test_passes_its_audit():
     model = own_test.regression(4_000)
     numbers = [own_test.LARGEST_NOISE, own_test.FEWEST_ROWS]
-    step = OwnTestMH(
+    step = CustomTestMH(
         own_test.sample_size, own_test.decide_batch, numbers=numbers, controls="noise", model=model
     )
     trace = drawn(model, step, 2_000, 500, random_seed=1)

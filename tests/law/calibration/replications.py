@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import binom, chi2, norm
 
 from helpers.altered import with_program
-from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.program import SamplerSpec
 
 #: Draws of warm-up, draws kept, and updates from one draw to the next.
 TUNE, KEPT, UPDATES = 150, 99, 10
@@ -34,7 +34,7 @@ def renew(step, data, change_tables=lambda tables: tables):
         tables = change_tables(prepared.tables)
         prepared = replace(prepared, tables=tables, violation=None).completed()
     own = step.program
-    other = with_program(step, Program(prepared, own.sampler, own.updates_per_draw))
+    other = with_program(step, SamplerSpec(prepared, own.sampler, own.updates_per_draw))
     other.chain.handle_violation(prepared.violation or "")
     return other
 

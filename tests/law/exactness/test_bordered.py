@@ -11,7 +11,7 @@ from scipy.stats import norm, truncnorm
 from law.exactness.compiled import chance
 from law.statistical.budget import LEVEL
 from proposals import proposing
-from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, MixtureNumbers
 
 #: A normal approximation around a centre, whose mean lies below zero with this tilt.
 CENTRE, SD, TILT, SCALE = 0.6, 0.9, -1.6, 0.7
@@ -69,7 +69,7 @@ def counted(correct=1.0):
     around = proposing.gaussian(0, np.array([CENTRE]), factor)
     order, tilt = np.zeros(1, dtype=np.int64), np.array([TILT])
     mixture = MixtureNumbers(SCALE, WEIGHTS, RHO)
-    numbers = BorderedNumbers(mixture, order, 1, factor, 1.0 / factor, tilt)
+    numbers = LowerBoundedNumbers(mixture, order, 1, factor, 1.0 / factor, tilt)
     found = np.zeros((STARTS.size, EDGES.size))
     for row, start in zip(found, STARTS, strict=True):
         positions = np.full((UPDATES, 1), start)

@@ -22,7 +22,7 @@ from law.exactness.poisson import RULES, Rule, accept, acceptance, logistic, ran
 from law.exactness.test_even_prefetch import even_rows
 from law.exactness.toys import METRIC, jump, metric, rows_of
 from native.chain import Loop, line, visited
-from pymc_minibatch_mh.chain.prefetch import ROOM
+from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS
 from pymc_minibatch_mh.native.bound_tables import TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.native.draw import NUMBER
 from pymc_minibatch_mh.native.library import load
@@ -160,7 +160,7 @@ class ByBounds:
         self.source, self.heavy = tables_of(C, RADII), np.empty(0, np.int64)
         self.source.headers[:, 1] = GIVEN
         self.tables = no_tables()._replace(headers=self.source.headers, metric=metric)
-        self.fewest = 2.5 * ROOM if settings.chi else 100
+        self.fewest = 2.5 * SUPPLY_ROWS if settings.chi else 100
 
     def decide(self, i, j, cheap, rng, take):
         """Return whether a move is accepted, the rows that were read, and the log ratio."""
@@ -191,7 +191,7 @@ class ByLooks:
         self.settings = TESTS[name]._replace(kappa=0.8)
         self.heavy = np.array(heavy, np.int64)
         self.source = even_rows(NUMBER_OF_ROWS, self.heavy)
-        self.tables, self.fewest = no_tables(), 1.1 * ROOM
+        self.tables, self.fewest = no_tables(), 1.1 * SUPPLY_ROWS
         # No batch of the published rule has to grow as far as all rows.
         self.full_passes = (0.0 if name == "barker, grow" else 0.02, 0.8)
 
@@ -293,7 +293,7 @@ def test_the_loop_decides_by_the_rows_that_come_next(name):
     np.testing.assert_array_equal(states, before)
     np.testing.assert_array_equal(counts["n_obs"], read)
     np.testing.assert_allclose(counts["log_ratio"], log_ratio, rtol=1e-11, atol=1e-11)
-    assert (pool.supply.places[:, NUMBER] == -(-used // ROOM)).all()
+    assert (pool.supply.places[:, NUMBER] == -(-used // SUPPLY_ROWS)).all()
     assert used.min() > test.fewest
     assert np.unique(before).size == POSITIONS.size
     low, high = test.full_passes

@@ -22,16 +22,16 @@ from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import (
     BarkerPaperMH,
     Bounds,
+    CustomProposal,
+    CustomTestMH,
     Langevin,
     Laplace,
-    OwnMove,
-    OwnTestMH,
     RandomWalk,
     Rows,
 )
 
 ROWS = 2_000
-STEPS = METHODS | RANGED | {"BarkerPaperMH": BarkerPaperMH, "OwnTestMH": OwnTestMH}
+STEPS = METHODS | RANGED | {"BarkerPaperMH": BarkerPaperMH, "CustomTestMH": CustomTestMH}
 Arrays = dict[str, np.ndarray]
 
 
@@ -183,7 +183,7 @@ COMBINATIONS = {
     "austere of raw differences": _way("logistic", "AustereMH", taylor_order=0, pymc=True),
     "confidence": _way("logistic", "ConfidenceMH", taylor_order=1),
     "confidence by a scan": _way("poisson", "ConfidenceMH", taylor_order=0, range="scan"),
-    "a test of a user": _way("logistic", "OwnTestMH", taylor_order=1, **by_own_test),
+    "a test of a user": _way("logistic", "CustomTestMH", taylor_order=1, **by_own_test),
     # Models.
     "centred hierarchy": _way(centred, "TunaMH"),
     "noncentred hierarchy": _way(noncentred, "TunaMH"),
@@ -212,7 +212,9 @@ COMBINATIONS = {
     ),
     "laplace": _way("poisson", "PenaltyMH", proposal=Laplace(rho=(0.0, 0.5)), pymc=True),
     "langevin": _way("poisson", "TunaMH", proposal=Langevin(step_size=0.5, batch_size=500)),
-    "a move of a user": _way("logistic", "TunaMH", proposal=partial(OwnMove, student, state=[1.0])),
+    "a move of a user": _way(
+        "logistic", "TunaMH", proposal=partial(CustomProposal, student, state=[1.0])
+    ),
     "tempered": _way("logistic", "TunaMH", temperature=20.0, updates_per_draw=3),
     "annealed": _way(
         "poisson", "PenaltyMH", temperature=[(0, 50.0), (60, 1.0)], taylor_order=0, pymc=True

@@ -10,10 +10,10 @@ from pytensor.graph.traversal import toposort
 from compiled.fitted import run
 from helpers.in_library import ULPS
 from model.evaluation import pieces
-from pymc_minibatch_mh.compiled.form_rows import FormRows, placed
+from pymc_minibatch_mh.compiled.form_rows import FormRows, evaluate_predictors
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.model.check import rounding_of, stabilised
-from pymc_minibatch_mh.model.constant_data import in_double
+from pymc_minibatch_mh.model.check import rounding_error, stabilise_graph
+from pymc_minibatch_mh.model.constant_data import with_double_constants
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
@@ -48,13 +48,15 @@ class Subject:
         (self.term,) = self.parts.terms
         # Compiled by PyMC, which makes switches to -inf of its checks of parameters.
         (rows,) = model.logp(vars=[model["y"]], sum=False)
-        self._own = model.compile_fn([in_double(model.logp()), in_double(rows)], mode=STABLE)
+        self._own = model.compile_fn(
+            [with_double_constants(model.logp()), with_double_constants(rows)], mode=STABLE
+        )
         self._rows = rows
         batches = [batch for _, batch in self.term.batches]
         self._batch = self._function([self.parts.position, self.term.length, *batches], self.term)
 
     def _function(self, inputs, term):
-        outputs = [in_double(term.logp), self.parts.prior]
+        outputs = [with_double_constants(term.logp), self.parts.prior]
         return pytensor.function(inputs, outputs, mode=STABLE, on_unused_input="ignore")
 
     def point(self, position):
@@ -77,10 +79,12 @@ class Subject:
         It is infinite where an intermediate result is, as is the logarithm of what is left of a
         probability that rounds to 1.
         """
-        one = stabilised(in_double(self._rows).reshape((self.term.n_rows, -1))[row].sum())
+        one = stabilise_graph(
+            with_double_constants(self._rows).reshape((self.term.n_rows, -1))[row].sum()
+        )
         results = [x for node in toposort([one]) for x in node.outputs if x.type.dtype == "float64"]
         lost = pt.any([pt.any(pt.isinf(x)) for x in results])
-        error = pt.switch(lost, np.inf, rounding_of(one))
+        error = pt.switch(lost, np.inf, rounding_error(one))
         inputs = [block.variable for block in self.parts.blocks]
         plain = Mode(linker="py", optimizer=None)
         function = pytensor.function(inputs, error, mode=plain, on_unused_input="ignore")
@@ -116,7 +120,9 @@ class Formed:
     def arguments(self, position):
         """Return the arguments of every row at a position, or of a direction, shape (n, m)."""
         factor = np.eye(position.size)
-        return placed(self.function, self._numbers, position, factor, directions=False).values
+        return evaluate_predictors(
+            self.function, self._numbers, position, factor, directions=False
+        ).values
 
     def values(self, position):
         """Return the log-likelihood of every row."""

@@ -16,7 +16,7 @@ from models.adversary.subject import STABLE
 from models.bambi_models import groups
 from models.bambi_models.groups import LEVEL, RESPONSES, built, responses
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
+from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without_large
 
 # Said by pandas of what Bambi asks it.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
@@ -96,7 +96,7 @@ def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
         step = TunaMH(model=model)
     assert BY_ROW[family] in caplog.text
     large = large_deterministics(model, model.initial_point())
-    assert list(names_without(model, large)) == names_of(model)
+    assert list(names_without_large(model, large)) == names_of(model)
     trace = drawn(model, step, 1_500, 500, random_seed=301, var_names=names_of(model))
     stats = trace.sample_stats
     assert bool(stats["certified"].all())

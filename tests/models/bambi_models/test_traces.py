@@ -27,8 +27,8 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.diagnostics.draws import posterior_draws
 from pymc_minibatch_mh.diagnostics.model_summary import subsampled_terms
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.bambi import cleaned, response_parameters
-from pymc_minibatch_mh.sampling.fitted_trace import as_fitted
+from pymc_minibatch_mh.model.bambi import clean_trace, response_parameters
+from pymc_minibatch_mh.sampling.fitted_trace import bambi_trace
 
 ROWS = 1_200
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
@@ -95,7 +95,7 @@ def test_what_fit_has_changed_is_undone(case):
     model = bambi_model(case)
     model.build()
     drawn = prior_draws(model)
-    fitted = cleaned(model.backend, xr.DataTree.from_dict({"posterior": drawn}))
+    fitted = clean_trace(model.backend, xr.DataTree.from_dict({"posterior": drawn}))
     found = posterior_draws(fitted, model.backend.model)
     for rv in model.backend.model.free_RVs:
         dims = model.backend.model.named_vars_to_dims.get(rv.name) or ()
@@ -117,7 +117,7 @@ def test_draws_of_sample_become_those_of_fit(case):
     settings = {"tune": 60, "chains": 2, "cores": 1, "random_seed": 1, "initvals": starts}
     fitted = model.fit(draws=40, step=step, **settings, **QUIET)
     drawn = sample(TunaMH(model=model), 40, **settings, **QUIET)
-    found = as_fitted(model, drawn)
+    found = bambi_trace(model, drawn)
     assert list(found.posterior.data_vars) == list(fitted.posterior.data_vars)
     xr.testing.assert_allclose(
         found.posterior.to_dataset(), fitted.posterior.to_dataset(), rtol=1e-12
@@ -152,7 +152,7 @@ def test_a_model_goes_from_fit_to_loo():
 def test_without_the_bambi_model_intercepts_are_not_guessed():
     model = bambi_model("flat")
     model.build()
-    fitted = cleaned(model.backend, xr.DataTree.from_dict({"posterior": prior_draws(model)}))
+    fitted = clean_trace(model.backend, xr.DataTree.from_dict({"posterior": prior_draws(model)}))
     behind = model.backend.model
     del model
     gc.collect()
@@ -168,7 +168,7 @@ def test_a_coefficient_that_fit_has_dropped_is_named():
     data = table().rename(columns={"x": "x_offset"})
     model = written("event ~ x_offset", data, family="bernoulli", center_predictors=False)
     model.build()
-    fitted = cleaned(model.backend, xr.DataTree.from_dict({"posterior": prior_draws(model)}))
+    fitted = clean_trace(model.backend, xr.DataTree.from_dict({"posterior": prior_draws(model)}))
     with pytest.raises(SettingError, match=r"'x_offset' is a free variable .* omit_offsets=False"):
         posterior_draws(fitted, model.backend.model)
 

@@ -17,7 +17,7 @@ import pytest
 from helpers.zoo import METHODS, logistic
 from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
-from pymc_minibatch_mh import Bounds, OwnMove, PenaltyMH, TunaMH
+from pymc_minibatch_mh import Bounds, CustomProposal, PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -51,7 +51,7 @@ UNUSUAL = {
         of_family("poisson"),
         "PenaltyMH",
         # Made with the step, as making it compiles it.
-        {"proposal": partial(OwnMove, langevin, state=[0.01], batch_size=50, adapt=adapt)},
+        {"proposal": partial(CustomProposal, langevin, state=[0.01], batch_size=50, adapt=adapt)},
     ),
 }  # fmt: skip
 

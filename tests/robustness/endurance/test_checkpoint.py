@@ -26,8 +26,8 @@ fork = multiprocessing.get_context("fork")
 
 def part_of_run(step, folder, cores, begun):
     """Go on with the run in a folder, or begin it."""
-    checkpoint.LEAST_SECONDS = 0.01
-    checkpoint.WRITING_SHARE, checkpoint.BLOCK_SHARE = 1.0, 0.0
+    checkpoint.MIN_SECONDS = 0.01
+    checkpoint.MAX_WRITING_SHARE, checkpoint.MAX_BLOCK_SHARE = 1.0, 0.0
     resumes = (folder / "run.npz").exists()
     way = {"resume" if resumes else "checkpoint": folder}
     begun.set()
