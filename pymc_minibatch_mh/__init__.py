@@ -54,14 +54,14 @@ _ON_FIRST_USE = {
     "BarkerPaperMH": "published.barker_paper",
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
+    "CustomProposal": "proposals.own_move",
+    "CustomTestMH": "steps.own_test",
     "FactorizedMH": "steps.tuna",
     "FireflyMH": "published.firefly",
     "Langevin": "proposals.langevin",
     "Laplace": "proposals.mixture",
     "MinibatchError": "errors",
     "Mixture": "proposals.mixture",
-    "CustomProposal": "proposals.own_move",
-    "CustomTestMH": "steps.own_test",
     "PenaltyMH": "steps.penalty",
     "PoissonMH": "published.poisson",
     "Proposal": "proposals.base",
@@ -108,8 +108,8 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("pymc-minibatch-mh")
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    showing = import_module(f"{__name__}.progress").showing
-    with _collection_paused(), showing(f"Importing {__name__}"):
+    show_progress = import_module(f"{__name__}.progress").show_progress
+    with _collection_paused(), show_progress(f"Importing {__name__}"):
         value = getattr(import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name)
     globals()[name] = value
     return value

@@ -261,11 +261,8 @@ def factorize(
     terms = join_terms(terms)
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = (
-        with_double_constants(sum_log_densities(log_densities(model, rest)))
-        if rest
-        else pt.constant(0.0)
-    )
+    densities = log_densities(model, rest) if rest else [pt.constant(0.0)]
+    prior = with_double_constants(sum_log_densities(densities)) if rest else densities[0]
     require_alone(model, rest, terms)
     expanded, kept = _foreign_variables(model, vars, terms)
     blocks, others = (lay_out(model, some, shapes) for some in ([*expanded, *vars], kept))

@@ -200,13 +200,12 @@ def sample(
     shown = check_flag("progressbar", progressbar) and not check_flag("quiet", quiet)
     given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
     with _quiet_logging(quiet):
-        step, found, told = _step_and_model(asked, model, resume, settings)
+        step, found, choice = _step_and_model(asked, model, resume, settings)
         settings, begun, folder = _prepare_chains(
             step, found, settings, keeps_warm_up, resume, given
         )
-        kept = recorded_variables(
-            found, step.target.factorization.unravel(begun[0].position, {}), var_names
-        )
+        start = step.target.factorization.unravel(begun[0].position, {})
+        kept = recorded_variables(found, start, var_names)
         workers = Workers(settings, begun, keeps_warm_up, step.program.statistics)
         if folder is not None:
             folder.fill(workers)
@@ -217,7 +216,7 @@ def sample(
         step.chain = workers.chains[-1]
         before = resume if isinstance(resume, xr.DataTree) else None
         tree = _make_tree(step, found, workers, kept, seconds, before)
-        tree["posterior"].attrs |= told
+        tree["posterior"].attrs |= choice
         log_end(type(step).__name__, workers, seconds, interrupted)
         if compute_convergence_checks:
             log_warnings(run_convergence_checks(tree, found))
