@@ -106,7 +106,7 @@ def test_rows_that_all_read_the_same_are_no_groups():
 
 
 def test_too_many_groups_are_not_told_apart(monkeypatch):
-    monkeypatch.setattr("pymc_minibatch_mh.bounds.geometry.MOST_DIRECTIONS", 2 * GROUPS - 1)
+    monkeypatch.setattr("pymc_minibatch_mh.bounds.geometry.MAX_DIRECTIONS", 2 * GROUPS - 1)
     model = slopes()
     own = factorize(model, model.value_vars)
     assert groups_of(row_functions(own), factor_of(own.size)) is None

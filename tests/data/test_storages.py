@@ -33,13 +33,15 @@ def assert_read(storage, rows, expected):
         np.testing.assert_array_equal(found[name], values[rows], strict=True)
 
 
-@pytest.mark.parametrize("room", [zarr_storage.ROOM, 0], ids=["kept", "drawn from small chunks"])
+@pytest.mark.parametrize(
+    "room", [zarr_storage.MIN_CACHE_BYTES, 0], ids=["kept", "drawn from small chunks"]
+)
 @pytest.mark.parametrize("kind", STORAGES)
 def test_rows_are_those_of_the_arrays(kind, room, tmp_path):
     """As a block, by numbers, from a pickle, and in two threads at once, as passes ask for them."""
     expected = arrays()
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="threads"):
-        patch.setattr(zarr_storage, "ROOM", room)
+        patch.setattr(zarr_storage, "MIN_CACHE_BYTES", room)
         storage, _ = in_folder(tmp_path, kind)
         for one in (storage, pickle.loads(pickle.dumps(storage))):
             assert one.n_rows == N

@@ -36,7 +36,7 @@ def test_constants_of_a_model_are_only_made_more_precise():
 
 
 def test_other_constants_are_noticed(monkeypatch):
-    monkeypatch.setattr(check, "in_double", lambda graph: graph * (1.0 + 1e-5))
+    monkeypatch.setattr(check, "with_double_constants", lambda graph: graph * (1.0 + 1e-5))
     model = censored()
     density = ModelDensity(model, split_of(model))
     value = density.as_written(np.array([0.3]), NONE).value

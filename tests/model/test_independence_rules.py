@@ -263,7 +263,7 @@ def test_an_operation_that_has_other_shapes_for_a_batch_is_refused_by_name(monke
     def wrong(*_):
         raise ValueError("Incompatible Elemwise input shapes")
 
-    monkeypatch.setattr(batch, "batch_of", wrong)
+    monkeypatch.setattr(batch, "rebuild_output", wrong)
     with pytest.raises(UnsupportedModelError, match=r"operands of Elemwise|operands of mul have"):
         term_of(shared(x) * b[0])
 
@@ -284,7 +284,7 @@ def test_mutant_that_looks_through_an_operation_is_caught(monkeypatch, case):
     guilty = type(graph.owner.op)
     monkeypatch.setattr(
         batch,
-        "batch_of",
+        "rebuild_output",
         lambda op, node, axis, walk: (
             walk.rows(node.inputs[0], axis)
             if isinstance(op, guilty)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from in_library import ULPS, Products, move_between, products, ratio_to_bound, size_of_move
 
+from helpers.in_library import ULPS, Products, move_between, products, ratio_to_bound, size_of_move
 from pymc_minibatch_mh.native import moves
 from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
 from pymc_minibatch_mh.native.library import load

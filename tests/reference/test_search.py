@@ -37,7 +37,7 @@ def rng():
 def told(monkeypatch):
     """What the search reports while it goes on."""
     lines = []
-    monkeypatch.setattr(newton, "report", lambda stage, text: lines.append((stage, text)))
+    monkeypatch.setattr(newton, "report_stage", lambda stage, text: lines.append((stage, text)))
     return lines
 
 

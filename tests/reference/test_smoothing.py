@@ -61,7 +61,7 @@ def test_a_wide_prior_tilts_as_a_narrow_one_does(monkeypatch):
     target = target_of(model)
     theta, factor = 0.3 * RNG.standard_normal(5), 0.01 * RNG.standard_normal((5, 5))
     expected = target.full_data.skewness_of_prior(theta, factor)
-    monkeypatch.setattr(full_data, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(full_data, "MAX_ENTRIES", 4)
     found = target.full_data.skewness_of_prior(theta, factor)
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
 

@@ -193,7 +193,7 @@ def test_an_interrupt_leaves_a_run_that_goes_on(prepared, monkeypatch, tmp_path,
             raise KeyboardInterrupt
 
     monkeypatch.setattr(workers.Bars, "show", show)
-    monkeypatch.setattr(workers, "LOOK", 0.001)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 0.001)
     try:
         sample(step, 5_000_000, checkpoint=tmp_path / "run", **given)
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsupportedModelError,
 )
-from pymc_minibatch_mh.plan import plan
+from pymc_minibatch_mh.plan import bound_sources as plan
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import WatchedModel
 from pymc_minibatch_mh.reference.posterior import Target

@@ -125,7 +125,7 @@ def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(bars.Bars, "show", show)
-    monkeypatch.setattr(workers, "LOOK", 0.001)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 0.001)
     with caplog.at_level(logging.WARNING, logger="pymc"):
         trace = driven(step, 10_000_000, cores=2)
     assert reached.is_set()
@@ -164,7 +164,7 @@ def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(workers.Chain, "advance", violated)
-    monkeypatch.setattr(workers, "LOOK", 0.5)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 0.5)
     monkeypatch.setattr(bars.Bars, "show", show)
     with pytest.raises(BoundViolationError):
         driven(step, 10_000_000, cores=2)
@@ -186,7 +186,7 @@ def test_an_interrupt_before_there_is_a_draw_is_one(prepared, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bars.Bars, "show", show)
-    monkeypatch.setattr(workers, "LOOK", 1e-6)
+    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 1e-6)
     with pytest.raises(KeyboardInterrupt):
         driven(prepared("two_likelihoods", "TunaMH"), tune=1_000_000)
 

@@ -161,7 +161,7 @@ def test_what_is_done_is_counted(model, trace, monkeypatch):
     def counting(label, total):
         yield lambda: counted.append((label, total))
 
-    monkeypatch.setattr(draws, "counting", counting)
+    monkeypatch.setattr(draws, "count_parts", counting)
     loo_subsample(trace, 25, model=model)
     assert counted == [("Evaluating all observations", 1), *[("Evaluating draws", 500)] * 500]
 

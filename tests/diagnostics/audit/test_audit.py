@@ -80,7 +80,7 @@ def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, 
         yield lambda: done.append(label)
         totals.append((total, len(done)))
 
-    monkeypatch.setattr(readings, "counting", counting)
+    monkeypatch.setattr(readings, "count_parts", counting)
     with caplog.at_level(logging.INFO):
         audit(trace, step, 6, 22, model=model)
     assert totals == [(1, 1), (6, 6)]
