@@ -26,7 +26,7 @@ MIN_SECONDS_LEFT = 5.0
 
 @contextmanager
 def show_progress(stage: str) -> Iterator[None]:
-    """Show the stages of a block after :data:`PATIENCE` seconds, and remove the line at the end."""
+    """Show the stages of a block after :data:`SECONDS_BEFORE_LINE` seconds, and remove the line at the end."""
     if _Line.current is not None or not is_watched():
         report_stage(stage)
         yield

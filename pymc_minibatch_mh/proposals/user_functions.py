@@ -109,7 +109,7 @@ def _call_storing_exception(typing_context, address, function_type, arguments, k
     """Call the function at an address; if it raises, keep the exception and return null.
 
     The address is from :func:`address_of` with `raises`. The first entry of `kept`, int64, is
-    overwritten by the exception, for :func:`take_kept`.
+    overwritten by the exception, for :func:`take_exception`.
     """
     called = function_type.instance_type.signature
 

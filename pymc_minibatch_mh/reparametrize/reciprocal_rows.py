@@ -402,7 +402,7 @@ class _ReciprocalRewriter:
         return exprs.node(scalar.pow, (base, exprs.constant(power)))
 
     def _never_holds(self, condition: Expr) -> bool:
-        """Whether a condition is false, or tests for a shape beyond :data:`LIMIT`."""
+        """Whether a condition is false, or tests for a shape beyond :data:`MAX_SHAPE`."""
         if is_a(condition, scalar.AND):
             return any(constant_value(x) == 0.0 for x in condition.inputs)
         if not is_a(condition, scalar.GT):

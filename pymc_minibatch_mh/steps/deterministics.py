@@ -37,7 +37,7 @@ def describe_size(size: int) -> str:
 
 @dataclass(frozen=True)
 class LargeDeterministic:
-    """A deterministic of more than :data:`LARGE` bytes per draw."""
+    """A deterministic of more than :data:`MIN_LARGE_BYTES` bytes per draw."""
 
     name: str
     shape: tuple[int, ...]

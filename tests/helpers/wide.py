@@ -1,8 +1,8 @@
 """Copies of whitened rows that are set by hand, and the shares that own ceilings have in them."""
 
 import numpy as np
-from helpers.in_library import products, size_of_move
 
+from helpers.in_library import products, size_of_move
 from pymc_minibatch_mh.native import whitened_copy as kernels
 from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
 from pymc_minibatch_mh.native.moves import SHARP, Move

@@ -47,7 +47,7 @@ def often(monkeypatch):
     monkeypatch.setattr(workers, "GROWTH", 1)
     monkeypatch.setattr(workers, "BLOCK_SECONDS", np.inf)
     monkeypatch.setattr(checkpoint.os, "fsync", lambda file: None)
-    for name in ("LEAST_SECONDS", "BLOCK_SHARE"):
+    for name in ("MIN_SECONDS", "MAX_BLOCK_SHARE"):
         monkeypatch.setattr(checkpoint, name, 0.0)
     monkeypatch.setattr(checkpoint, "MAX_WRITING_SHARE", np.inf)
     keep = Checkpoint.keep

@@ -11,7 +11,8 @@ import pymc as pm
 import pytensor
 import xarray as xr
 
-from helpers.zoo import METHODS, RANGED
+import pymc_minibatch_mh
+from helpers.zoo import METHODS
 
 #: What stands for a number whose last digits depend on the machine.
 NUMBER = "<number>"
@@ -112,7 +113,7 @@ class Shared:
     def build(self, method: str, **settings: object) -> object:
         """Build a step on the shared model."""
         point = {"initial_point": self.start}
-        return (METHODS | RANGED)[method](**{"model": self.model, **point, **settings})
+        return getattr(pymc_minibatch_mh, method)(**{"model": self.model, **point, **settings})
 
     def trace(self, **changed: np.ndarray) -> xr.DataTree:
         """Return a trace of the shared model, some of its variables changed."""
