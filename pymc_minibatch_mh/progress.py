@@ -26,7 +26,7 @@ MIN_SECONDS_LEFT = 5.0
 
 @contextmanager
 def show_progress(stage: str) -> Iterator[None]:
-    """Show the stages of a block after :data:`SECONDS_BEFORE_LINE` seconds, and remove the line at the end."""
+    """Show the stages of a block that takes more than :data:`SECONDS_BEFORE_LINE`."""
     if _Line.current is not None or not is_watched():
         report_stage(stage)
         yield

@@ -193,7 +193,7 @@ _CANCELLATION_ERROR = 8.0 * float(np.finfo(np.float64).eps)
 
 
 def are_close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether numbers are equal up to rounding errors, with the tolerance of :func:`rounded_sum`."""
+    """Equality of numbers up to the tolerance of :func:`rounded_sum`."""
     with np.errstate(all="ignore"):
         return np.abs(one - other) <= _CANCELLATION_ERROR * (np.abs(one) + np.abs(other))
 
