@@ -15,7 +15,7 @@ from pymc_minibatch_mh.bounds import bounds_pass
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.data.source import StoredRows
 from pymc_minibatch_mh.errors import BoundViolationError, SourceError
-from pymc_minibatch_mh.plan.bound_sources import functions_of
+from pymc_minibatch_mh.plan.bound_sources import DerivedBounds, functions_of
 from robustness.conformance.harness import same_draws
 
 D, N, MORE = 36, 3_000, 20
@@ -140,7 +140,7 @@ def test_there_is_no_copy_where_memory_is_short(model, monkeypatch, caplog):
     plan = step_of(model).plan
     monkeypatch.setattr(bounds_pass, "virtual_memory", lambda: SimpleNamespace(available=100_000))
     with caplog.at_level(logging.WARNING, "pymc"):
-        tables = plan._derived()
+        tables = DerivedBounds().tables(plan.target, plan.reference)
     assert "Too little memory (0.0 GB free)" in caplog.text
     assert isinstance(tables, BlockTables) if model is stored else not tables.copy.lines.size
 

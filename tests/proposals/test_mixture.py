@@ -5,6 +5,7 @@ from scipy.stats import chi2, multivariate_normal
 from law.statistical.budget import FAR, LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
+from pymc_minibatch_mh.native.statistics import TALLY
 from pymc_minibatch_mh.proposals import mixture
 
 TARGET = multivariate_normal(CENTRE + 0.2, 1.3 * COVARIANCE)
@@ -87,7 +88,7 @@ def test_components_are_drawn_with_their_weights():
 
 
 def tallies(proposal, accept=0.5, best=None, tried=200.0):
-    table = np.zeros(proposal.n_components, proposal.tally)
+    table = np.zeros(proposal.n_components, TALLY)
     table["tried"] = tried
     table["accept"] = accept * tried
     table["jump"] = table["square_jump"] = 0.1 * tried

@@ -9,6 +9,7 @@ from law.statistical.budget import LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import RandomWalk
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
+from pymc_minibatch_mh.native.statistics import TALLY
 from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, MixtureNumbers
 
 OWN = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])
@@ -54,7 +55,7 @@ def test_steps_of_another_covariance_are_noticed(shape):
 @pytest.mark.parametrize("adapt", [True, False])
 def test_the_scale_adapts_only_where_it_may(adapt):
     walk = RandomWalk(0.05, "identity", adapt=adapt)
-    window = np.zeros(1, walk.tally)
+    window = np.zeros(1, TALLY)
     window["tried"], window["accept"] = 50.0, 45.0
     record = walk.adapted(walk.record(3), window, window, 0.234, 3)
     assert (record.scale > 0.05) == adapt
