@@ -295,7 +295,7 @@ def test_variables_of_other_steps_come_from_the_draw(compound, monkeypatch):
     exact = log_ratios_of_the_model(model, trace, found)
     np.testing.assert_allclose(found["pairs"]["log_ratio"], exact, rtol=1e-6, atol=1e-6)
     assert list(found["moments"]["coordinate"].to_numpy()) == ["level", "slope"]
-    monkeypatch.setattr(Probe, "given", lambda probe, others: None)
+    monkeypatch.setattr(Probe, "fix_others", lambda probe, others: None)
     mutant = audit(trace, step, 40, 29, model=model)
     exact = log_ratios_of_the_model(model, trace, mutant)
     assert np.abs(mutant["pairs"]["log_ratio"].to_numpy() - exact).max() > 0.01
