@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.chain.prefetch import Prefetcher, empty_supplies
 from pymc_minibatch_mh.chain.program import SamplerSpec, Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState

@@ -9,7 +9,7 @@ from pymc_minibatch_mh.chain.program import possible_slices
 from pymc_minibatch_mh.native.slices import sweep_without_rows
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.posterior import whitened_directions
+from pymc_minibatch_mh.reference.target import whitened_directions
 
 StartOutcome = Literal["stepped off", "waits"] | None
 

@@ -15,7 +15,7 @@ import xarray as xr
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
-from pymc_minibatch_mh.bounds.audit import largest_of_parts
+from pymc_minibatch_mh.bounds.bound_check import largest_of_parts
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Acceptance, MoveSummary, Probe
 from pymc_minibatch_mh.compiled.graphs import term_names

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import BUILD_AGAIN
 from pymc_minibatch_mh.data.source import StoredRows, read_columns
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.plan.dense import DensePlan, Sought
 from pymc_minibatch_mh.plan.file import first_difference, split_digests
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 _log = logging.getLogger("pymc")
 

@@ -8,13 +8,13 @@ from typing import Self, final
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED, audited_parts
-from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts
+from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry
 from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.plan.plan import Plan, Requirements, record_arrays, stored_record
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
 #: Distance of chains of many elements from the centre, relative to draws of a Gaussian: scales

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import audited, exceeds_bound, seeded_moves
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds.bound_check import audited, exceeds_bound, seeded_moves
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
@@ -19,7 +19,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import (
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
+from pymc_minibatch_mh.bounds.bound_check import (
     PREPARATION_SEED,
     BoundCheck,
     seeded_moves,
     sizes_of_many,
 )
-from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.graphs import term_names
@@ -33,8 +33,8 @@ from pymc_minibatch_mh.plan.plan import (
     stored_record,
 )
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
-from pymc_minibatch_mh.reference.posterior import Target
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.

@@ -32,7 +32,7 @@ from pymc_minibatch_mh.model.stored_ops import NumberOfRows
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 _log = logging.getLogger("pymc")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.bounds.parts import PartTables
+from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 
 #: Rows whose mode stands for that of all, evenly spread.

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.audit import violation_message
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
-from pymc_minibatch_mh.bounds.parts import PartTables
+from pymc_minibatch_mh.bounds.bound_check import violation_message
+from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
@@ -19,7 +19,7 @@ from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowFunction
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.bounds.audit import PREPARATION_SEED
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -36,7 +36,7 @@ from pymc_minibatch_mh.plan.plan import (
     require_same_again,
 )
 from pymc_minibatch_mh.reference.arrow_reference import find_grouped
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences
 from pymc_minibatch_mh.structure.random_effects import NotSeparableError

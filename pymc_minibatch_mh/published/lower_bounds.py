@@ -38,7 +38,7 @@ from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import FullData
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Added to ξ² at the centre: the slope needs ξ > 0, and the gap at ξ = 1e-4 equals the gap at 0.

@@ -17,8 +17,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_minibatch_mh.bounds.audit import CHUNK, audited_moves, violation_message
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.bounds.bound_check import CHUNK, audited_moves, violation_message
 from pymc_minibatch_mh.bounds.bounds_pass import (
     BOUNDING,
     RowPass,
@@ -44,7 +44,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, functions_of, of_user, support_of
 from pymc_minibatch_mh.progress import report_stage
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Radius of the table of the m_i, below the length of every proposal.

@@ -28,7 +28,7 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of
 from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.messages import WAY_ON
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 
 #: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at

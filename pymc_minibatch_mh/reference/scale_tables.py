@@ -22,7 +22,7 @@ from pymc_minibatch_mh.native.scale_conditional import (
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 #: Scales at most, and numbers in all tables: their computation takes time, and each draw reads
 #: some of them.

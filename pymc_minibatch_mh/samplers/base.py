@@ -14,7 +14,7 @@ from pymc_minibatch_mh.native.slices import Slices
 from pymc_minibatch_mh.native.statistics import TALLY, Feature
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.posterior import whitened_directions
+from pymc_minibatch_mh.reference.target import whitened_directions
 
 
 class Records(NamedTuple):

@@ -35,7 +35,7 @@ from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.prepare import read_model
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.samplers.base import Sampler
 from pymc_minibatch_mh.samplers.componentwise import componentwise
 from pymc_minibatch_mh.samplers.metropolis import Metropolis

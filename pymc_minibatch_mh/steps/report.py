@@ -24,7 +24,7 @@ from pymc_minibatch_mh.model.inputs import likelihood_names
 from pymc_minibatch_mh.model.terms import potentials_in_full
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.plan import Plan
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.deterministics import warn_of_large
 
 _log = logging.getLogger("pymc")

@@ -32,7 +32,7 @@ from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 #: Function from the name and value of a setting to the checked value; raises SettingError.
 Check = Callable[[str, Any], Any]

@@ -21,7 +21,7 @@ from pymc_minibatch_mh.chain.program import MAX_MOVES, SamplerSpec
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES
-from pymc_minibatch_mh.reference.posterior import whitened_directions
+from pymc_minibatch_mh.reference.target import whitened_directions
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps.base import model_behind
 

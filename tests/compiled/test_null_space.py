@@ -10,7 +10,7 @@ from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.form_rows import evaluate_predictors
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.null_space import likelihood_null_space
 
 ROWS = 1_200

@@ -10,12 +10,12 @@ from distributed import Client, LocalCluster, get_task_stream
 
 from data.stored_rows import arrays, chunked
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds import audit
+from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.data.dask import DaskStorage
 from pymc_minibatch_mh.data.source import map_blocks, workers_of
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.reference import full_data as parallel
-from pymc_minibatch_mh.reference import posterior as target
+from pymc_minibatch_mh.reference import target
 
 
 def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned():
@@ -180,7 +180,7 @@ def test_chunks_begin_where_blocks_of_a_cluster_do(monkeypatch, cuts, whole, end
 def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
     sizes.clear()
     monkeypatch.setattr(target, "CHECK_ROWS", 100)
-    monkeypatch.setattr(audit, "CHANGES", 100)
+    monkeypatch.setattr(bound_check, "CHANGES", 100)
     step = built(on_dask())
     assert sum(sizes) < N / 5
     sizes.clear()

@@ -10,7 +10,7 @@ from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.plan.prepare import ReadingSettings, read_model
 from pymc_minibatch_mh.reference.arrow_reference import find_grouped
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 
 def _late(rng, predictor):

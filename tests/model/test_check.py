@@ -12,7 +12,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.model import check
 from pymc_minibatch_mh.model.check import DensityValue, ModelDensity, check_factorization
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 NONE = np.empty(0)
 POINTS = [np.zeros(1)]

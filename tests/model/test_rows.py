@@ -12,7 +12,7 @@ from pytensor.compile.mode import Mode
 from data.elsewhere import Recording
 from model.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds.audit import typical_moves
+from pymc_minibatch_mh.bounds.bound_check import typical_moves
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.plan.dense import gaussian_draw
 from pymc_minibatch_mh.plan.file import split_digests
 from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.full_data import SpreadIn
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
 RNG = np.random.default_rng(8)

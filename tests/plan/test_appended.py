@@ -12,9 +12,9 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds import audit
-from pymc_minibatch_mh.bounds.audit import BoundCheck
+from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.bounds.block_tables import BLOCK
+from pymc_minibatch_mh.bounds.bound_check import BoundCheck
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import (
     BoundViolationError,
@@ -136,7 +136,7 @@ def test_a_new_row_above_its_bound_is_found():
 def test_of_very_many_new_rows_some_are_audited(monkeypatch):
     rows = Rows.of(Counting(first(N + MORE).storage))
     longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
-    monkeypatch.setattr(audit, "CHANGES", 100)
+    monkeypatch.setattr(bound_check, "CHANGES", 100)
     rows.storage.first.clear()
     assert longer.plan.audited(1, np.arange(N, N + MORE)) == ""
     assert rows.storage.first == set(np.linspace(N, N + MORE - 1, 100).astype(int))

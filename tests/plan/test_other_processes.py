@@ -16,7 +16,7 @@ from helpers.altered import with_prepared
 from helpers.zoo import logistic
 from pymc_minibatch_mh import Bounds, TunaMH
 from pymc_minibatch_mh.bounds import tables as shipping
-from pymc_minibatch_mh.bounds.audit import moves_of_chains, sizes_of_many
+from pymc_minibatch_mh.bounds.bound_check import moves_of_chains, sizes_of_many
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError

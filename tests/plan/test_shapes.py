@@ -14,7 +14,7 @@ from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, with_logs
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 ROWS = 3_000
 POISSON, NORMAL = "counts that are Poisson", "noise that is normal"

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, norm
 
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 GROUPS, EACH, NOISE = 12, 100, 2.0
 RNG = np.random.default_rng(12)

@@ -9,11 +9,10 @@ import pytest
 
 from data.elsewhere import Elsewhere
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds import audit
 from pymc_minibatch_mh.bounds import block_tables as block_bounds
+from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.chain.kernel_probe import Probe
-from pymc_minibatch_mh.reference import full_data
-from pymc_minibatch_mh.reference import posterior as target
+from pymc_minibatch_mh.reference import full_data, target
 
 N, G = 20_000, 5
 RNG = np.random.default_rng(4)
@@ -40,7 +39,7 @@ def small_blocks():
         for room in (full_data, block_bounds):
             patch.setattr(room, "BLOCK_ROWS", 8_192)
         patch.setattr(target, "CHECK_ROWS", 100)
-        patch.setattr(audit, "CHANGES", 5_000)
+        patch.setattr(bound_check, "CHANGES", 5_000)
         yield
 
 

@@ -9,7 +9,7 @@ from helpers.tiers import fast
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
-from pymc_minibatch_mh.reference import posterior as target_module
+from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal

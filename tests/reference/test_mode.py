@@ -15,7 +15,7 @@ from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
 from pymc_minibatch_mh.reference.mode import find_mode
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from reference.formulas import hierarchy_passes, logistic_passes, passes_of, quadratic
 
 N = 2_000

@@ -18,12 +18,12 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import newton
-from pymc_minibatch_mh.reference import posterior as target_module
+from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.density import normals_near
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.mode import JITTERS
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 N = 3_000
 

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.mode import calibrate, reference_at
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from reference.formulas import logistic_rows
 
 N = 1_200

@@ -25,7 +25,7 @@ from pymc_minibatch_mh import (
     log_likelihood,
     sample,
 )
-from pymc_minibatch_mh.bounds import audit as bound_audit
+from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.compiled.scalar_functions import without_reordering
@@ -46,7 +46,7 @@ def watched():
     """Fail where a thread compiles, while all centres move and passes over rows have parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chains, "MIN_SHIFT", 0.0)
-        for room in (full_data, element_rows, bound_audit):
+        for room in (full_data, element_rows, bound_check):
             patch.setattr(room, "CHUNK", 400)
         patch.setattr(full_data, "BLOCK_ROWS", 4_096)
         watch()

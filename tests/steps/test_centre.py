@@ -11,7 +11,7 @@ import pytest
 import pymc_minibatch_mh as mb
 from helpers.zoo import METHODS, drawn, sample
 from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.reference import posterior as target
+from pymc_minibatch_mh.reference import target
 
 ROWS, SIZE = 4_000, 3
 RNG = np.random.default_rng(61)

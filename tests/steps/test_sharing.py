@@ -10,7 +10,7 @@ import pytest
 from helpers.zoo import sample
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.compiled import form_rows, graphs
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 
 N = 3_000
 

@@ -7,7 +7,7 @@ import numpy as np
 from helpers.grouped import slopes
 from helpers.zoo import drawn
 from pymc_minibatch_mh import TunaMH, audit
-from pymc_minibatch_mh.bounds.parts import PartTables
+from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.chain.chain import Chain, Draws
 
 

@@ -13,7 +13,7 @@ from scipy.special import expit, log_expit
 from helpers.tiers import fast
 from law.statistical.budget import VERY_FAR
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
-from pymc_minibatch_mh.bounds import parts
+from pymc_minibatch_mh.bounds import part_tables
 from pymc_minibatch_mh.reference import arrow_reference as grouped
 
 GROUPS, ROWS = 4, 6
@@ -143,7 +143,7 @@ def regression(radius):
     in full.
     """
     with pytest.MonkeyPatch.context() as changed, pm.Model():
-        changed.setattr(parts, "ELEMENT_RADIUS", radius)
+        changed.setattr(part_tables, "ELEMENT_RADIUS", radius)
         b = pm.Normal("b", 0.0, 1.0, shape=2)
         effect = pm.Normal("effect", 0.0, SPREAD, shape=GROUPS)
         pm.Bernoulli("y", logit_p=b[0] + b[1] * X + effect[GROUP], observed=OUTCOME)
@@ -270,10 +270,10 @@ def test_posterior_of_gaussian_contests():
     assert np.abs(errors).max() < VERY_FAR, errors
 
 
-@pytest.mark.parametrize("radius", [parts.ELEMENT_RADIUS, 1.5])
+@pytest.mark.parametrize("radius", [part_tables.ELEMENT_RADIUS, 1.5])
 def test_posterior_of_contests(monkeypatch, radius):
     """At radii of a standard deviation and a half, matches of a team are often all read."""
-    monkeypatch.setattr(parts, "ELEMENT_RADIUS", radius)
+    monkeypatch.setattr(part_tables, "ELEMENT_RADIUS", radius)
     home, away, rng = contests(24)
     won = (rng.random(home.size) < expit(np.array([0.8, 0.0, -0.8])[home])).astype(np.int64)
     with pm.Model():

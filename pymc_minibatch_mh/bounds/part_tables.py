@@ -23,7 +23,7 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import Read
 from pymc_minibatch_mh.reference.full_data import on_all_cores
-from pymc_minibatch_mh.reference.posterior import Target
+from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 

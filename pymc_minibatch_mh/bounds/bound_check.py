@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
-from pymc_minibatch_mh.bounds.parts import PartTables
+from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
@@ -30,7 +30,7 @@ from pymc_minibatch_mh.reference.full_data import (
     SpreadIn,
     over_rows,
 )
-from pymc_minibatch_mh.reference.posterior import Target, whitened_directions
+from pymc_minibatch_mh.reference.target import Target, whitened_directions
 
 
 @dataclass(frozen=True, eq=False)
