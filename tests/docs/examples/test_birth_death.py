@@ -1,7 +1,5 @@
 """The move of variable selection: its density, and that it leaves laws with atoms as they are."""
 
-import inspect
-
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
@@ -15,10 +13,6 @@ STATE = np.array([0.3, 0.8])
 #: Chances to be in, and normal laws of the weights that are.
 SHARE = np.array([0.7, 0.4, 0.2])
 MEAN, SD = np.array([0.5, -0.4, 0.1]), np.array([0.6, 0.5, 0.9])
-
-
-def test_the_example_is_short():
-    assert len(inspect.getsource(birth_death).splitlines()) <= 120
 
 
 def log_target(w):

@@ -15,7 +15,6 @@ import papers
 from papers import (
     abstracts,
     data,
-    drawing,
     page,
     parts,
     prepare,
@@ -30,11 +29,6 @@ from papers.report import (
     Curve,
     Panel,
     Report,
-    Table,
-    contours,
-    curve,
-    histogram,
-    mean_sd,
 )
 from papers.runner import Size, measured
 
@@ -48,12 +42,6 @@ SMOKE = "seita_mixture"
 STORED = sorted(file.stem for file in RESULTS.glob("*.json"))
 #: Scripts whose small results the fast tests compare.
 FAST = "korattikara_bound", "zhang_slopes"
-#: A record of a run.
-RUN = {
-    "seconds": 60.0,
-    "command": "c",
-    **dict.fromkeys(("machine", "date", "commit", "data"), "that"),
-}
 
 
 def found(script):
@@ -180,18 +168,6 @@ def test_originals_are_known_by_their_checksums(monkeypatch, tmp_path):
     assert np.array_equal(made["X_test"], images[labels != 9])
 
 
-def test_covertype_is_read_from_its_columns():
-    columns = len(prepare.MEASURED) + prepare.AREAS + prepare.SOILS + 1
-    row = np.zeros((2, columns), int)
-    row[:, 0], row[0, 11], row[1, 13], row[:, 53], row[:, -1] = 2_596, 1, 1, 1, (5, 2)
-    text = ",".join(["name"] * columns) + "\n" + "\n".join(",".join(map(str, r)) for r in row)
-    made = prepare.covertype({prepare.COVERTYPE: text.encode()})
-    assert made["X"][:, 0].tolist() == [2_596, 2_596]
-    assert made["wilderness"].tolist() == [2, 4]
-    assert made["soil"].tolist() == [40, 40]
-    assert made["cover_type"].tolist() == [5, 2]
-
-
 def same_as_recorded(script, monkeypatch):
     """Compare small results with stored ones; :mod:`papers.recorded` writes them anew."""
     monkeypatch.setenv(data.FOLDER, "")
@@ -241,137 +217,12 @@ def test_a_claim_is_reached_between_its_limits():
         assert not any(Claim("", "", *limits, x).reached for x in missed), limits
 
 
-def test_numbers_are_written_with_the_digits_that_count():
-    numbers = (0.0, 182.34, 65_758.9, -1_307.0, 0.0047, 5.4e-8, 3e7)
-    words = "0", "182.3", "65,759", "-1,307", "0.0047", "5.40e-8", "3.00e7"
-    assert tuple(map(page.number, numbers)) == words
-
-
-def test_means_are_given_with_deviations_over_trials():
-    assert mean_sd([1.0, 3.0]) == (2.0, pytest.approx(np.sqrt(2.0)))
-    assert mean_sd([1.0]) == (1.0, 0.0)
-    assert page.spread(182.31, 11.42) == "182.3 ± 11"
-    assert page.spread(2.0, 0.0) == "2"
-
-
-def test_long_curves_are_thinned_evenly():
-    line = curve("line", np.arange(1_001), np.arange(1_001), sd=np.full(1_001, 2.0))
-    assert (line.x[0], line.x[-1], len(line.x)) == (0, 1_000, 200)
-    assert (line.low[0], line.high[-1], len(line.low)) == (-2.0, 1_002.0, 200)
-
-
-def test_contours_enclose_their_share_of_the_mass():
-    x = np.linspace(-4.0, 4.0, 161)
-    density = np.exp(-0.5 * (x[:, None] ** 2 + x**2))
-    (line,) = contours(x, x, density, [0.9])
-    # A circle of radius √(2 log 10) has nine tenths of a normal distribution of the plane.
-    assert np.hypot(line.x, line.y) == pytest.approx(np.sqrt(2.0 * np.log(10.0)), abs=0.02)
-
-
-def test_histograms_share_out_all_values():
-    values = np.random.default_rng(1).lognormal(5.0, 1.0, 1_000)
-    assert sum(histogram("", values).y) == pytest.approx(1.0)
-    assert sum(histogram("", np.full(10, 100)).y) == pytest.approx(1.0)
-
-
 def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
     lines = [Curve("a", [1.0, 10.0], [1.0, 2.0]), Curve("b", [1.0], [2.0], "points")]
     panel = Panel("rows", "x", "y", lines, log_x=True)
     for name in ("one.svg", "two.svg"):
         page.draw([panel] * 4, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-
-
-def drawn(lines, others, folder):
-    """Return the SVG of two panels, whose lines are given as labels, in capitals if dashed."""
-    panels = [
-        Panel(
-            "",
-            "x",
-            "y",
-            [
-                Curve(name.lower(), [1.0, 2.0], [1.0, 2.0], "dashed" if name.isupper() else "line")
-                for name in names
-            ],
-        )
-        for names in (lines, others)
-    ]
-    page.draw(panels, folder / "figure.svg")
-    return (folder / "figure.svg").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(("second", "legends"), [("abcd", 1), ("dcb", 1), ("Abcd", 2), ("bfg", 2)])
-def test_panels_share_a_legend_where_labels_mean_the_same(tmp_path, second, legends):
-    text = drawn("abcd", second, tmp_path)
-    assert text.count('id="legend_') == legends
-    assert text.count(">b</text>") == legends
-
-
-def test_a_label_has_one_colour_in_all_panels(tmp_path):
-    text = drawn("abc", "cxa", tmp_path)
-    used = re.findall(r"stroke: (#\w{6}); stroke-width: 1.4", text)
-    first, second, third = drawing.COLOURS[:3]
-    # Lines of both panels, each followed by its legend; x takes the colour that is free.
-    assert used == [first, second, third] * 2 + [third, second, first] * 2
-
-
-def test_a_figure_in_its_range_is_not_repeated_where_a_table_has_it_beside_the_papers():
-    table = Table("Rows", ["test", "published", "ours"], [["x", (182.3, 11.0), (169.0, 3.0)]])
-    for published, figure, repeated in (
-        ("182.3 ± 11.4", 169.0, False),
-        ("182.3", 170.0, True),
-        ("181", 169.0, True),
-        ("169", 169.0, True),
-    ):
-        claim = Claim("figure", published, 150.0, 200.0, figure)
-        text = page.block("x", Report("", [claim], [table], run=RUN))
-        assert ("| figure |" in text) is repeated, published
-    missed = Claim("figure", "182.3", 180.0, 200.0, 169.0)
-    assert "| figure |" in page.block("x", Report("", [missed], [table], run=RUN))
-
-
-def test_seconds_of_a_machine_are_stored_and_not_shown():
-    head = ["test", "µs an update", "rows", "seconds an effective draw"]
-    text = page.measurements(Table("Rows", head, [["x", 3.5, 100.0, 0.25]]))
-    assert text == (
-        "Rows:\n\n| test | rows | seconds an effective draw |\n| --- | --- | --- |\n"
-        "| x | 100 | 0.25 |\n"
-    )
-
-
-def test_evaluated_rows_are_told_where_they_differ_and_lengths_of_runs_are_not():
-    head = ["test", "trials", "rows", "evaluated"]
-    rows = [["x", 2.0, (10.0, 1.0), 10.0], ["y", 2.0, (10.0, 1.0), 30.0]]
-    text = page.measurements(Table("Rows", head, rows))
-    assert text == (
-        "Rows:\n\n| test | rows (evaluated) |\n| --- | --- |\n| x | 10 ± 1 |\n| y | 10 ± 1 (30) |\n"
-    )
-
-
-def test_readings_that_do_not_count_are_not_counted():
-    reading = Claim("figure", "half", 180.0, 200.0, 169.0, chosen=True)
-    text = page.block("x", Report("", [reading], run=RUN))
-    assert ":::{dropdown} Figures beside the paper's\n" in text
-    assert "| figure | half | 169, *set* |" in text
-    # What a paper says in words is never left out.
-    for published in ("half", "182.3, by time", "-"):
-        reading = Claim("figure", published, 180.0, 200.0, 169.0, chosen=True)
-        text = page.block("x", Report("", [reading], [Table("", [""], [["x", 169.0]])], run=RUN))
-        assert ("| figure |" in text) is (published == "half")
-
-
-def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
-    figures = [("a", "-", 0.5), ("b", "-", 2.0), ("c", "below 1", 0.5), ("d", "0.4 ± 0.1", 0.5)]
-    claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
-    claims.append(Claim("e", "0.3", None, 1.0, 3.0, chosen=True))
-    tables = [Table("Rows", ["test", "rows"], [["x", (1.0, 0.5)], ["y", None]])]
-    text = page.block("x", Report("", claims, tables, run=RUN))
-    assert "3 of 4 figures" in text
-    assert "| b | - | 2, missed: ≤ 1 |\n| d | 0.4 ± 0.1 | 0.5 |\n| e | 0.3 | 3, *set* |" in text
-    assert "| a |" not in text
-    assert "| c |" not in text
-    assert "Rows:\n\n| test | rows |\n| --- | --- |\n| x | 1 ± 0.5 |\n| y | - |" in text
-    assert "`c`, 1 minutes, that, that, commit that, data that." in text
 
 
 def says(name, words):
@@ -402,10 +253,3 @@ def test_choices_of_chi_cost_as_much_as_the_page_says():
     derived = abstracts.claim("zhang_chi", "rows an effective draw with the derived χ")
     assert derived.measured == pytest.approx(2.5, rel=0.05)
     assert says("zhang", "it needs two and a half times the rows of the rule")
-
-
-def test_a_block_tells_how_its_results_were_made():
-    report = measured(import_module("papers.korattikara_bound").experiment, Size.SMOKE, 2)
-    text = page.block("x", report)
-    for key in ("command", "machine", "date", "commit", "data"):
-        assert str(report.run[key]) in text

@@ -64,18 +64,6 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
 
 
 @pytest.mark.slow
-def test_the_scan_of_a_design_per_update_is_counted():
-    rows = 0.02 * normal_rows()
-    counts = updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
-    # Far from the threshold the test itself reads one batch.
-    assert (counts["n_obs"] == rows.size + 50).all()
-    assert (counts["full_pass"] == 1.0).all()
-    nearby = updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
-    assert (nearby["full_pass"] == 1.0).all()
-    assert nearby["n_obs"].max() == 2 * rows.size
-
-
-@pytest.mark.slow
 def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
     """All rows decide within a unit of the threshold, and far from it a batch that says little."""
     rows = 0.02 * normal_rows()

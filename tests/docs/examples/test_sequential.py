@@ -7,7 +7,6 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from law.statistical.budget import FAR
-from papers import sequential
 from papers.sequential import sequential_error, sequential_use
 
 #: m, epsilon, n_rows, boundary, all_rows_from
@@ -34,12 +33,6 @@ def shares_and_limits(m, epsilon, n_rows, boundary, all_rows_from):
     read = [k for k in range(m, n_rows, m) if k < all_rows_from * n_rows]
     shares = np.array(read) / n_rows
     return shares, -ndtri(epsilon) * shares ** (0.5 - boundary)
-
-
-def test_figures_to_three_digits():
-    error, use = both(TESTS[0], [0.0, 0.5, 1.5])
-    np.testing.assert_allclose(error, [0.2820, 0.1301, 0.0476], atol=5e-5)
-    np.testing.assert_allclose(use, [0.6525, 0.5909, 0.3976], atol=5e-5)
 
 
 def forward(test, distance, points=700):
@@ -93,15 +86,6 @@ def test_simulated_walks_stop_as_often(test):
         read = np.where(stops, shares[first], 1.0)
         assert abs(wrong.mean() - error) <= FAR * math.sqrt(max(error, 1e-3) / walks)
         assert abs(read.mean() - use) <= FAR * read.std() / math.sqrt(walks)
-
-
-@pytest.mark.parametrize("test", [*TESTS, (50, 0.001, 13_000, 0.5, 1.0)])
-def test_more_points_say_the_same(test, monkeypatch):
-    found = both(test)
-    monkeypatch.setattr(sequential, "_POINTS_PER_SCALE", 2.0 * sequential._POINTS_PER_SCALE)
-    monkeypatch.setattr(sequential, "_FEWEST_POINTS", 2 * sequential._FEWEST_POINTS)
-    for few, many in zip(found, both(test), strict=True):
-        np.testing.assert_allclose(few, many, atol=1e-7)
 
 
 def test_at_epsilon_zero_all_rows_decide():
