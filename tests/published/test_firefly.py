@@ -7,8 +7,7 @@ import pytest
 
 from helpers.altered import with_tables
 from helpers.zoo import sample
-from pymc_minibatch_mh import audit, explain, overdispersed_initvals
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh import audit, overdispersed_initvals
 from pymc_minibatch_mh.native.bound_tables import RADIUS
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -64,12 +63,6 @@ def test_moves_out_of_the_region_read_all_rows(step, start):
     assert (stats["n_obs"][stats["full_pass"] == 0] < 0.2 * n).all()
 
 
-def test_a_smaller_q_reads_less(model_of, prepared):
-    step = prepared("logistic", "FireflyMH", q=0.01)
-    trace = sample(model_of("logistic"), step, 300, 100, random_seed=6)
-    assert 40.0 < float(trace.sample_stats["n_obs"].mean()) < 60.0
-
-
 @pytest.fixture(scope="module")
 def untuned(prepared):
     return prepared("logistic", "FireflyMH", bound="untuned")
@@ -86,17 +79,6 @@ def test_untuned_lower_bounds_leave_more_rows_bright(model_of, prepared, untuned
     assert bright[0] > 50.0 > 1.0 > bright[1]
 
 
-def test_untuned_lower_bounds_need_no_derived_ones(untuned):
-    assert untuned.tables is None
-    assert untuned.exactness == "exact"
-    assert "exact, order 2" in repr(untuned)
-
-
-def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(prepared, untuned):
-    with pytest.raises(SettingError, match="differs in the settings of its test"):
-        untuned.sampling_state = prepared("logistic", "FireflyMH").sampling_state
-
-
 def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, prepared):
     model, step = model_of("logistic"), prepared("logistic", "FireflyMH")
     trace = sample(model, step, 300, 200, random_seed=9)
@@ -106,11 +88,3 @@ def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, pr
     assert (found["pairs"]["rows_read"] >= step.target.source.n_rows).all()
     verdicts = dict(zip(found["check"].values, found["verdict"].values, strict=True))
     assert verdicts["bounds"] == verdicts["bias"] == "ok"
-
-
-def test_rows_are_forecast(prepared):
-    step = prepared("logistic", "FireflyMH")
-    found = explain(step, draws=100, tune=50, nuts=False, random_seed=1)
-    assert found.method == "FireflyMH"
-    assert 450.0 < found.forecast.rows_per_update < 550.0
-    assert found.certificate.certified

@@ -1,9 +1,7 @@
 """Quadratic lower bounds of rows: never above them, and quadratic."""
 
-import pickle
 from functools import cache
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -12,7 +10,7 @@ from bounds.certified import evaluate
 from helpers import zoo
 from helpers.families import FAMILIES
 from helpers.in_library import expansion_change
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh import FireflyMH
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.published.lower_bounds import gap_at_centre, lower_bound_gap
@@ -83,22 +81,6 @@ def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
         )
         ends = values(gap, np.array([-xi, xi]), row)
         np.testing.assert_allclose(ends, 0.0, atol=1e-12)
-
-
-@pytest.mark.parametrize("xi", TOUCHING)
-def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
-    function, gap = functions_of("student", xi)
-    u = np.linspace(-10.0, 10.0, 4_001)
-    for row in range(20):
-        # Where the log-likelihood is largest the error is 0.
-        middle = u[np.argmax(values(function, u, row))]
-        ends = values(gap, middle + xi * SCALE * np.array([-1.0, 1.0]), row)
-        assert ends.max() < 1e-4
-        peak = values(gap, np.array([middle]), row)[0]
-        shape = 0.5 * (NU + 1.0)
-        assert peak == pytest.approx(
-            shape * (np.log1p(xi**2 / NU) - (xi**2 / NU) / (1.0 + xi**2 / NU)), rel=1e-3
-        )
 
 
 def binomial():
@@ -188,29 +170,3 @@ def test_lower_bounds_and_gaps_add_up(temperature):
         assert expansion_change(below.reference, centre, position) == pytest.approx(
             expected, abs=1e-8
         )
-
-
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_gaps_in_the_centre_are_rounded_up(temperature):
-    below = below_of(step_at(temperature).program)
-    exact = below.reference.inverse_temperature * gaps(below, below.reference.centre)
-    assert (below.gaps > exact).all()
-    np.testing.assert_allclose(below.gaps, exact, rtol=1e-6, atol=1e-8)
-
-
-def test_a_pickled_program_finds_them_again(step):
-    arrived = pickle.loads(cloudpickle.dumps(step.program))
-    found, expected = below_of(arrived), below_of(step.program)
-    np.testing.assert_array_equal(found.gaps, expected.gaps)
-    np.testing.assert_array_equal(
-        gaps(found, found.reference.centre), gaps(expected, expected.reference.centre)
-    )
-
-
-def test_other_steps_on_the_model_take_over_the_same_file(step, tmp_path):
-    step.save(tmp_path / "step.npz")
-    for method in (TunaMH, PenaltyMH):
-        settings = {"model": model()}
-        for file in ({}, {"prepared": tmp_path / "step.npz"}):
-            other = method(**settings, **file)
-            np.testing.assert_allclose(other.reference.hessian, step.reference.hessian, rtol=1e-12)

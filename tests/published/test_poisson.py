@@ -5,12 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-import pymc_minibatch_mh
 from helpers import zoo
 from helpers.published import keep_by_level
-from helpers.zoo import drawn, sample
-from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
-from pymc_minibatch_mh.errors import BoundViolationError, SettingError
+from helpers.zoo import drawn
+from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH
+from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.published import poisson as levels
 from pymc_minibatch_mh.published.ranges import DerivedRanges
 
@@ -69,15 +68,6 @@ def test_posterior_is_that_of_quadrature(bounded, step):
     assert float(stats["n_obs"].mean()) == pytest.approx(expected, rel=0.05)
 
 
-def test_its_own_loop_draws_the_same(bounded, step):
-    start = [{"beta": np.full(3, 0.1)}] * 2
-    by_pymc = sample(bounded, step, 80, 60, random_seed=4, initvals=start)
-    own = pymc_minibatch_mh.sample(
-        step, 80, tune=60, chains=2, random_seed=4, initvals=start, progressbar=False
-    )
-    np.testing.assert_allclose(own.posterior["beta"], by_pymc.posterior["beta"], rtol=1e-12)
-
-
 def test_another_method_on_the_model_has_bounds_of_its_own(bounded, tmp_path):
     for first, second in ((PoissonMH, TunaMH), (TunaMH, PoissonMH)):
         steps = [cls(model=bounded, taylor_order=0) for cls in (first, second, first)]
@@ -90,19 +80,6 @@ def test_another_method_on_the_model_has_bounds_of_its_own(bounded, tmp_path):
     np.testing.assert_array_equal(again.tables.c, ranged.tables.c)
     other = TunaMH(model=bounded, taylor_order=0, prepared=file)
     assert not DerivedRanges().has_made(other.tables)
-
-
-def test_it_is_explained_and_audited(bounded, step):
-    found = explain(step, draws=100, tune=50, nuts=False, random_seed=1)
-    assert found.certificate.certified
-    text = str(found.details)
-    assert "the widths of the ranges of all" in text
-    assert "log-likelihoods themselves have ranges" in text
-    trace = sample(bounded, step, 100, 100, random_seed=3)
-    checks = audit(trace, step, pairs=8, random_seed=1)
-    verdicts = dict(zip(checks["check"].values, checks["verdict"].values, strict=True))
-    assert verdicts["bounds"] == "ok"
-    assert verdicts["bias"] != "fail"
 
 
 def relative(centre, scale=1.0):
@@ -126,16 +103,6 @@ def test_ranges_of_ones_own_are_held_against_the_rows(bounded, step, caplog):
         PoissonMH(model=bounded, ranges=lambda centre: relative(centre, 0.05))
 
 
-def test_a_violation_can_be_gone_past_with_a_mark(bounded):
-    narrow = PoissonMH(
-        model=bounded, ranges=lambda centre: relative(centre, 0.2), on_violation="warn"
-    )
-    trace = sample(bounded, narrow, 60, 60, random_seed=5)
-    assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
-    assert not trace.sample_stats["certified"].any()
-    assert narrow.chain.exactness == "not exact: a row exceeded its bound"
-
-
 def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
     step = PoissonMH(model=bounded, lam=1e6)
     step.setup_chain(np.random.default_rng(7), 0, 500)
@@ -148,11 +115,6 @@ def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
     assert "100% of the updates evaluate all observations, because λ + L" in warning.message
     assert all(f"{name}=" in warning.message for name in ("ranges", "temperature", "lam"))
     assert "control variates" not in warning.message
-
-
-def test_a_function_that_returns_no_ranges_is_refused(bounded):
-    with pytest.raises(SettingError, match=r"^ranges= is a function that returned a list"):
-        PoissonMH(model=bounded, ranges=lambda centre: [0.0])
 
 
 RNG = np.random.default_rng(7)

@@ -76,32 +76,6 @@ def test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not(low, h
     assert (width - below >= levels.max(axis=0)).all()
 
 
-def test_both_terms_are_enclosed_and_each_branch_by_itself():
-    with pm.Model() as model:
-        p = pm.Uniform("p", 0.2, 0.7, default_transform=None)
-        pm.Bernoulli("seen", p=p, observed=SEEN)
-        pm.Normal("x", p, 2.0, observed=X)
-    width, below = tables_of(model, [0.5]).c.astype(np.float64)
-    low = np.where(SEEN, np.log(0.2 / 0.5), np.log(0.3 / 0.5))
-    high = np.where(SEEN, np.log(0.7 / 0.5), np.log(0.8 / 0.5))
-    np.testing.assert_allclose(-below[:1_000], low, rtol=1e-6)
-    np.testing.assert_allclose((width - below)[:1_000], high, rtol=1e-6)
-    grid = np.linspace(0.2, 0.7, 101)
-    levels = (-((X - grid[:, None]) ** 2) + (X - 0.5) ** 2) / 8.0
-    assert (-below[1_000:] <= levels.min(axis=0)).all()
-    assert ((width - below)[1_000:] >= levels.max(axis=0)).all()
-
-
-def test_a_likelihood_that_is_bounded_by_itself_needs_no_bounded_prior():
-    with pm.Model() as model:
-        a = pm.Normal("a")
-        p = 0.1 + 0.8 * pm.math.sigmoid(a + 0.1 * X)
-        pm.Bernoulli("seen", p=p, observed=SEEN)
-    width, below = tables_of(model, [0.0]).c.astype(np.float64)
-    np.testing.assert_allclose(width, np.log(9.0), rtol=1e-5)
-    assert ((below > 0.0) & (below < width)).all()
-
-
 @pytest.mark.parametrize(
     ("declare", "why"),
     [
@@ -137,12 +111,6 @@ def test_ranges_are_rounded_up_and_hold_the_centre():
         found.headers[:, :2], [[np.inf, CONSTANT], [NO_MOVE_RADIUS, CONSTANT]]
     )
     np.testing.assert_allclose(found.headers[:, 2], found.c.sum(axis=1, dtype=float))
-
-
-def test_ranges_of_ones_own_are_tempered():
-    found = Ranges([-1.0, -2.0], [3.0, 0.0]).tables(2, 0.25)
-    np.testing.assert_array_equal(found.c, np.float32([[1.0, 0.5], [0.25, 0.5]]))
-    assert not found.verified
 
 
 def test_ranges_without_the_centre_are_refused():

@@ -1,7 +1,6 @@
 """AustereMH: its looks, and the functions that tests on one batch share."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -11,8 +10,6 @@ from scipy.stats import ttest_1samp
 
 from helpers.in_library import decide_batch, sample_size
 from helpers.zoo import sample
-from law.exactness.enumeration import acceptance, sample_statistics, subsets
-from law.exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import AustereMH, audit, explain
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.published.barker_paper import growing_test
@@ -94,14 +91,6 @@ def test_at_epsilon_zero_all_rows_are_read_at_once(n):
     assert sample_size(1.0, n, 250, austere.austere_test(0.0)) == 250
 
 
-def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
-    rule = replace(RULES["austere, eps=.05"], settings=austere.austere_test(0.5, batch_size=3))
-    rows = CHAINS["clean"].log_likelihood[2] - CHAINS["clean"].log_likelihood[0]
-    ratios, *_ = sample_statistics(-0.3, rows[subsets(rows.size, 3)], rows.size, BETA)
-    found = acceptance(rule, -0.3, rows, BETA)
-    assert found == pytest.approx(np.exp(np.minimum(0.0, ratios)).mean(), rel=1e-12)
-
-
 @pytest.mark.parametrize("boundary", [0.5, 0.75, 1.0])
 def test_the_level_of_a_look_is_that_of_its_limit(boundary):
     test = austere.austere_test(0.05, boundary=boundary)
@@ -111,12 +100,6 @@ def test_the_level_of_a_look_is_that_of_its_limit(boundary):
         for t in (1.0, 1.5, 2.0, 3.0, 5.0, 9.0):
             verdict = decide_batch(t, 1.0, 0.0, n, 1_000, 1.0 - 1e-16, test)[0]
             assert verdict == (1.0 if stdtr(n - 1, -t) < expected else -1.0)
-
-
-def test_epsilon_zero_alone_is_declared_exact():
-    methods = [austere.AustereMethod(austere.austere_test(epsilon)) for epsilon in (0.0, 1e-9, 0.5)]
-    promises = [method.guarantee.promise for method in methods]
-    assert promises == ["exact", "approximate", "approximate"]
 
 
 @pytest.fixture(scope="module")
@@ -156,19 +139,6 @@ def test_student_tail_is_scipys(degrees):
     np.testing.assert_allclose(ours, stdtr(degrees, -t), rtol=0, atol=1e-11)
 
 
-def test_student_tail_with_one_degree_is_cauchys():
-    for t in (1e-12, 1e-8, 1e-4, 1.0, 1e4):
-        assert student_tail(t, 1.0) == pytest.approx(math.atan2(1.0, t) / math.pi, abs=1e-14)
-
-
-def test_student_tail_at_the_ends():
-    assert student_tail(math.inf, 5.0) == 0.0
-    assert student_tail(1e200, 5.0) == 0.0
-    assert student_tail(1e200, 500.0) == 0.0
-    assert student_tail(0.0, 5.0) == 0.5
-    assert student_tail(0.0, 500.0) == 0.5
-
-
 def test_normal_cdf_keeps_its_relative_accuracy_in_the_tail():
     x = np.linspace(-37, 9, 400)
     np.testing.assert_allclose([normal_cdf(v) for v in x], ndtr(x), rtol=1e-12)
@@ -180,12 +150,7 @@ def test_logistic_at_the_infinities():
 
 
 #: Tests on batches, whose decisions have the same ends.
-TESTS = [
-    austere.austere_test(),
-    barker.barker_test(),
-    growing_test(),
-    penalty.penalty_test(),
-]
+TESTS = [austere.austere_test(), barker.barker_test(), growing_test(), penalty.penalty_test()]
 
 
 @pytest.mark.parametrize("n", [500, BIG])

@@ -1,6 +1,5 @@
 """Barker's test: its correction, what it accepts, how many rows it reads, and skewed batches."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -12,13 +11,7 @@ from benchmarks.skew import AIM, LAWS
 from helpers.in_library import barker_error, barker_probability, decide_batch, sample_size
 from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps import barker
-from pymc_minibatch_mh.steps.barker import (
-    SHIPPED_SIGMAS,
-    certified_error,
-    correction_table,
-    minimax_correction,
-)
-from steps import shipped_tables
+from pymc_minibatch_mh.steps.barker import SHIPPED_SIGMAS, correction_table, minimax_correction
 
 BIG = 10**6
 DEFAULT = barker.barker_test()
@@ -67,19 +60,6 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
         assert probability(log_ratio, math.inf) == expected
 
 
-@pytest.mark.parametrize("spread", [1e2, 1e4, 3e5])
-def test_predicted_batch_has_the_variance_aimed_at(spread):
-    rows = sample_size(spread, 0, BIG, barker.barker_test(batch_size=2))
-    aim = 0.7 * 1.2**2
-    assert spread * (1 / rows - 1 / BIG) <= aim < spread * (1 / (rows - 1) - 1 / BIG)
-
-
-def test_predicted_batch_at_the_ends():
-    plans = [sample_size(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
-    assert plans == [100, 100, BIG, BIG]
-    assert sample_size(1.0, 0, 60, DEFAULT) == 60
-
-
 @pytest.mark.parametrize(
     ("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)]
 )
@@ -115,14 +95,6 @@ def test_edgeworth_error_is_the_documented_sum():
         grown = growing_test()._replace(skewness=0.5)
         more = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
-
-
-def test_novak_error_is_the_papers_at_300_rows():
-    settings = barker.barker_test()._replace(novak=1)
-    error = barker_error(0.5, 0.0, 300, BIG, settings)
-    # The paper's expression takes E|X| = .80 of Gaussian data where the test takes its bound 1.
-    assert error == pytest.approx(0.68, abs=0.03)
-    assert barker_error(0.5, 5.0, 300, BIG, settings) > error
 
 
 def test_uncompensated_noise_is_part_of_the_error():
@@ -176,37 +148,6 @@ def test_certified_error_bounds_the_distance_and_is_tight(sigma):
 def test_shipped_table_is_what_the_linear_programme_gives(sigma):
     rebuilt = minimax_correction(sigma)
     assert rebuilt.error == pytest.approx(correction_table(sigma).error, rel=1e-2, abs=1e-10)
-
-
-def test_written_tables_are_read_back(tmp_path):
-    path = tmp_path / "correction.npz"
-    shipped_tables.write(path)
-    with np.load(path, allow_pickle=False) as stored:
-        assert stored["sigma"].tolist() == list(SHIPPED_SIGMAS)
-        assert stored["count"].sum() == stored["atoms"].size == stored["masses"].size
-
-
-def test_certificate_sees_a_mass_that_is_off():
-    table = correction_table(1.0)
-    masses = table.masses.copy()
-    centre = masses.size // 2
-    masses[centre] += 2e-6
-    masses[[0, -1]] -= 1e-6
-    assert certified_error(1.0, table.atoms, masses) > 5e-7
-
-
-def test_certificate_of_a_normal_alone():
-    alone = certified_error(1.7, np.zeros(1), np.ones(1))
-    points = np.linspace(0, 20, 200_001)
-    assert alone == pytest.approx(np.abs(ndtr(points / 1.7) - expit(points)).max(), abs=1e-6)
-
-
-def test_tables_are_cached_and_read_only():
-    table = correction_table(0.8)
-    assert correction_table(0.8) is table
-    assert not table.masses.flags.writeable
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        table.sigma = 1.0
 
 
 HUGE = 10_000_000

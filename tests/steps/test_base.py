@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import RandomWalk, TunaMH
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.base import model_behind, step_of
 from pymc_minibatch_mh.steps.settings import SharedSettings, docstring_of
@@ -44,14 +44,6 @@ def test_a_state_of_other_updates_or_of_another_shape_is_refused(prepared):
         step.sampling_state = replace(state, chain_state=longer)
     with pytest.raises(SettingError, match=r"method \(TunaMH, not PenaltyMH\)"):
         step.sampling_state = prepared("logistic", "TunaMH").sampling_state
-
-
-def test_a_key_tells_proposals_and_limits_apart(prepared):
-    usual = prepared("logistic", "PenaltyMH").key
-    walk = prepared("logistic", "PenaltyMH", proposal=RandomWalk()).key
-    limited = prepared("logistic", "PenaltyMH", full_pass_above=800).key
-    assert {name for name in usual if walk[name] != usual[name]} == {"its proposal"}
-    assert {name for name in usual if limited[name] != usual[name]} == {"full_pass_above"}
 
 
 def test_draws_of_the_approximation_are_as_wide_as_asked(prepared):

@@ -56,30 +56,6 @@ def test_no_mode_is_sought(model, method, no_search):
     assert (trace["sample_stats"]["scaling"] == 0.05).all()
 
 
-def test_bounds_are_those_of_the_distance_that_was_asked_for(model):
-    step = TunaMH(model=model, centre="start", initial_point=POINT)
-    norms = np.linalg.norm(X, axis=1)
-    # A logistic row changes by its norm times the distance at most.
-    assert (step.tables.c[-1] >= norms * (1.0 - 1e-6)).all()
-    assert step.tables.c[-1].sum() < 1.01 * norms.sum()
-    wide = TunaMH(model=model, centre="start", covariance=4.0 * np.eye(SIZE), initial_point=POINT)
-    np.testing.assert_allclose(wide.tables.c[-1], 2.0 * step.tables.c[-1], rtol=1e-5)
-
-
-def test_chains_start_at_the_centre(model):
-    step = TunaMH(model=model, centre="start", initial_point=POINT, proposal=WALK)
-    trace = drawn(model, step, 1, 0, random_seed=1)
-    assert np.abs(trace["posterior"]["beta"] - START).max() < 0.5
-
-
-def test_the_centre_stays_in_warm_up(model, no_search):
-    step = PenaltyMH(model=model, centre="start", initial_point=POINT)
-    drawn(
-        model, step, 5, 400, initvals={"beta": START + np.array([2.0, 2.0, 50.0])}, random_seed=63
-    )
-    np.testing.assert_array_equal(step.reference.centre, START)
-
-
 def test_files_of_another_centre_are_refused(model, tmp_path):
     step = PenaltyMH(model=model, centre="start", initial_point=POINT)
     step.save(tmp_path / "step.npz")
@@ -131,19 +107,3 @@ def test_a_run_goes_on_with_the_old_centre_and_says_why(method, caplog):
     assert len(told) == 1
     assert told[0].startswith(f"{type(step).__name__}: warm-up ended far from the centre")
     assert "'x': data and priors do not determine it" in told[0]
-
-
-def test_the_reason_is_told_once_and_survives_a_saved_state():
-    model = plateau()
-    step = METHODS["PenaltyMH"](model=model)
-    point = model.initial_point() | {"x": np.array(20.0)}
-    step.setup_chain(np.random.default_rng(2), tune=200, draws=100)
-    for _ in range(200):
-        point, _ = step.step(point)
-    step.stop_tuning()
-    state = step.sampling_state
-    warnings = [step.step(point)[1][0]["warning"] for _ in range(5)]
-    assert [w is not None for w in warnings] == [True, False, False, False, False]
-    assert warnings[0].level == "warn"
-    step.sampling_state = state
-    assert step.step(point)[1][0]["warning"].message == warnings[0].message

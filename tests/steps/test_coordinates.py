@@ -65,31 +65,6 @@ def test_both_spellings_give_the_same_draws(method):
     np.testing.assert_array_equal(centred.sample_stats["n_obs"], other.sample_stats["n_obs"])
 
 
-def test_draws_hold_the_models_own_variables():
-    posterior = sampled("non-centred").posterior
-    mu, tau, z = (posterior[name].values for name in ("mu", "tau", "z"))
-    built = mu[..., None] + tau[..., None] * z
-    np.testing.assert_allclose(posterior["effect"].values, built, rtol=1e-12)
-    # Given the others, z is near standard normal in none of its draws: it moves with them.
-    assert 0.3 < z.std() < 3.0
-
-
-def test_a_point_is_where_its_step_put_it():
-    step = step_of("non-centred")
-    factorization = step.target.factorization
-    point = step.gaussian_draw(np.random.default_rng(2), 1.0)
-    position = factorization.ravel(point)
-    assert set(point) == {"mu", "tau_log__", "z", "b"}
-    tau, z = np.exp(point["tau_log__"]), point["z"]
-    block = next(b for b in factorization.blocks if b.name == "z")
-    np.testing.assert_allclose(position[block.start : block.stop], point["mu"] + tau * z)
-
-
-def test_the_models_own_coordinates_can_be_asked_for():
-    factorization = TunaMH(model=hierarchy("non-centred"), coordinates="model").target.factorization
-    assert factorization.maps == ()
-
-
 def _still(position, new, rng, state, metric, rows):
     for i in range(position.size):
         new[i] = position[i]
@@ -135,10 +110,3 @@ def test_what_comes_after_sampling_sees_the_models_own_variables():
         starts = overdispersed_initvals(step, 2, random_seed=1)
     assert np.isfinite(rows.values).all()
     assert set(starts[0]) == {"mu", "tau", "z", "b"}
-
-
-def test_a_saved_step_goes_on_in_the_same_coordinates(tmp_path):
-    step = step_of("non-centred")
-    step.save(tmp_path / "step")
-    again = TunaMH(model=hierarchy("non-centred"), prepared=tmp_path / "step", rng=5)
-    np.testing.assert_array_equal(again.reference.centre, step.reference.centre)

@@ -3,7 +3,6 @@
 import inspect
 import logging
 import pickle
-import pydoc
 import re
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from helpers.zoo import METHODS
 from pymc_minibatch_mh import CustomTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps.settings import SHARED, SharedSettings
+from pymc_minibatch_mh.steps.settings import SHARED
 
 
 def described(docstring):
@@ -37,18 +36,6 @@ def test_signature_and_docstring_list_every_setting_in_few_words(step):
     assert list(inspect.signature(step.__init__).parameters) == ["self", *parameters]
     assert described(step.__doc__) == list(parameters)
     assert len(step.__doc__.split()) <= MOST_WORDS
-
-
-def test_help_shows_settings_that_all_steps_share():
-    text = pydoc.plain(pydoc.render_doc(TunaMH))
-    step = "pymc.step_methods.compound.BlockedStep"
-    assert f"prepared: str | os.PathLike | {step} | None = None, updates_per_draw: int = 1" in text
-    assert "updates between two draws." in text
-
-
-def test_shared_settings_have_a_default_and_a_description():
-    assert list(SHARED) == described(SharedSettings.__doc__)
-    assert SharedSettings() is not None
 
 
 def test_a_prepared_your_own_shows_what_it_takes():
@@ -84,10 +71,6 @@ def test_a_step_says_what_is_unusual_about_it(model_of):
         "PenaltyMH(1 parameter, 3,500 observations of 'seen' and 1,500 observations of 'measured', "
         "approximate, order 1, temperature 2.5)"
     )
-
-
-def test_a_step_keeps_little_of_its_own(prepared):
-    assert len(vars(prepared("poisson", "TunaMH"))) <= 15
 
 
 #: A chain of which nine updates in ten read all rows.
@@ -136,8 +119,3 @@ def test_a_start_of_equal_effects_is_told_of_once_for_all_chains(monkeypatch):
     for begun in ("waits", None, "waits"):
         report.log_start(program, begun)
     assert len(told) == 1
-
-
-def test_short_times_are_told_in_milliseconds():
-    assert report.describe_seconds(0.038) == "38 milliseconds"
-    assert report.describe_seconds(2.53) == "2.5 seconds"

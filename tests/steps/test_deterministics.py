@@ -2,17 +2,13 @@ import logging
 
 import numpy as np
 import pymc as pm
-import pymc.dims as pmd
 import pytensor
 import pytest
-from pytensor.compile.ops import wrap_py
-from pytensor.tensor.type import dvector
 
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, audit, overdispersed_initvals
 from pymc_minibatch_mh.steps.deterministics import (
     MIN_LARGE_BYTES,
-    LargeDeterministic,
     large_deterministics,
     names_without_large,
     warn_of_large,
@@ -55,15 +51,6 @@ def of_a_process():
     return model
 
 
-def with_dims():
-    coords = {"obs": np.arange(ROWS), "side": ["left", "right"]}
-    with pm.Model(coords=coords) as model:
-        X = pmd.Data("X", np.ones((ROWS, 2)), dims=("obs", "side"))
-        slope = pmd.Normal("slope", dims="side")
-        pmd.Deterministic("mu", (X * slope).sum("side"))
-    return model
-
-
 def found(model):
     large = large_deterministics(model, model.initial_point())
     return {one.name: one.shape for one in large}
@@ -71,27 +58,11 @@ def found(model):
 
 @pytest.mark.parametrize("hold", [in_array, pm.Data])
 def test_values_of_every_row_are_large(hold):
-    assert found(ordinal(hold)) == {
-        "y_probs": (ROWS, CATEGORIES),
-        "p": (ROWS,),
-        "both": (ROWS, 2),
-    }
+    assert found(ordinal(hold)) == {"y_probs": (ROWS, CATEGORIES), "p": (ROWS,), "both": (ROWS, 2)}
 
 
 def test_the_function_of_a_gaussian_process_is_large():
     assert found(of_a_process()) == {"f": (ROWS,)}
-
-
-def test_deterministics_with_dims_have_their_shape():
-    assert found(with_dims()) == {"mu": (ROWS,)}
-
-
-def test_a_large_matrix_is_large_whatever_the_rows():
-    with pm.Model() as model:
-        scale = pm.Normal("scale")
-        pm.Deterministic("covariance", scale * np.eye(200))
-        pm.Deterministic("correlation", scale * np.eye(3))
-    assert found(model) == {"covariance": (200, 200)}
 
 
 def test_the_limit_is_a_gibibyte_for_ten_thousand_draws_of_four_chains():
@@ -103,38 +74,6 @@ def test_the_limit_is_a_gibibyte_for_ten_thousand_draws_of_four_chains():
         pm.Deterministic("silent too", pm.math.gt(scale * np.ones(8 * count), 0.0))
     assert found(model) == {"told": (count + 1,)}
     assert 8 * (count + 1) * 40_000 == pytest.approx(2**30, rel=1e-3)
-
-
-def test_shapes_are_found_without_evaluating_anything():
-    def never(_):
-        raise AssertionError("a deterministic was evaluated")
-
-    slow = wrap_py([dvector], [dvector], infer_shape=lambda _node, shapes: shapes)(never)
-    with pm.Model() as model:
-        scale = pm.Normal("scale")
-        pm.Deterministic("slow", slow(scale * pm.Data("x", np.ones(ROWS))))
-    assert found(model) == {"slow": (ROWS,)}
-
-
-def test_a_shape_that_cannot_be_found_is_left_out():
-    def failing(_):
-        raise ZeroDivisionError("a user's own")
-
-    with pm.Model() as model:
-        scale = pm.Normal("scale")
-        x = pm.Data("x", np.ones(ROWS))
-        for name, perform in {"fails": failing, "told": np.square}.items():
-            own = wrap_py([dvector], [dvector])(lambda values, perform=perform: perform(values))
-            pm.Deterministic(name, own(scale * x))
-        pm.Deterministic("mu", scale * x)
-    assert found(model) == {"told": (ROWS,), "mu": (ROWS,)}
-
-
-def test_a_price_is_that_of_a_thousand_draws():
-    assert (
-        LargeDeterministic("p", (10**6, 6), 48 * 10**6).priced == "1,000,000 × 6 values, 44.7 GiB"
-    )
-    assert LargeDeterministic("p", (ROWS,), 8 * ROWS).priced == "6,000 values, 45.8 MiB"
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,7 @@ from pytensor.link.numba.linker import NumbaLinker
 
 import pymc_minibatch_mh
 from docs.inputs.case import INTERNALS
-from models.forms.catalogue import ACCEPTED
-from models.forms.certificate import shortened
-from models.forms.page import MARKERS, PAGE, between
-from models.gallery.catalogue import EXAMPLES
-from pymc_minibatch_mh import Rows, explain
+from pymc_minibatch_mh import Rows
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.reference.full_data import FullData
 
@@ -209,37 +205,6 @@ def test_a_model_that_was_read_for_another_step_is_refused_as_early(monkeypatch)
     assert "whose derivatives have no known bound" in refusal(model, BoundsError)
 
 
-#: Forms of the catalogue that are read, and that no bounds can be derived for.
-UNBOUNDED = {
-    key: reason
-    for key, form in ACCEPTED.items()
-    for line in between(PAGE.read_text(encoding="utf-8"), MARKERS).splitlines()
-    if line.startswith(f"| {form.name} |") and "| yes | no | goes through " in line
-    if (reason := line.split("| yes | no | ")[1].removesuffix(" |"))
-}
-
-
-@pytest.mark.parametrize("key", UNBOUNDED)
-def test_forms_without_bounds_are_refused_by_their_graphs(key, monkeypatch):
-    allow_only_the_graph(monkeypatch)
-    form = ACCEPTED[key]
-    model = form.build(37, mutable=True)
-    message = refusal(model, BoundsError, observed=list(form.observed), **dict(form.settings))
-    assert shortened(message) == UNBOUNDED[key]
-
-
-@pytest.mark.parametrize("method", ["TunaMH", "PenaltyMH"])
-@pytest.mark.parametrize(
-    "name", [name for name, found in EXAMPLES.items() if found.expected == "refused"]
-)
-def test_models_of_others_are_refused_by_their_graphs(name, method, monkeypatch):
-    allow_only_the_graph(monkeypatch)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = EXAMPLES[name].build(N)
-    assert EXAMPLES[name].reason in refusal(model, UnsupportedModelError, method)
-
-
 @pytest.mark.filterwarnings("ignore:SplineWrapper should implement:FutureWarning")
 def test_an_operation_without_a_compiled_form_is_named():
     points = np.linspace(-3.0, 3.0, 50)
@@ -249,15 +214,3 @@ def test_an_operation_without_a_compiled_form_is_named():
 
     message = refusal(built(declare), UnsupportedModelError, "PenaltyMH")
     assert message.startswith("'y': the operation SplineWrapper, of the model or of its deriv")
-
-
-def test_an_explanation_of_a_simulator_shows_no_warning_of_others():
-    found = explain(built(simulator_elsewhere), draws=100, tune=0, nuts=False)
-    assert "is a Simulator" in found.refused
-
-
-def test_an_explanation_of_a_model_without_derivatives_compiles_nothing(monkeypatch):
-    allow_only_the_graph(monkeypatch)
-    model = built(without_a_second_derivative)
-    found = explain(model, draws=100, tune=0, nuts=False)
-    assert "the operation Grad2F1Loop has no derivative" in found.refused

@@ -1,19 +1,16 @@
 """What only exact methods have: bounds of one's own, violations, the region they hold in."""
 
 import re
-from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
 from scipy.special import expit
 
-from helpers.altered import with_method, with_tables
+from helpers.altered import with_tables
 from helpers.zoo import EXACT, drawn, sample
-from pymc_minibatch_mh import Bounds, Laplace, RandomWalk, TunaMH
-from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, SettingError
-from pymc_minibatch_mh.steps.settings import check_bounds
+from pymc_minibatch_mh import Bounds, RandomWalk, TunaMH
+from pymc_minibatch_mh.errors import BoundViolationError
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -76,14 +73,6 @@ def test_bounds_of_ones_own_give_the_same_posterior(model, given, derived):
     certified = [trace.sample_stats["certified"].to_numpy() for trace in traces]
     assert not certified[0].any()
     assert certified[1].all()
-
-
-def test_a_lipschitz_bound_serves_order_zero(model):
-    step = TunaMH(
-        model=model, taylor_order=0, bounds=Bounds(NORMS, distance), proposal=Laplace(0.95)
-    )
-    trace = sample(model, step, 300, 100, random_seed=6)
-    assert 0.5 < float(trace.sample_stats["bound_ratio"].max()) <= 1.0
 
 
 VIOLATED = r"'y': row \d+ changes by .* times its bound"
@@ -157,16 +146,6 @@ def test_a_message_shows_row_ratio_and_move_of_the_worst_violation(model, too_lo
         assert ratio == pytest.approx(own, rel=0.01)
 
 
-def test_a_chain_that_stops_names_row_ratio_and_move_of_the_worst_violation(model, too_low):
-    step = with_method(too_low, tolerates_violations=False)
-    for seed in range(20):
-        step.setup_chain(np.random.default_rng(seed), 0, 1)
-        with pytest.raises(BoundViolationError) as raised:
-            step.step(model.initial_point())
-        ratio, own = shown(str(raised.value))
-        assert ratio == pytest.approx(own, rel=0.01)
-
-
 def raises(position, new):
     if position[0] < np.inf:
         raise ValueError("no metric")
@@ -175,13 +154,6 @@ def raises(position, new):
 
 def one_way(position, new):
     return 1e3 if position[0] < new[0] else np.nan
-
-
-@pytest.mark.parametrize("metric", [raises, one_way])
-def test_where_a_metric_bounds_nothing_all_rows_decide(model, metric):
-    step = TunaMH(model=model, bounds=Bounds(NORMS, metric))
-    trace = sample(model, step, 20, 20, random_seed=1)
-    assert (trace.sample_stats["full_pass"] == 1).all()
 
 
 def test_the_metric_follows_the_centre(given):
@@ -197,33 +169,6 @@ def test_the_metric_follows_the_centre(given):
 
 def away_from(reference):
     return reference._replace(centre=reference.centre + reference.factor.sum(axis=1))
-
-
-def test_bounds_follow_the_centre(derived):
-    chain, home = derived.chain.copy(), derived.chain.state
-    moved = deepcopy(home)
-    moved.reference = away_from(home.reference)
-    chain.state = moved
-    c = chain.kernel_state().record.posterior.bounds.c
-    assert not np.array_equal(c, derived.tables.c)
-    chain.state = deepcopy(home)
-    np.testing.assert_array_equal(chain.kernel_state().record.posterior.bounds.c, derived.tables.c)
-
-
-def test_a_metric_that_cannot_be_compiled_is_refused(model):
-    with pytest.raises(SettingError, match="numba cannot compile"):
-        TunaMH(model=model, bounds=Bounds(NORMS, lambda position, new: position.no_such_thing))
-
-
-def test_a_kink_is_refused_with_the_way_on(model_of):
-    with pytest.raises(BoundsError, match=r"'y' has no proved bound.*'abs'.*PenaltyMH\(\)"):
-        kinked(model_of("laplace")).completed()
-
-
-def kinked(model):
-    step = TunaMH(model=model, taylor_order=0)
-    found = {"tables": None, "reference": step.reference._replace(order=2)}
-    return replace(step.plan, **found)
 
 
 def test_outside_of_the_region_all_rows_decide(model_of, prepared):
@@ -253,11 +198,3 @@ def test_a_default_start_far_off_is_left_in_warm_up_only(model_of, prepared):
     moved, _ = step.step(dict(chosen))
     gap = step.reference.whitener @ (step.target.factorization.ravel(moved) - step.reference.centre)
     assert np.sqrt((gap**2).sum()) > 12.0
-
-
-def test_bounds_that_are_edited_after_the_step_was_built_are_those_it_was_given():
-    c = NORMS.copy()
-    kept = check_bounds("bounds", Bounds(c, distance))
-    c *= 0.5
-    np.testing.assert_array_equal(kept.c, NORMS)
-    assert kept.metric is distance

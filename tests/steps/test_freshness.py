@@ -2,7 +2,6 @@
 
 import copy
 import re
-from itertools import count
 
 import cloudpickle
 import numpy as np
@@ -10,11 +9,8 @@ import pytest
 
 from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH
-from pymc_minibatch_mh.data import digests as contents
 from pymc_minibatch_mh.diagnostics.bias import frozen_chain
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.model.weights import term_weights
-from pymc_minibatch_mh.plan.file import WatchedModel
 from robustness.conformance.harness import run
 from steps.editable import EDITS, HARMLESS, Editable, edited
 
@@ -80,17 +76,6 @@ def test_changed_data_are_noticed_when_the_step_is(written, step, tmp_path, use)
         call()
 
 
-def test_no_state_is_taken_for_one_of_changed_data(written, step):
-    fresh = copy.copy(step)
-    fresh.__dict__.pop("key", None)
-    change, _ = EDITS["a predictor in place"]
-    with (
-        edited(written, change),
-        pytest.raises(StaleDataError, match="'a data array of y' changed"),
-    ):
-        fresh.sampling_state  # noqa: B018 - what it belongs to is read from the data
-
-
 @pytest.mark.parametrize("edit", HARMLESS)
 def test_what_changes_no_density_goes_unnoticed(written, step, edit):
     def draws():
@@ -109,32 +94,3 @@ def test_a_step_in_another_process_has_data_that_nobody_changes(written, step):
         with edited(written, change):
             start(arrived)
             run(arrived, written.model.initial_point(), 5)
-
-
-def test_what_is_watched_is_no_part_of_a_pickle(step, written):
-    size = len(cloudpickle.dumps(step._watched))
-    assert size < 20_000 < written.x.nbytes
-
-
-def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
-    calls, digest = count(), contents.array_digest
-    monkeypatch.setattr(contents, "array_digest", lambda array: (next(calls), digest(array))[1])
-    start(step)
-    arrays = list(step._watched._arrays.named())
-    assert next(calls) == len(arrays) + 1
-    assert len({id(array) for _, array in arrays}) == len(arrays)
-
-
-def test_what_a_model_holds_is_a_value(written, step):
-    def now():
-        factorization = step.target.factorization
-        return WatchedModel(written.model, factorization.arrays, term_weights(factorization.terms))
-
-    before = now()
-    assert before.contents == step._watched.contents
-    assert {before.contents: "prepared"}[now().contents] == "prepared"
-    with edited(written, EDITS["one of its numbers in place"][0]):
-        assert now().contents != before.contents
-        assert not before.is_unchanged
-        assert now().is_unchanged
-    assert before.is_unchanged

@@ -4,12 +4,11 @@ import inspect
 import pkgutil
 from importlib import import_module
 
-import numpy as np
 import pytest
 
 from docs.claims.sentences import section_of
 from helpers.zoo import APPROXIMATE, EXACT, METHODS, sample
-from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
+from pymc_minibatch_mh import audit, explain
 from pymc_minibatch_mh import steps as methods
 from pymc_minibatch_mh.native import compiler
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
@@ -17,7 +16,6 @@ from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.batches import BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings, takes_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -100,42 +98,12 @@ def test_the_page_says_what_is_declared(prepared, name):
     assert plain == ([promise.controls] if name in APPROXIMATE else [])
 
 
-def test_bounds_of_ones_own_are_exact_if_they_hold(model_of):
-    rows = 5_000
-    huge = Bounds(np.full(rows, 1e3), lambda position, new: 1.0)
-    step = TunaMH(model=model_of("logistic"), bounds=huge)
-    assert not step.chain.certified
-    assert step.chain.exactness == "exact if the custom bounds hold, which are unverified"
-
-
 def test_derived_bounds_make_draws_exact_until_a_row_exceeds_its_own(prepared):
     step = prepared("logistic", "TunaMH")
     assert step.chain.exactness == "exact given valid bounds, which were derived from the model"
     assert step.guarantee.is_certified(step.tables, "")
     assert not step.guarantee.is_certified(step.tables, "'y': row 3 changes")
     assert step.guarantee.of_draws(step.tables, "'y': row 3 changes").startswith("not exact")
-
-
-def test_a_method_that_is_exact_without_bounds_needs_none():
-    exact = Guarantee(Promise.EXACT)
-    assert exact.is_certified(None, "")
-    assert exact.of_draws(None, "") == "exact"
-
-
-@pytest.mark.parametrize("promise", Promise)
-def test_an_error_is_named_where_one_is_made_and_only_there(promise):
-    right, wrong = ("some", "") if promise is Promise.APPROXIMATE else ("", "some")
-    assert Guarantee(promise, right).promise is promise
-    with pytest.raises(ValueError, match="controls="):
-        Guarantee(promise, wrong)
-
-
-def test_a_method_that_declares_no_guarantee_cannot_be_built():
-    class Undeclared(BatchMethod):
-        walk_target = 0.2
-
-    with pytest.raises(TypeError, match="guarantee"):
-        Undeclared(penalty.penalty_test())
 
 
 MODULES = [
@@ -163,7 +131,3 @@ def draws_by_bounds(method):
 def test_who_draws_rows_by_their_bounds_says_so(method):
     # C does not check places in arrays: those of other methods are empty.
     assert method.draws_by_bounds == draws_by_bounds(method)
-
-
-def test_some_do_and_some_do_not():
-    assert {method.draws_by_bounds for method in CLASSES} == {True, False}

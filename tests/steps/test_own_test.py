@@ -1,6 +1,5 @@
 """A test of a user's own: how it is run, what it is told, and how it is refused."""
 
-import cloudpickle
 import numpy as np
 import pytest
 
@@ -8,7 +7,6 @@ from helpers.zoo import sample
 from pymc_minibatch_mh import CustomTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.steps.own_test import CustomTestSettings
-from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -87,24 +85,6 @@ def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
         sample(model, step, 20, 20, random_seed=1)
 
 
-def test_a_plan_that_asks_for_nothing_more_is_given_a_row(model_of):
-    model = model_of("logistic")
-    step = CustomTestMH(standing_still, decide_batch, controls="nothing", model=model)
-    trace = sample(model, step, 20, 20, random_seed=1)
-    assert (trace.sample_stats["n_obs"] == 2).all()
-
-
-def test_it_arrives_in_another_process(model_of, step):
-    start = model_of("logistic").initial_point()
-    arrived = cloudpickle.loads(cloudpickle.dumps(step))
-    draws = []
-    for one in (step, arrived):
-        one.setup_chain(np.random.default_rng(3), 20, 20)
-        draws.append(run(one, start, 40, stop_at=20)[0])
-    np.testing.assert_array_equal(*draws)
-    assert arrived.key == step.key
-
-
 def test_tests_are_told_from_each_other():
     usual = {
         "numbers": [150], "sample_size": sample_size, "decide_batch": decide_batch,
@@ -123,10 +103,7 @@ def test_tests_are_told_from_each_other():
     ("settings", "message"),
     [
         ({"sample_size": 3}, r"^sample_size=3 cannot be compiled by numba"),
-        (
-            {"decide_batch": lambda x: x},
-            r"^decide_batch='<lambda>' cannot be compiled by numba",
-        ),
+        ({"decide_batch": lambda x: x}, r"^decide_batch='<lambda>' cannot be compiled by numba"),
         ({"controls": ""}, r"^controls='' names no error"),
         ({"numbers": ["x"]}, r"^numbers=\['x'\] is not a sequence of numbers"),
         ({"walk_target": -1.0}, r"^walk_target=-1.0 is not a positive number"),

@@ -20,8 +20,6 @@ from pymc_minibatch_mh.plan.file import key_of, split_digests
 from pymc_minibatch_mh.reference.target import Target
 from robustness.conformance.harness import same_draws
 
-METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
-
 
 @pytest.fixture(scope="module")
 def model(model_of):
@@ -62,14 +60,6 @@ def test_what_a_centre_is_sought_by_is_saved():
     assert again.plan.marginal == step.plan.marginal
 
 
-def test_a_step_without_bounds_takes_what_it_needs(model, prepared, saved, monkeypatch):
-    new = sample(model, prepared("poisson", "PenaltyMH"), 100, 100, random_seed=92)
-    nothing_is_searched(monkeypatch)
-    step = PenaltyMH(model=model, prepared=saved)
-    assert step.tables is None
-    same_draws(new, sample(model, step, 100, 100, random_seed=92))
-
-
 def test_bounds_are_derived_and_calibrations_left_where_a_file_is_of_another_step(
     model, prepared, tmp_path
 ):
@@ -97,20 +87,13 @@ def other(rows=5_000, *, sd=2.0, mu=pm.math.exp, name="slope"):
     return model
 
 
-def test_the_same_model_is_accepted(saved):
-    TunaMH(model=other(), prepared=saved)
-
-
 @pytest.mark.parametrize(
     ("change", "what"),
     [
         ({"rows": 4_999}, ""),
         ({"sd": 2.5}, "the prior part"),
         ({"name": "tilt"}, "the variables"),
-        (
-            {"mu": lambda u: pm.math.exp(u) + 1e-3},
-            "the likelihood of 'counts'",
-        ),
+        ({"mu": lambda u: pm.math.exp(u) + 1e-3}, "the likelihood of 'counts'"),
     ],
 )
 def test_another_model_is_refused(saved, change, what):

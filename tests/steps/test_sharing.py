@@ -8,8 +8,8 @@ import pymc as pm
 import pytest
 
 from helpers.zoo import sample
-from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.compiled import form_rows, graphs
+from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
+from pymc_minibatch_mh.compiled import form_rows
 from pymc_minibatch_mh.reference.target import Target
 
 N = 3_000
@@ -51,19 +51,6 @@ def test_a_second_step_is_the_first_one_over_again(expansions):
     assert second.target.compiled is first.target.compiled
     assert second.tables is first.tables
     np.testing.assert_array_equal(draws_of(model, first), draws_of(model, TunaMH(model=model)))
-
-
-def test_another_method_takes_over_what_serves_it(expansions):
-    model = logistic()
-    exact = TunaMH(model=model)
-    barker, penalty = BarkerMinibatchMH(model=model), PenaltyMH(model=model)
-    assert len(expansions) == 1
-    assert barker.tables is None
-    assert np.isfinite(penalty.plan.calibration.kappa)
-    assert exact.plan.calibration is None
-    alone = PenaltyMH(model=logistic())
-    assert penalty.plan.calibration == alone.plan.calibration
-    assert TunaMH(model=model).tables is exact.tables
 
 
 def test_order_and_temperature_share_only_what_is_compiled(expansions):
@@ -129,50 +116,6 @@ def test_what_is_shared_goes_with_the_model():
     del model
     gc.collect()
     assert [known() for known in watch] == [None, None]
-
-
-def test_steps_beside_others_keep_the_values_of_these():
-    rng = np.random.default_rng(2)
-    with pm.Model() as model:
-        a, s = pm.Normal("a"), pm.HalfNormal("s")
-        pm.Normal("y", a, 1.0, observed=rng.normal(size=N))
-        pm.Potential("tie", -((a - s) ** 2))
-    first, second = TunaMH([a], model=model), TunaMH([a], model=model)
-    assert second.target.compiled is first.target.compiled
-    here, points = np.array([0.1]), [{"a": 0.0, "s_log__": value} for value in (0.7, -0.7)]
-    first.target.condition_on(points[0])
-    before = first.target.log_prior(here)
-    second.target.condition_on(points[1])
-    assert first.target.log_prior(here) == before
-    assert second.target.log_prior(here) != before
-
-
-def hidden_units(rows=1_000):
-    """A model whose rows are a graph of all parameters, with a prior that is one, too."""
-    rng = np.random.default_rng(7)
-    x = rng.normal(size=(rows, 30))
-    with pm.Model() as model:
-        b = pm.Normal("b", shape=30)
-        pm.Dirichlet("p", np.ones(3))
-        pm.Normal("y", pm.math.tanh(b * x).sum(axis=1), 1.0, observed=rng.normal(size=rows))
-    return model
-
-
-@pytest.mark.slow
-def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
-    compiled, original = [], graphs.compiled_graph
-
-    def counted(*arguments):
-        compiled.append(arguments)
-        return original(*arguments)
-
-    monkeypatch.setattr(graphs, "compiled_graph", counted)
-    model = hidden_units()
-    PenaltyMH(model=model)
-    by_the_first = len(compiled)
-    assert by_the_first > 0
-    draws_of(model, BarkerMinibatchMH(model=model))
-    assert len(compiled) == by_the_first
 
 
 def test_what_is_computed_from_data_is_kept_once():

@@ -2,14 +2,11 @@
 
 import pickle
 
-import numpy as np
-import pymc as pm
 import pytest
 
 from helpers import grouped
 from helpers.zoo import METHODS, RANGED
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, plot_bounds, sample
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh import FireflyMH, TunaMH, sample
 from pymc_minibatch_mh.native.statistics import STATS
 from pymc_minibatch_mh.steps.base import DECLARED
 
@@ -46,12 +43,6 @@ def test_a_plain_model_has_the_statistics_of_its_method(prepared, method):
     assert {str(name) for name in stats.data_vars if not stats[name].any()} <= MAY_BE_ZERO
 
 
-def test_a_plot_of_bounds_names_the_steps_that_have_them(prepared):
-    trace = sample(prepared("logistic", "PenaltyMH"), 20, tune=20, chains=2, **QUIET)
-    with pytest.raises(SettingError, match=r"'bound_ratio' .* a step with bounds, such as TunaMH"):
-        plot_bounds(trace)
-
-
 def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
     with grouped.logistic():
         step = TunaMH(blocks=True)
@@ -62,30 +53,6 @@ def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
     }  # fmt: skip
     counted = {"accept_border", "accept_elements", "accept_scales", "accept_directions"}
     assert all(stats[name].any() for name in ("n_candidates", *counted))
-
-
-def test_moves_without_rows_are_counted_where_there_are_any(model_of):
-    with model_of("student"):
-        moves, none = (PenaltyMH(moves_without_rows=n) for n in (2, 0))
-    assert "n_prior" in moves.program.statistics
-    assert "n_prior" not in none.program.statistics
-
-
-def test_pymc_stores_what_each_of_several_steps_has():
-    """Steps beside each other differ: a statistic of one alone has no further dimension."""
-    with pm.Model() as model:
-        a, b = pm.Normal("a"), pm.Normal("b", 0.0, 0.1)
-        x, y = np.random.default_rng(1).standard_normal((2, 3_000))
-        pm.Normal("y", a + b * x, 1.0, observed=y)
-        steps = [TunaMH([model["a"]]), PenaltyMH([model["b"]])]
-        trace = pm.sample(
-            5, tune=5, chains=2, cores=1, step=steps, random_seed=1,
-            discard_tuned_samples=False, **QUIET,
-        )  # fmt: skip
-    for stats in (trace.warmup_sample_stats, trace.sample_stats):
-        assert set(stats.data_vars) == {*ALL, *BATCHES, "bound_ratio"}
-        assert stats["n_obs"].ndim == 3
-        assert stats["bound_ratio"].ndim == stats["error_estimate"].ndim == 2
 
 
 def test_a_step_in_another_process_and_its_class_declare_the_same(prepared):

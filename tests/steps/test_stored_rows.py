@@ -1,39 +1,26 @@
 """Steps on stored rows sample what steps on rows in memory sample, and stop where they must."""
 
-import sys
 import warnings
 from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
-import pymc as pm
 import pytest
 from scipy.special import log_expit
 
-from helpers.interrupts import interrupted_after
 from helpers.zoo import drawn, sample
 from law.statistical.budget import VERY_FAR
-from pymc_minibatch_mh import (
-    AustereMH,
-    BarkerMinibatchMH,
-    CustomTestMH,
-    MinibatchError,
-    PenaltyMH,
-    ScalableSubsamplingMH,
-    TunaMH,
-)
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, PenaltyMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.rows import Rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.draw import END, NEXT
 from pymc_minibatch_mh.native.moves import JOINT
 from pymc_minibatch_mh.plan import dense
-from robustness.conformance.harness import run, same_draws
+from robustness.conformance.harness import run
 from steps import stored
 
 MODELS = ("logistic", "heavy_tails", "offsets", "large_counts", "groups", "no_change", "some_zeros")
@@ -73,15 +60,6 @@ def test_stored_rows_are_prepared_as_rows_in_memory(name):
         np.testing.assert_allclose(other.tables.of(table, rows), c[rows], rtol=1e-5, atol=1e-12)
 
 
-def test_rows_without_a_bound_are_never_drawn():
-    _, step, storage = steps("some_zeros")
-    x = storage._arrays["x"]
-    # The next number above 0, as bounds are rounded up.
-    assert step.tables.largest[:, 1].max() < 1e-44
-    drawn = step.tables.draw(0, np.random.default_rng(1), 5_000)
-    assert x[drawn.rows].all()
-
-
 def test_rows_that_cannot_change_are_not_asked_for():
     in_memory, step, storage = steps("no_change")
     assert not step.tables.headers[:, TOTAL].any()
@@ -115,32 +93,6 @@ def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
         other.sampling_state = state
     one, again = (run(own, point, 60)[0] for own in (step, other))
     np.testing.assert_array_equal(one, again)
-
-
-def test_chains_of_different_seeds_use_different_rows():
-    _, step = scalar_step()
-    chains = [chain_of(step, seed) for seed in (1, 2, 1)]
-    for chain in chains:
-        chain.advance(100)
-    keys = [chain.state.supply_key for chain in chains]
-    assert keys[0] == keys[2] != keys[1]
-    rows = [chain._pool.rows for chain in chains]
-    np.testing.assert_array_equal(rows[0], rows[2])
-    filled = rows[0] + rows[1] > 0
-    assert filled.sum() > 4_096
-    assert (rows[0] == rows[1])[filled].mean() < 0.01
-
-
-def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
-    arrays = stored.scalar()[2]._arrays
-    for name, values in arrays.items():
-        np.save(tmp_path / name, values)
-    rows = Rows(**{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in arrays})
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 1.0)
-        pm.Bernoulli("y", logit_p=b * rows.data("x"), observed=rows.data("y"))
-    step = TunaMH(model=model, taylor_order=0)
-    same_draws(*(sampled(model, step, 60, 60, by=sample, cores=k, random_seed=5) for k in (1, 2)))
 
 
 # What is sampled.
@@ -195,20 +147,6 @@ def test_posterior_is_that_of_quadrature():
 
 
 # All rows.
-
-
-def far_moves():
-    return [(np.array([a]), np.array([b])) for a, b in ((0.3, 40.0), (-9.0, 12.0), (5.0, 5.1))]
-
-
-def test_a_full_pass_finds_what_rows_in_memory_change_by():
-    own, other, _ = steps("heavy_tails")
-    for ends in far_moves():
-        one, again = (
-            s.target.full_data.change(s.target.taylor_order, (*ends, own.reference.centre))
-            for s in (own, other)
-        )
-        assert again == pytest.approx(one, rel=1e-11)
 
 
 def test_chains_far_out_decide_by_all_rows_as_in_memory():
@@ -267,38 +205,6 @@ def test_no_update_follows_a_pass_that_has_failed(cls):
     assert np.isfinite(chain.advance(1).positions).all()
 
 
-def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
-    # It is raised where ctypes cannot pass it on, which says so before the chain raises it.
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    _, step = scalar_step()
-    chain = chain_of(step, 4)
-    chain.advance(1)
-    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
-        chain.advance(1_000_000)
-    copied = chain.copy()
-    found = chain.advance(50).positions
-    assert 0.0 < found.min() < found.max() < 2.0
-    np.testing.assert_array_equal(copied.advance(50).positions, found)
-
-
-def test_what_a_storage_raises_while_rows_are_drawn_ends_sampling():
-    _, model, storage = stored.scalar()
-    step = TunaMH(model=model, taylor_order=0)
-    seen = []
-
-    def told(trace, draw):
-        seen.append(draw.draw_idx)
-        if len(seen) == 30:
-            storage.error = GoneError("no such disk")
-
-    with model, pytest.raises(GoneError, match="no such disk"):
-        pm.sample(
-            5_000, tune=0, chains=1, cores=1, step=step, callback=told, progressbar=False,
-            quiet=True, random_seed=1,
-        )  # fmt: skip
-    assert 30 <= len(seen) < 5_000
-
-
 def test_data_that_were_edited_end_sampling():
     _, model, storage = stored.scalar()
     step = TunaMH(model=model, taylor_order=0)
@@ -310,58 +216,7 @@ def test_data_that_were_edited_end_sampling():
 # What is refused.
 
 
-def test_a_row_that_is_not_finite_is_named():
-    _, model, storage = stored.logistic(100_000)
-    storage._arrays["x"][73_201] = np.nan
-    with pytest.raises(MinibatchError, match=r"'y' has .* not finite .* first in row 73201\."):
-        TunaMH(model=model)
-
-
-def assert_all_rows_say_the_same(steps, jump, cheap):
-    """Compare a move from the centre of two steps; return how often it is accepted."""
-    found = []
-    for step in steps:
-        chain = step.chain.copy()
-        centre = chain.plan.reference.centre
-        probe = Probe(chain, np.random.default_rng(4))
-        move = ProposedMove(centre, centre + jump, cheap)
-        found.append((probe.rows(move), probe.acceptance(move)))
-    (held, held_accepts), (read, read_accepts) = found
-    np.testing.assert_allclose(read, held, rtol=1e-5)
-    assert read.bound_row == held.bound_row
-    assert read_accepts.rows == pytest.approx(held_accepts.rows, rel=0.1)
-    assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.05)
-    return held_accepts.mean
-
-
-def test_all_rows_say_of_a_move_what_they_say_in_memory():
-    assert assert_all_rows_say_the_same(steps("logistic")[:2], 0.02, 0.1) > 0.9
-    # The move is one of the rows that every update reads, which decide on it.
-    jump = np.array([0.02, -1.5, 0.02])
-    assert 0.1 < assert_all_rows_say_the_same(steps("rare_group", "penalty")[:2], jump, 1.0) < 0.9
-
-
 # Tests on batches.
-
-
-@pytest.mark.parametrize("model", ["logistic", "offsets", "rare_group"])
-def test_remainders_are_measured_as_those_in_memory(model):
-    own, other, _ = steps(model, "penalty")
-    np.testing.assert_allclose(own.reference.centre, other.reference.centre, rtol=1e-9)
-    one, again = own.plan.calibration, other.plan.calibration
-    for what in ("kappa", "skewness", "third_absolute"):
-        assert getattr(one, what) == pytest.approx(getattr(again, what), rel=1e-6)
-    np.testing.assert_array_equal(own.plan.heavy, other.plan.heavy)
-    assert (own.plan.heavy.size > 0) == (model == "rare_group")
-
-
-def test_a_step_keeps_nothing_of_every_row():
-    _, step, _ = steps("logistic", "penalty")
-    chain = chain_of(step, 1)
-    chain.advance(5)
-    assert step.tables is None
-    assert max(part.size for part in (chain._pool.rows, chain._pool.c)) == 2 * 4_096
-    assert step.plan.n_rows == 20_003
 
 
 @pytest.mark.parametrize("name", ON_BATCHES)
@@ -392,25 +247,6 @@ def test_rows_that_every_update_reads_are_read_where_they_lie(name):
         np.testing.assert_array_equal(own.values[some], column.read(pool.rows[some]))
     assert not np.isin(pool.rows[:4_096], heavy).any()
     assert draws.counts["n_obs"].min() >= heavy.size + 100
-
-
-def test_rows_that_arrive_are_measured_with_the_others():
-    arrays = stored.logistic(9_000)[2]._arrays
-
-    def model_of(count):
-        rows = Rows(**{name: values[:count] for name, values in arrays.items()})
-        with pm.Model() as model:
-            a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
-            pm.Bernoulli("y", logit_p=a + b * rows.data("x"), observed=rows.data("y"))
-        return model
-
-    first = PenaltyMH(model=model_of(8_900))
-    step = PenaltyMH(model=model_of(9_000), prepared=first)
-    np.testing.assert_array_equal(step.reference.centre, first.reference.centre)
-    assert step.plan.calibration.kappa != first.plan.calibration.kappa
-    same = PenaltyMH(model=model_of(8_900), prepared=first)
-    assert same.plan.calibration == first.plan.calibration
-    assert np.isfinite(chain_of(step, 1).advance(20).positions).all()
 
 
 # What goes wrong.
@@ -453,13 +289,6 @@ def test_full_passes_that_are_forecast_are_refused(name):
         ON_BATCHES[name](model=model, full_pass_above=60)
 
 
-def test_a_larger_limit_is_forecast_by():
-    _, model, _ = stored.scalar()
-    with pytest.raises(SettingError, match=r"batches exceed 110 rows"):
-        AustereMH(model=model, batch_size=100, full_pass_above=110)
-    assert AustereMH(model=model, batch_size=100, full_pass_above=1_400) is not None
-
-
 def test_a_forecast_is_about_what_chains_do(monkeypatch):
     """Batches that grow look by look, some of them to the limit."""
     _, model, _ = stored.logistic()
@@ -476,23 +305,3 @@ def test_a_forecast_is_about_what_chains_do(monkeypatch):
     seen = chain.advance(3_000).counts["full_pass"].mean()
     assert 0.01 < forecast < 0.9
     assert 0.3 < seen / forecast < 3.0
-
-
-def test_a_test_that_reads_all_rows_at_every_update_is_refused():
-    _, model, _ = stored.scalar()
-    with pytest.raises(SettingError, match="all"):
-        AustereMH(model=model, epsilon=0.0)
-
-
-def test_a_test_of_ones_own_draws_ahead_as_well():
-    def sample_size(noise, n, total, numbers):
-        return n + 150
-
-    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
-        probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
-        return (1.0 if uniform < probability else 0.0), probability, 0.0
-
-    _, model, _ = stored.logistic()
-    step = CustomTestMH(sample_size, decide_batch, controls="noise", model=model)
-    draws = chain_of(step, 3).advance(100)
-    assert (draws.counts["n_obs"] == 150.0).all()

@@ -103,12 +103,6 @@ def directions_of(copy, rows):
     return scales * lines[:, 8 : 8 + copy.shared.shape[1]]
 
 
-def test_lines_are_the_whitened_rows():
-    plan, rows = step_of("logistic").plan, np.arange(0, ROWS, 7)
-    found = directions_of(plan.tables.copy, rows)
-    assert np.abs(found - unit_directions(plan, plan.reference.factor, rows)).max() < 1 / 127
-
-
 def test_lines_follow_the_centre():
     plan, rows = step_of("logistic").plan, np.arange(0, ROWS, 7)
     factor = plan.reference.factor * np.linspace(1.0, 3.0, D)
@@ -118,13 +112,6 @@ def test_lines_follow_the_centre():
     found = directions_of(plan.at(moved).tables.copy, rows)
     assert np.abs(found - unit_directions(plan, factor, rows)).max() < 1 / 127
     assert np.abs(found - directions_of(plan.tables.copy, rows)).max() > 0.1
-
-
-def test_directions_of_all_rows_are_kept_once():
-    copy = step_of("student").plan.tables.copy
-    assert (copy.own, copy.shared.shape) == (1, (1, D + 1))
-    assert np.linalg.norm(copy.shared) == pytest.approx(1.0, abs=1e-12)
-    assert step_of("two predictors").plan.tables.copy.own == 2
 
 
 def test_copies_are_made_where_they_are_worth_it(monkeypatch):
@@ -181,13 +168,6 @@ def test_a_saved_step_draws_what_a_new_one_draws(tmp_path):
     assert step.plan.tables.copy.lines.ctypes.data % 64 == 0
     runs = [sample(model, one, 50, 50, random_seed=9) for one in (step, step_of("logistic"))]
     same_draws(*runs)
-
-
-def test_pickles_keep_the_copy():
-    tables = step_of("logistic").plan.tables
-    again = pickle.loads(pickle.dumps(tables))
-    np.testing.assert_array_equal(again.copy.lines, tables.copy.lines)
-    np.testing.assert_array_equal(again.copy.shared, tables.copy.shared)
 
 
 def test_large_copies_are_shared_by_a_file(monkeypatch):
