@@ -101,17 +101,6 @@ def test_the_chance_of_every_row_is_its_share_of_the_bounds():
     np.testing.assert_array_equal(found[C == 0], 0)
 
 
-@pytest.mark.parametrize("most", [1, 7, 1_000])
-def test_the_chances_do_not_depend_on_how_many_are_fetched_at_a_time(monkeypatch, most):
-    monkeypatch.setattr(blocks, "MOST_FETCHED", most)
-    tables = toy()
-    count = 300 if most == 1 else 2_000
-    one = tables.draw(0, every_case(tables), count)
-    monkeypatch.undo()
-    other = tables.draw(0, every_case(tables), count)
-    np.testing.assert_array_equal(one.rows, other.rows)
-
-
 def test_candidates_are_kept_from_the_number_on_that_their_bound_is_of_the_largest():
     """The chance to be kept, to the last bit that a uniform has."""
     tables = toy(C / np.float32(3.0), LARGEST)
@@ -137,33 +126,6 @@ def test_what_is_drawn_comes_with_its_own_data_and_bound():
     assert pairs.values.dtype == np.int16
     for _, rows in tables.bounds.storage.asked:
         assert (np.diff(rows) >= 0).all()
-
-
-def test_one_seed_draws_the_same_rows_in_an_order_that_is_none():
-    tables = toy()
-    one, other = (tables.draw(0, np.random.default_rng(4), 400).rows for _ in range(2))
-    np.testing.assert_array_equal(one, other)
-    assert 0.3 < (np.diff(one) > 0).mean() < 0.6
-    assert not np.array_equal(one, tables.draw(0, np.random.default_rng(5), 400).rows)
-
-
-@pytest.mark.parametrize("n_rows", [1, 3, 4, 5, 8])
-def test_few_rows_are_drawn_from_few_blocks(n_rows):
-    c = np.arange(1, n_rows + 1, dtype=np.float32)
-    largest = np.maximum.reduceat(c, np.arange(0, n_rows, LENGTH)).astype(float)
-    found = toy(c, largest).draw(0, np.random.default_rng(6), 3_000).rows
-    assert set(found) == set(range(n_rows))
-
-
-def test_many_rows_are_drawn_where_few_candidates_are_kept():
-    c = np.full(40, 1e-3, dtype=np.float32)
-    c[[5, 17]] = 1.0
-    tables = toy(c, np.full(10, 1.0))
-    assert tables.kept_share(0) == pytest.approx(c.sum(dtype=float) / 40)
-    found = tables.draw(0, np.random.default_rng(7), 20_000).rows
-    assert found.size == 20_000
-    # Of 20,000 draws, to five standard deviations of the largest of these counts.
-    assert np.isin(found, [5, 17]).sum() == pytest.approx(20_000 * 2.0 / 2.038, abs=100)
 
 
 def test_rows_that_uneven_bounds_would_try_again_and_again_are_bounded_once():
@@ -252,22 +214,3 @@ def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     assert found.largest.shape == exact.shape == (len(tables.headers), 63)
     assert (found.largest > exact).all()
     assert (found.largest <= exact * (1.0 + 2.0 * blocks.ROUNDING)).all()
-
-
-@pytest.mark.parametrize(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])
-def test_rows_are_drawn_from_every_table_with_its_bounds(name, order):
-    tables, found = pair(name, order)
-    for table, c in enumerate(tables.c):
-        drawn = found.draw(table, np.random.default_rng(10), 5_000)
-        np.testing.assert_array_max_ulp(drawn.c, c[drawn.rows], maxulp=1)
-        # Σ over draws of 1/(p_i N) is 1 on average: 5 standard deviations.
-        weights = c.sum(dtype=float) / (c[drawn.rows] * 1_003.0)
-        spread = np.sqrt((c.sum(dtype=float) / c / 1_003.0**2).sum() - 1.0)
-        assert abs(weights.mean() - 1.0) < 5.0 * spread / np.sqrt(5_000)
-
-
-def test_what_is_kept_does_not_grow_with_the_rows_of_a_block():
-    tables, found = pair("bernoulli_logit", 2)
-    assert found.nbytes < tables.c.nbytes
-    assert not found.arrays.c.size
-    np.testing.assert_array_equal(found.arrays.headers, found.headers)

@@ -12,21 +12,15 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured, table
+from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured
 from bounds.certified import HuntFromCentre, Rows, evaluate, fit, hunt
 from bounds.vectors import VECTORS
 from helpers.families import FAMILIES
 from helpers.in_library import move_between, products, size_of_move
 from helpers.tiers import QUICK, fast
 from model.evaluation import rows_of_batch
-from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.moves import (
-    DIRECTIONAL,
-    JOINT,
-    SHARP,
-)
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 
 SMOOTH = [name for name in FAMILIES if name != "laplace"]
 #: One and more arguments, counts, a mixture, heavy tails, a kink.
@@ -94,13 +88,6 @@ def test_no_row_of_a_tempered_posterior_exceeds_its_bound(name):
     assert 0.5 < hunt(fitted, reference, tables, **HUNTED).max() <= 1.0
 
 
-def test_no_density_of_a_tempered_posterior_lies_below_its_lower_bound():
-    fitted = fit("poisson_exposure", FEW_ROWS)
-    reference = fitted.reference(2, beta=0.25)
-    tables = fitted.bounds(reference).tables()
-    assert 0.5 < largest_gap("poisson_exposure", reference, tables) <= 1.0
-
-
 @pytest.mark.parametrize("kind", [DIRECTIONAL, JOINT, SHARP])
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
@@ -114,26 +101,6 @@ def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
         m = size_of_move(products(move), order, kind)
         exact = length ** (order + 1) / factorial(order + 1)
         assert exact * (1.0 - 1e-9) <= m <= exact * (1.0 + 1e-8)
-
-
-def test_the_bound_is_one_function_of_the_position():
-    """Which table serves is decided by the end of a move from the centre alone."""
-    _, reference, tables = bounded("student_fixed", 2)
-    radii, chosen = tables.headers[:, 0], []
-    assert len(radii) > 1
-    rng = np.random.default_rng(4)
-    for length in np.linspace(0.05, 1.2 * radii[np.isfinite(radii)].max(), 40):
-        sizes = []
-        for _ in range(3):
-            a = rng.standard_normal(reference.centre.size)
-            a *= length / np.linalg.norm(a)
-            end = reference.centre + reference.factor @ a
-            table, m = table_of_move(tables.arrays, reference, reference.centre, end)
-            chosen.append(table)
-            sizes.append(tables.headers[table, TOTAL] * m if table >= 0 else np.inf)
-        # In whitened coordinates it is one of the distance.
-        np.testing.assert_allclose(sizes, sizes[0], rtol=1e-8)
-    assert len(set(chosen)) > 1
 
 
 def censored_laplace(rows):
@@ -164,16 +131,6 @@ def test_rows_are_evaluated_as_the_model_evaluates_them(name):
         value, _ = evaluate(function, some.data, some.arguments(position))
         expected = rows_of_batch(fitted.factorization, term, position, rows)
         np.testing.assert_allclose(value, np.ravel(expected), rtol=1e-9, atol=1e-9)
-
-
-def test_stored_figures_of_looseness(capsys):
-    stored = json.loads(FILE.read_text())
-    with capsys.disabled():
-        print("\n" + table(stored["families"]))
-    assert list(stored["families"]) == list(FAMILIES)
-    for name, row in stored["families"].items():
-        assert row["order"] == ORDERS[name]
-        assert row["largest_ratio"] <= 1.0
 
 
 @pytest.mark.slow

@@ -1,12 +1,10 @@
 import numpy as np
-import pymc as pm
 import pytest
 
 from bounds.certified import Rows, fit
-from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
+from pymc_minibatch_mh.bounds.geometry import Geometry, geometry
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.structure.row_function import RowData, row_functions
+from pymc_minibatch_mh.structure.row_function import RowData
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]
@@ -51,31 +49,6 @@ def test_boxes_are_no_larger_than_they_must_be(name):
             np.testing.assert_allclose(rows.arguments(positions)[a] - end, 0.0, atol=1e-9)
 
 
-@every_family
-def test_norms(name):
-    place, rows, reference = placed(name)
-    inverse = np.linalg.inv(reference.whitener.T @ reference.whitener)
-    for norm, matrix in zip(place.norms, rows.matrices, strict=True):
-        expected = np.sqrt(np.einsum("nd,de,ne->n", matrix, inverse, matrix))
-        np.testing.assert_allclose(np.broadcast_to(norm, len(ROWS)), expected, rtol=1e-9)
-    # Directions are those of functions with several arguments.
-    if len(place.norms) > 1:
-        for norm, white in zip(place.norms, place.whitened, strict=True):
-            assert (norm >= np.linalg.norm(white, axis=1)).all()
-
-
-def test_arguments_of_all_rows_are_kept_once():
-    place, _, _ = placed("student_free")
-    assert sorted(norm.shape for norm in place.norms) == [(), (), (len(ROWS),)]
-
-
-def test_no_radius_leaves_everything():
-    place, _, _ = placed("heteroscedastic")
-    for box in place.boxes(np.inf):
-        assert (box.lo == -np.inf).all()
-        assert (box.hi == np.inf).all()
-
-
 def by_hand(rng, m, d, rows):
     """Return a geometry whose odd arguments are the same for all rows, some of them parallel."""
     whitened = [rng.standard_normal((1 if a % 2 else rows, d)) for a in range(m)]
@@ -100,33 +73,3 @@ def test_correlations_are_not_underestimated(m, d):
     assert (bound <= m * (1.0 + 1e-9)).all()
     if m <= 2:
         np.testing.assert_allclose(bound, exact, rtol=1e-9)
-
-
-def test_an_argument_without_influence_has_no_correlation():
-    white = (np.zeros((3, 2)), np.ones((3, 2)))
-    place = Geometry((Interval.point(0.0),) * 2, (np.zeros(3), np.full(3, 2.0**0.5)), white)
-    np.testing.assert_allclose(place.correlation_norm(), 1.0)
-
-
-def test_boxes_of_supports():
-    rng = np.random.default_rng(2)
-    X = np.c_[rng.normal(size=(50, 2)), np.zeros(50)]
-    with pm.Model() as model:
-        b = pm.Normal("b", shape=3)
-        level = pm.Normal("level")
-        s = pm.Normal("s")
-        pm.Normal("y", X @ b + level, pm.math.exp(s), observed=rng.normal(size=50))
-    (function,) = row_functions(factorize(model, model.value_vars, min_rows=1))
-    lower = np.array([-1.0, 0.5, -np.inf, -2.0, -np.inf])
-    upper = np.array([2.0, 0.75, np.inf, 1.0, 3.0])
-    scale, mean = sorted(
-        box_of_support(function, RowData(function, np.arange(50)), lower, upper),
-        key=lambda box: box.lo.ndim,
-    )
-    assert (scale.lo, scale.hi) == (-np.inf, pytest.approx(3.0))
-    corners = np.array(np.meshgrid(*zip(lower[:2], upper[:2], strict=True))).reshape(2, -1)
-    values = X[:, :2] @ corners
-    np.testing.assert_allclose(mean.lo, values.min(axis=1) - 2.0, rtol=1e-9)
-    np.testing.assert_allclose(mean.hi, values.max(axis=1) + 1.0, rtol=1e-9)
-    assert (mean.lo <= values.min(axis=1) - 2.0).all()
-    assert (mean.hi >= values.max(axis=1) + 1.0).all()

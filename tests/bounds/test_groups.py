@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.zoo import logistic
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.geometry import groups_of
@@ -97,19 +96,6 @@ def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
                 outside[g] = np.maximum(outside[g], rest)
         assert outside.min(axis=0).max() < 1e-13
         assert outside.max() > 0.1
-
-
-def test_rows_that_all_read_the_same_are_no_groups():
-    model = logistic()
-    own = factorize(model, model.value_vars)
-    assert groups_of(row_functions(own), factor_of(own.size)) is None
-
-
-def test_too_many_groups_are_not_told_apart(monkeypatch):
-    monkeypatch.setattr("pymc_minibatch_mh.bounds.geometry.MAX_DIRECTIONS", 2 * GROUPS - 1)
-    model = slopes()
-    own = factorize(model, model.value_vars)
-    assert groups_of(row_functions(own), factor_of(own.size)) is None
 
 
 @pytest.fixture(scope="module")

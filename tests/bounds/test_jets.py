@@ -58,14 +58,6 @@ def test_enclosures_hold_exact_fourth_derivatives(name, width):
     assert not misses(name, width, **FOURTH)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [0.02, 0.3, 1.0])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_enclosures_hold_exact_fourth_derivatives_of_many_boxes(name, width):
-    for seed in range(5):
-        assert not misses(name, width, seed, lengths=(4,))
-
-
 @pytest.mark.parametrize("name", SMOOTH)
 def test_enclosures_at_points_are_exact_values(name):
     root, data, m = built(name)
@@ -81,17 +73,6 @@ def test_enclosures_at_points_are_exact_values(name):
         assert float(np.broadcast_to(middle, ROWS)[2]) == pytest.approx(
             float(exact), rel=1e-9, abs=1e-11
         )
-
-
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_lower_orders_leave_out_higher_derivatives(order):
-    root, data, m = built("four arguments")
-    boxes = boxes_of(m, 0.5, 4)
-    low, high = Jets(data, boxes, order).of(root), Jets(data, boxes, 4).of(root)
-    assert set(low) == {index for index in high if len(index) <= order}
-    for index, value in low.items():
-        np.testing.assert_array_equal(value.lo, high[index].lo)
-        np.testing.assert_array_equal(value.hi, high[index].hi)
 
 
 def enclosed(name, *ends, order=4):

@@ -5,8 +5,6 @@ import pytest
 
 from helpers.grouped import FAST, MODELS, step_of
 from helpers.tiers import fast
-from native.test_parts import candidates, rates_of, shares_of_rows
-from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.parts import Ends
 from pymc_minibatch_mh.native.row_sums import differences_of
 
@@ -73,61 +71,3 @@ def test_no_row_changes_by_more_than_its_ceiling(name):
         ratios.append((changes[ceilings > 0.0] / ceilings[ceilings > 0.0]).max(initial=0.0))
     # Loose ceilings would hide a part that is missing.
     assert max(ratios) > 0.05
-
-
-def _rates(step, move):
-    """Return the rates of a move, and the share of every row."""
-    parts = step.plan.parts.parts
-    rates = rates_of(parts, move.ends)
-    assert rates.outside[0] == 0
-    return rates, shares_of_rows(parts, move.ends, rates)
-
-
-@pytest.mark.parametrize("name", ["logistic", "slopes", "two_terms", "normal"])
-def test_candidates_are_drawn_at_rates_above_all_ceilings(name):
-    step = step_of(name)
-    for move in moves(step, 2):
-        rates, shares = _rates(step, move)
-        assert shares.max() <= 1.0
-        drawn = shares > 0.0
-        own = step.plan.parts.ceilings(move.ends)[drawn] / shares[drawn]
-        # Rows of ceiling 0 have rates as well, which their shares do not tell.
-        assert own.sum() <= rates.limit * (1.0 + 1e-9)
-        if drawn.all():
-            assert own.sum() == pytest.approx(rates.limit, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ["logistic", "two_terms"])
-def test_candidates_come_as_often_as_their_rates_say(name):
-    step = step_of(name)
-    move = Between(step, np.random.default_rng(3), 1.0, "all")
-    rates, shares = _rates(step, move)
-    drawn = candidates(step.plan.parts.parts, rates, np.random.default_rng(4), 400_000)
-    expected = drawn.size * step.plan.parts.ceilings(move.ends) / shares / rates.limit
-    counts = np.bincount(drawn, minlength=expected.size)
-    enough = expected > 5.0
-    chi = ((counts - expected)[enough] ** 2 / expected[enough]).sum()
-    assert abs(chi - enough.sum()) < 5.0 * np.sqrt(2.0 * enough.sum())
-
-
-def test_elements_beyond_their_radius_have_no_share():
-    step = step_of("logistic")
-    parts = step.plan.parts.parts
-    move = Between(step, np.random.default_rng(5), 1.0, 0)
-    for at in (move.ends.here, move.ends.there):
-        kept, at[3] = at[3], 1.01 * parts.radii[3]
-        rates = rates_of(parts, move.ends)
-        assert rates.outside[:2].tolist() == [1, 3]
-        assert rates.running[0, 3] == rates.running[0, 2]
-        rows = np.flatnonzero(parts.elements[:, 0] == 3)
-        first_outside = function("mh_first_outside")
-        assert all(first_outside(parts, move.ends, int(row)) == 3 for row in rows)
-        at[3] = kept
-
-
-def test_a_row_without_a_group_has_no_part_of_it():
-    step = step_of("two_terms")
-    parts, move = step.plan.parts.parts, Between(step, np.random.default_rng(6), 1.0, 0)
-    without = parts.elements[:, 0] < 0
-    assert without.sum() == 1_200
-    assert not step.plan.parts.ceilings(move.ends)[without].any()

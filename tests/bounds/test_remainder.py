@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.bounds.remainder import directional, joint, ways, weighted
+from pymc_minibatch_mh.bounds.remainder import directional, joint, ways
 
 ROWS = 300
 every_order = pytest.mark.parametrize("order", [0, 1, 2])
@@ -69,22 +69,6 @@ def test_joint_bounds_of_one_argument_and_of_more_arguments_are_norms(m, order):
     every = [terms[tuple(sorted(o))] for o in product(range(m), repeat=order + 1)]
     norm = np.sqrt(sum(np.broadcast_to(term, ROWS) ** 2 for term in every))
     np.testing.assert_allclose(np.broadcast_to(bound, ROWS), norm, rtol=1e-11)
-
-
-@every_order
-def test_joint_bounds_grow_with_correlations_and_with_temperature(order):
-    terms = terms_of(2, order)
-    correlation = np.linspace(1.0, 2.0, ROWS)
-    bound = joint(terms, correlation, order, 0.5)
-    expected = 0.5 * correlation ** ((order + 1) / 2) * joint(terms, np.ones(()), order, 1.0)
-    np.testing.assert_allclose(bound, expected, rtol=1e-11)
-
-
-def test_terms_are_derivatives_times_norms():
-    derivatives = {(0, 0, 1): np.array([2.0, np.inf, np.inf]), (1, 1, 1): np.array(3.0)}
-    terms = weighted(derivatives, (np.array([3.0, 0.0, 1.0]), np.array(0.5)))
-    np.testing.assert_allclose(terms[0, 0, 1], [9.0, 0.0, np.inf])
-    np.testing.assert_allclose(terms[1, 1, 1], 0.375)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3])

@@ -1,4 +1,3 @@
-import pickle
 from functools import cache
 
 import numpy as np
@@ -82,11 +81,6 @@ def test_heads_tell_of_the_tables(name, order):
     assert set(tables.headers[:, 1]) <= kinds
 
 
-def test_rows_without_a_curve_far_out_are_bounded_everywhere():
-    assert tables_of("bernoulli_logit", 2).headers[-1, 0] == np.inf
-    assert tables_of("student_fixed", 2).headers[-1, 0] < np.inf
-
-
 @pytest.mark.parametrize("name", ["bernoulli_logit", "binomial"])
 def test_bounds_are_rounded_up(name):
     fitted = fit(name, ROWS)
@@ -109,19 +103,6 @@ def test_bounds_are_proportional_to_the_inverse_temperature():
     warm = reference._replace(inverse_temperature=0.25)
     one, other = (fitted.bounds(s).tables() for s in (reference, warm))
     np.testing.assert_array_equal(0.25 * one.c[-1], other.c[-1])
-
-
-def test_terms_follow_one_another():
-    fitted = fit("shared_level", ROWS)
-    reference = fitted.reference(2)
-    whole = fitted.bounds(reference).tables()
-    parts = []
-    for function in fitted.functions:
-        support = (fitted.factorization.lower, fitted.factorization.upper)
-        parts.append(BoundsPass([function], reference, support).tables().c[-1])
-    first = fitted.functions[0].n_rows
-    np.testing.assert_allclose(whole.c[-1, first:], parts[1], rtol=0.05)
-    assert np.corrcoef(whole.c[-1, :first], parts[0])[0, 1] > 0.99
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -211,37 +192,6 @@ def test_one_row_without_a_bound_is_named():
         bounds_of(model)
 
 
-def test_regions_without_bounds_are_left_out():
-    y = np.ones(50)
-    with pm.Model() as model:
-        b = pm.Normal("b")
-        pm.Normal("y", mu=pt.sqrt(b + 0.6), sigma=1.0, observed=y)
-    tables = bounds_of(model)
-    nested = [np.sqrt(chi2.isf(tail, 1)) for tail in TAILS]
-    assert set(tables.headers[:, 0]) == {r for r in nested if 0.1 * r < 0.6}
-
-
-def test_rows_that_an_expansion_describes_exactly_need_no_bound():
-    y = np.random.default_rng(3).normal(size=60)
-    with pm.Model() as model:
-        pm.Normal("y", mu=pm.Normal("b"), sigma=1.0, observed=y)
-    tables = bounds_of(model)
-    assert (tables.c == 0.0).all()
-    assert tables.looseness == 1.0
-
-
-def test_pickles_leave_out_what_is_quick_to_build():
-    tables = tables_of("student_fixed", 2)
-    thresholds, aliases = tables.alias
-    assert thresholds.shape == aliases.shape == tables.c.shape
-    copy = pickle.loads(pickle.dumps(tables))
-    assert "alias" not in copy.__dict__
-    assert len(pickle.dumps(tables)) < 1.1 * tables.c.nbytes + 2_000
-    np.testing.assert_array_equal(copy.c, tables.c)
-    np.testing.assert_array_equal(copy.headers, tables.headers)
-    np.testing.assert_array_equal(copy.alias[0], thresholds)
-
-
 def test_alias_tables_are_those_of_the_bounds():
     tables = Tables(np.zeros((2, 3)), np.float32([[1, 2, 3, 4], [4, 0, 0, 4]]), 1.0)
     thresholds, aliases = tables.alias
@@ -259,11 +209,6 @@ def test_given_bounds_are_taken_as_they_are():
     np.testing.assert_allclose(tables.c[0], c, rtol=1e-6)
     assert not tables.verified
     assert Bounds(c, lambda x, y: 1.0).tables(3).headers[0, 1] == GIVEN
-
-
-def test_a_given_metric_is_compiled():
-    tables = Bounds([1.0], lambda x, y: abs(x[0] - y[0])).tables(1)
-    assert tables.metric_between(np.array([1.0]), np.array([3.5])) == 2.5
 
 
 def raises_beyond_one(position, new):

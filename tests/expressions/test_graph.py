@@ -6,14 +6,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from expressions.values import value_of
-from pymc_minibatch_mh.expressions.graph import (
-    Affine,
-    Constant,
-    ExprGraph,
-    Gather,
-    Monomial,
-    rounded_sum,
-)
+from pymc_minibatch_mh.expressions.graph import ExprGraph, Gather, Monomial, rounded_sum
 from pymc_minibatch_mh.expressions.patterns import is_finite, is_positive, provably_varies
 
 
@@ -66,12 +59,6 @@ def test_products_that_the_model_keeps_apart_are_real(exprs):
     assert exprs.times(own, exprs.constant(2.0)).inputs[1] is own
 
 
-def test_constants_are_folded_without_warnings(exprs):
-    folded = exprs.node(scalar.log, (exprs.constant(0.0),))
-    assert isinstance(folded, Constant)
-    assert folded.value == -np.inf
-
-
 def test_positive_and_finite_cells_are_known(exprs):
     u, x = exprs.coordinate(0), exprs.data(0, ())
     exp, softplus = exprs.node(scalar.exp, (u,)), exprs.node(scalar_math.softplus, (u,))
@@ -104,9 +91,3 @@ def test_what_varies_in_every_row_is_known(exprs):
     assert not provably_varies(gathered, u)
     assert not provably_varies(exprs.node(scalar.mul, (x, exp)))
     assert not provably_varies(exprs.node(scalar.abs, (u,)))
-
-
-def test_scaling_by_what_is_not_finite_leaves_no_finite_factor(exprs):
-    scaled = exprs.scaled(exprs.coordinate(0), exprs.constant(np.nan))
-    assert isinstance(scaled, Affine)
-    assert not np.isfinite(scaled.terms[0].factor)

@@ -398,9 +398,7 @@ def normal_cdf(exprs, z):
 
 
 @pytest.mark.parametrize(
-    "given",
-    [0.7, 0.37, "row", "free"],
-    ids=["a number", "another number", "one a row", "free"],
+    "given", [0.7, 0.37, "row", "free"], ids=["a number", "another number", "one a row", "free"]
 )
 @pytest.mark.parametrize("sums", [False, True])
 def test_branches_of_multiples_are_equal(given, sums):

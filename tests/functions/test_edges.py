@@ -1,6 +1,7 @@
 """Functions and their derivatives as rows compute them, up to the edges of the numbers."""
 
 from collections.abc import Callable
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -39,8 +40,9 @@ def compiled(case: Case):
     return compiled_rowwise(make_composite(outputs, 1, []))
 
 
+@cache
 def exact(case: Case, x: float) -> list[mp.mpf]:
-    """Return the function and its derivatives; none at a pole."""
+    """Return the function and its derivatives up to the third; none at a pole."""
     with mp.workdps(80):
         try:
             return [+value for value in case.exact(mp.mpf(float(x)))[: ORDER + 1]]

@@ -2,7 +2,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.functions import gamma_rise as rise
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at, gamma_rise_slope_at
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import enclose_derivatives
@@ -67,40 +66,6 @@ def test_half_a_step_is_enclosed(y, z):
             assert steps.max() <= found[4].hi + 1e-9
 
 
-def test_rows_of_both_kinds_and_of_none():
-    u = Interval(np.array(0.0), np.array(0.1))
-    y, z = np.array([3.0, 0.5, 0.25]), np.zeros(3)
-    found = enclose_derivatives(gamma_rise, u, 3, y, z)
-    assert all(np.isfinite(x.lo[:2]).all() and np.isfinite(x.hi[:2]).all() for x in found)
-    assert all(x.lo[2] == -np.inf and x.hi[2] == np.inf for x in found)
-
-
-def test_negative_and_infinite_ends_have_no_bounds():
-    counts, zero = np.array([3.0]), np.zeros(1)
-    for u in (Interval(np.array(-1e-9), np.array(0.1)), Interval(np.array(0.0), np.array(np.inf))):
-        assert all(
-            np.isinf(x.magnitude).all() for x in enclose_derivatives(gamma_rise, u, 3, counts, zero)
-        )
-
-
-def test_a_table_of_sums_does_not_outgrow_memory(monkeypatch):
-    monkeypatch.setattr(rise, "MAX_TABLE_ENTRIES", 10)
-    u = Interval(np.array(0.0), np.array(0.1))
-    found = enclose_derivatives(gamma_rise, u, 2, np.array([30.0]), np.zeros(1))
-    assert all(np.isinf(x.magnitude).all() for x in found)
-
-
-def test_intervals_of_rows_may_differ():
-    u = Interval(np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.1, 3.0]))
-    y, z = np.array([4.0, 9.0, 2.0]), np.zeros(3)
-    whole = enclose_derivatives(gamma_rise, u, 3, y, z)
-    for row in range(3):
-        alone = Interval(u.lo[row], u.hi[row])
-        single = enclose_derivatives(gamma_rise, alone, 3, y[row : row + 1], z[row : row + 1])
-        for one, other in zip(whole, single, strict=True):
-            assert [one.lo[row], one.hi[row]] == [other.lo[0], other.hi[0]]
-
-
 SHIFTS = [(0.0, 0.0), (1.0, 0.0), (7.0, 0.0), (300.0, 0.0), (0.0, 40.0), (0.5, 0.0), (9.0, 2.5)]
 SIZES = [1e-12, 1e-6, 1e-3, 0.049, 0.051, 0.3, 2.0, 50.0]
 
@@ -155,22 +120,3 @@ def test_slopes_are_precise(order):
         for e, point in zip(expected, POINTS, strict=True)
     ]
     assert far(found, expected, allowed) == []
-
-
-def test_at_zero_a_rise_is_a_sum_of_powers():
-    for y in (0, 1, 2, 5, 60):
-        j = np.arange(y, dtype=float)
-        assert gamma_rise_at(0.0, float(y), 0.0) == 0.0
-        expected = [j.sum(), -(j**2).sum(), 2.0 * (j**3).sum()]
-        found = [gamma_rise_slope_at(order, 0.0, float(y), 0.0) for order in (1, 2, 3)]
-        assert found == pytest.approx(expected, rel=1e-12, abs=1e-12), y
-
-
-def test_half_a_step_has_its_asymptotic_series():
-    found = [gamma_rise_slope_at(order, 0.0, 0.5, 0.0) for order in (1, 2, 3)]
-    assert found == pytest.approx([-1 / 8, 0.0, 1 / 32], abs=1e-15)
-
-
-def test_there_is_no_rise_below_zero():
-    assert np.isnan(gamma_rise_at(-1e-9, 3.0, 0.0))
-    assert np.isnan(gamma_rise_slope_at(2, -1e-9, 3.0, 0.0))

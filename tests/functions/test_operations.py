@@ -15,7 +15,6 @@ from scipy import special
 
 from pymc_minibatch_mh.functions import base, gamma
 from pymc_minibatch_mh.functions.base import Function, numpy_function, scalar_output_type
-from pymc_minibatch_mh.functions.gamma import trigamma
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
@@ -134,21 +133,8 @@ def test_names_on_disk_know_the_sources_of_all_that_is_compiled_in(tmp_path):
     assert changed[1] == names[1]
 
 
-@pytest.mark.parametrize(("low", "high"), [(1e-8, 1e-2), (1e-2, 1.0), (1.0, 30.0), (30.0, 1e8)])
-def test_trigamma_is_that_of_scipy(low, high):
-    points = np.geomspace(low, high, 2_000)
-    ours = np.array([trigamma(x) for x in points])
-    assert np.abs(ours / special.polygamma(1, points) - 1.0).max() < 2e-14
-
-
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_polygamma_functions_are_those_of_scipy(order):
     points = np.geomspace(1e-8, 1e8, 500)
     ours = np.array([gamma.polygamma(order, x) for x in points])
     assert np.abs(ours / special.polygamma(order, points) - 1.0).max() < 1e-13
-
-
-def test_trigamma_of_negative_numbers_follows_from_the_recurrence():
-    points = np.array([-3.7, -2.5, -1.2, -0.3])
-    ours = np.array([trigamma(x) - trigamma(x + 1.0) for x in points])
-    assert np.allclose(ours, 1.0 / points**2, rtol=1e-10)

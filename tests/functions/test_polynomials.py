@@ -5,10 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.functions.polynomials import (
-    Range,
-    Unknown,
-)
+from pymc_minibatch_mh.functions.polynomials import Range, Unknown
 from pymc_minibatch_mh.functions.polynomials import add_polynomials as plus
 from pymc_minibatch_mh.functions.polynomials import bernstein_coefficients as in_basis
 from pymc_minibatch_mh.functions.polynomials import constant_polynomial as constant

@@ -75,27 +75,3 @@ def test_rows_are_drawn_in_proportion_to_the_weights(weights):
     rows = drawn(thresholds, aliases, 200_000, 2)
     assert chi_square(weights, rows) > LEVEL
     assert not np.isin(rows, np.flatnonzero(weights == 0.0)).any()
-
-
-def test_many_rows_of_which_most_weigh_nothing():
-    weights = np.zeros(100_000)
-    weights[::97] = np.random.default_rng(3).gamma(2.0, size=len(weights[::97]))
-    weights, thresholds, aliases = built(weights)
-    assert (probabilities(thresholds, aliases)[weights == 0.0] == 0.0).all()
-    assert (weights[drawn(thresholds, aliases, 100_000, 4)] > 0.0).all()
-
-
-def test_only_as_many_rows_as_asked_for_are_written():
-    _, thresholds, aliases = built([1.0, 2.0])
-    rows = np.full(5, -1)
-    draw(thresholds, aliases, rows, 3, 5)
-    assert (rows[:3] >= 0).all()
-    assert (rows[3:] == -1).all()
-
-
-def test_a_table_that_forgets_its_aliases_is_found():
-    weights, thresholds, aliases = built(WEIGHTS["random"])
-    rows = drawn(thresholds, np.arange(weights.size, dtype=np.int32), 200_000, 6)
-    assert chi_square(weights, rows) < 1e-12
-    rows = drawn(np.ones_like(thresholds), aliases, 200_000, 7)
-    assert chi_square(weights, rows) < 1e-12

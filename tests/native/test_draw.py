@@ -5,14 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from law.statistical.budget import LEVEL
-from pymc_minibatch_mh.native.library import (
-    Arena,
-    GeneratorRecord,
-    LaidOut,
-    ffi,
-    function,
-    load,
-)
+from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, function, load
 
 
 def drawn(rng, total, *targets):

@@ -22,12 +22,6 @@ def each_set():
     loaded.mh_use_set(loaded.mh_widest_set())
 
 
-def test_a_set_that_the_processor_lacks_is_not_used():
-    loaded = library.load()
-    assert not loaded.mh_use_set(loaded.mh_widest_set() + 1)
-    assert not loaded.mh_use_set(-1)
-
-
 #: Numbers of very different sizes, of which sums in another order differ.
 def numbers(rng, *shape):
     return rng.normal(size=shape) * 10.0 ** rng.integers(-8, 9, size=shape)

@@ -71,15 +71,6 @@ def test_libraries_of_other_sources_are_removed_when_nobody_may_be_about_to_load
     assert new != old
 
 
-def test_ends_of_lines_make_no_other_sources(sources):
-    sources.run()
-    (made,) = sources.libraries()
-    arena = sources.folder / "arena.c"
-    arena.write_bytes(arena.read_bytes().replace(b"\n", b"\r\n"))
-    assert sources.run() == ""
-    assert sources.libraries() == [made]
-
-
 def test_options_make_a_library_of_their_own(sources):
     sources.run()
     assert sources.run(MH_CC_OPTIONS="-DMH_CHECKED -O1") == ""
@@ -106,30 +97,12 @@ def test_both_ways_to_a_library_are_named_where_there_is_no_compiler(sources, no
     assert sources.run(**nothing_compiles) == ""
 
 
-def test_a_folder_that_nobody_can_write_to_is_enough_with_a_library(sources):
-    sources.run()
-    objects = sources.folder / ".objects"
-    objects.rename(sources.folder / "objects")
-    objects.touch()
-    assert sources.run() == ""
-    sources.libraries()[0].unlink()
-    assert str(objects) in sources.run()
-
-
 def test_all_that_a_compiler_says_is_shown(sources):
     sources.edit("arena.c", "#include <stdlib.h>", "#include <stdlib.h>\nint f(void) { return x; }")
     said = sources.run()
     assert "arena.c:5" in said
     assert "‘x’ undeclared" in said or "undeclared identifier 'x'" in said
     assert sources.libraries() == []
-
-
-def test_a_leaf_function_that_is_not_listed_is_named(sources):
-    text = (sources.folder / "leaves.h").read_text("utf-8")
-    lines = [line for line in text.splitlines(keepends=True) if "mh_lower_times" not in line]
-    (sources.folder / "leaves.h").write_text("".join(lines), "utf-8")
-    if compiler.SETS.get(next(compiler.compilers()).processor):
-        assert "mh_lower_times" in sources.run()
 
 
 def test_a_file_that_is_no_library_is_named(sources):

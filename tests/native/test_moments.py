@@ -8,7 +8,7 @@ from helpers.in_library import move_between, scan_rows, skewness
 from law.exactness.compiled import posterior_of
 from law.exactness.toys import rows_of
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.native.looks import add_moments, merge_moments
+from pymc_minibatch_mh.native.looks import add_moments
 
 
 def moments(values):
@@ -29,32 +29,11 @@ def test_moments_are_those_of_all_values(cuts, shift):
     assert state[2:] == pytest.approx(expected[2:], rel=1e-6 if shift else 1e-12)
 
 
-def test_only_the_first_values_count():
-    values = np.array([1.0, 2.0, 4.0, 99.0])
-    assert add_moments(0, 0.0, 0.0, 0.0, values, 3) == pytest.approx(moments(values[:3]))
-
-
-def test_merging_does_not_depend_on_the_order():
-    rng = np.random.default_rng(2)
-    one, other = moments(rng.normal(size=30)), moments(rng.gamma(2.0, size=11))
-    assert merge_moments(*one, *other) == pytest.approx(merge_moments(*other, *one))
-
-
 @pytest.mark.parametrize("size", [3, 10, 500])
 def test_skewness_is_that_of_the_sample(size):
     values = np.random.default_rng(3).exponential(size=size)
     n, _, second, third = moments(values)
     assert skewness(n, second, third) == pytest.approx(skew(values))
-
-
-def test_skewness_of_equal_or_of_two_values_is_zero():
-    assert skewness(5, 0.0, 0.0) == 0.0
-    assert skewness(2, 1.0, 0.0) == 0.0
-
-
-def test_a_value_that_is_not_finite_is_not_averaged_away():
-    _, mean, *_ = add_moments(0, 0.0, 0.0, 0.0, np.array([1.0, -np.inf, 2.0]), 3)
-    assert not np.isfinite(mean)
 
 
 @pytest.mark.parametrize("size", [1.0, 60.0, 300.0])

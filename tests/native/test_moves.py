@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from helpers.in_library import ULPS, Products, move_between, products, ratio_to_bound, size_of_move
+from helpers.in_library import ULPS, move_between, products, ratio_to_bound, size_of_move
 from pymc_minibatch_mh.native import moves
 from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
 from pymc_minibatch_mh.native.library import load
@@ -23,13 +23,6 @@ def around(centre, whitener):
     return Reference(
         centre, np.linalg.inv(whitener), whitener, 0.0 * centre, 0.0 * whitener, 0, 1.0
     )
-
-
-def products_of(a, b):
-    """Return the inner products of moves from a to b, which an error of rounding may follow."""
-    step = b - a
-    pairs = ((a, a), (b, b), (step, step), (a, step), (b, step))
-    return np.stack([(x * y).sum(axis=1) for x, y in pairs], axis=1)
 
 
 def sizes(a, b, order, kind):
@@ -187,15 +180,6 @@ def test_sizes_are_symmetric_bit_by_bit(order, kind):
             assert forth == back
 
 
-def test_moves_are_measured_in_whitened_coordinates():
-    rng = np.random.default_rng(31)
-    whitener = np.tril(rng.standard_normal((4, 4)))
-    centre, here, there = rng.standard_normal((3, 4))
-    a, b = whitener @ (here - centre), whitener @ (there - centre)
-    move = move_between(around(centre, whitener), here, there)
-    np.testing.assert_allclose(products(move), products_of(a[None], b[None])[0], rtol=1e-12)
-
-
 def worst_of_one_argument(a, b, order):
     """Return the largest change over directions in the plane of a move, where the worst lies."""
     step = b - a
@@ -247,13 +231,6 @@ def test_the_sharper_factor_of_directions_does_not_hold_for_joint_lengths():
 @pytest.mark.parametrize(("difference", "bound"), [(np.nan, 1.0), (np.nan, 0.0), (0.1, 0.0)])
 def test_a_change_without_a_bound_exceeds_every_bound(difference, bound):
     assert ratio_to_bound(difference, 1.0, bound, 1.0) == np.inf
-
-
-@pytest.mark.parametrize("kind", [SHARP, JOINT, DIRECTIONAL])
-@pytest.mark.parametrize("order", [0, 1, 2])
-def test_no_move_has_no_size(order, kind):
-    assert size_of_move(Products(0.0, 0.0, 0.0, 0.0, 0.0), order, kind) == 0.0
-    assert size_of_move(Products(4.0, 4.0, 0.0, 0.0, 0.0), order, kind) == 0.0
 
 
 def test_rounding_errors_are_taken_off_before_a_change_is_held_against_its_bound():

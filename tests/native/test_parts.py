@@ -166,13 +166,6 @@ def test_an_element_beyond_its_radius_has_no_share(end):
     assert outside == [-1, 1, 1, -1, -1, -1]
 
 
-def test_a_move_to_the_same_place_has_no_candidates():
-    ends = Ends(ENDS.here, ENDS.here, (0.7, 0.7, 0.0))
-    rates = rates_of(made(signed=False), ends)
-    assert rates.limit == 0.0
-    assert not rates.chances.any()
-
-
 def test_sums_run_within_each_element():
     starts, values, totals = (
         np.array([0, 2, 2, 5]),

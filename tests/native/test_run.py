@@ -44,15 +44,6 @@ def test_several_updates_in_one_call_are_as_many_calls():
     assert chain.proposal.furthest[0] < 1e-12
 
 
-def test_counts_are_of_rows_and_looks():
-    chain = loop("barker")
-    _, counts = chain.run(200, seed=19)
-    rows = RULES["barker"].sample_size(chain.settings.kappa, 0, N, chain.settings)
-    assert (counts["n_obs"] == rows).all()
-    assert (counts["n_looks"] == 1).all()
-    assert not counts["full_pass"].any()
-
-
 @pytest.mark.parametrize(("most_drawn", "looks"), [(N / 2, 2), (N, 4)])
 def test_rows_are_drawn_up_to_the_limit(most_drawn, looks):
     test = austere.austere_test(1e-30, batch_size=4)

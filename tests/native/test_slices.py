@@ -124,13 +124,6 @@ def test_a_slice_is_reversible(law):
     assert surprise(law) > FAR_OFF
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_slice_goes_as_far_as_its_steps_let_it(law):
-    stays = [np.trace(moves_from_equilibrium(law, width, 9)) / MOVES for width in WIDTHS]
-    assert 0.3 < stays[0] < 0.95
-    assert max(stays[1:]) < 0.25
-
-
 @density
 def effect_and_location(position, context):
     """A location that no row reads, and an effect around it that rows read."""
@@ -202,9 +195,3 @@ def test_directions_have_an_equal_share_of_fewer_moves():
     assert binom.sf(count - 1, together.size, 0.5) > FAR_OFF
     three, _, _ = hierarchy(slices._replace(moves=2), 300)
     assert (np.diff(three[:, 0]) != 0.0).all()
-
-
-def test_nothing_is_drawn_without_directions():
-    draws, counts, _ = hierarchy(Slices(np.empty((0, 2)), np.empty((0, 2), np.int64), 0), 300)
-    assert not counts["n_prior"].any()
-    assert np.unique(draws[:, 1]).tolist() == [0.3]

@@ -58,7 +58,3 @@ def test_functions_are_measured():
     text = f"{head}{{\n    a;\n\n    b;\n}}\n"
     ((name, arguments, body),) = functions(text)
     assert (name, len(arguments), body) == ("one", 2, ["    a;", "", "    b;"])
-
-
-def test_each_file_says_first_what_it_is_about():
-    assert [path.name for path in SOURCES if not path.read_text("utf-8").startswith("/* ")] == []

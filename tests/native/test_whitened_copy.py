@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from helpers import wide
-from pymc_minibatch_mh.native import whitened_copy as kernels
 from pymc_minibatch_mh.native.bound_tables import Table
 from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, load
@@ -105,13 +104,6 @@ def test_a_share_by_both_ends_is_never_below_the_own_one(factor):
     assert np.isinf(several[1]).all()
 
 
-def test_typical_shares_are_small():
-    rows = RNG.normal(size=(4_000, 1, 100))
-    copy = wide.copy_of(rows)
-    here, there = RNG.normal(size=(2, 100))
-    assert wide.shares(copy, here, there, 2).mean() < 0.02
-
-
 def test_rows_of_zeros_never_change_and_unknown_ones_are_kept():
     rows = np.zeros((3, 2, D))
     rows[1, :, 0] = 1.0, 1.0 + 1e-12
@@ -125,13 +117,6 @@ def test_rows_of_zeros_never_change_and_unknown_ones_are_kept():
     assert shares[2] == 1.0
 
 
-def test_moves_beyond_all_numbers_keep_every_row():
-    copy = wide.copy_of(RNG.normal(size=(3, 1, D)))
-    far = np.full(D, 1e200)
-    assert (wide.shares(copy, far, -far, 2, per_size=1.0) == 1.0).all()
-    assert (wide.shares(copy, far * np.nan, far, 2, per_size=1.0) == 1.0).all()
-
-
 def test_residuals_are_rounded_up():
     rows = RNG.normal(size=(500, 1, D))
     copy = wide.copy_of(rows)
@@ -141,14 +126,6 @@ def test_residuals_are_rounded_up():
     left = np.linalg.norm(unit.astype(np.longdouble) - heads[:, :1] * whole, axis=1)
     assert (left <= heads[:, 1]).all()
     assert np.allclose(left.astype(float), heads[:, 1].astype(float), rtol=1e-6)
-
-
-def test_lines_begin_with_cache_lines():
-    copy = wide.copy_of(RNG.normal(size=(5, 1, 50)))
-    assert copy.lines.shape[1] == 64
-    assert copy.lines.ctypes.data % 64 == 0
-    assert kernels.width_of(57, 1) == 128
-    assert kernels.width_of(100, 2) == 256
 
 
 def test_candidates_are_kept_in_proportion_to_their_ceilings():
