@@ -18,7 +18,6 @@ from helpers.in_library import ULPS
 from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows
-from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.compiled.scalar_functions import (
     compiled_rowwise,
     data_leaves,
@@ -132,20 +131,6 @@ def test_derivatives_are_those_of_the_exact_function(name, orders):
             np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11 * scale)
 
 
-def test_a_kink_has_the_slopes_of_its_sides():
-    found = rows_of("laplace")
-    ours = compiled_derivatives(found, 0, CHECKED, (0, 1, 2))
-    y = leaves_of_rows(found, 0, CHECKED)[:, 0]
-    for values, row, observed in zip(ours, CHECKED, y, strict=True):
-        exact = exact_row(found.functions[0], row)
-        point = arguments_of(found, 0, [row])[0]
-        with mp.workdps(DIGITS):
-            here = float(exact(*map(mp.mpf, point)))
-        np.testing.assert_allclose(values[0], here, rtol=1e-12)
-        assert np.isfinite(values).all()
-        assert np.isfinite(observed)
-
-
 @pytest.mark.parametrize("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
 def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
     exprs = ExprGraph()
@@ -158,15 +143,6 @@ def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
         ratio = mp.besseli(1, x) / mp.besseli(0, x)
         exact = [float(ratio - 1), float(1 - ratio / x - ratio**2)]
     np.testing.assert_allclose(ours[0], exact, rtol=1e-12, atol=1e-15)
-
-
-def test_rows_with_a_free_concentration_are_functions_of_forms():
-    angles = np.random.default_rng(3).vonmises(0.3, 2.0, 500)
-    with pm.Model() as model:
-        direction, kappa = pm.Normal("direction"), pm.HalfNormal("kappa")
-        pm.VonMises("angles", direction, kappa, observed=angles)
-    compiled = CompiledModel(factorize(model, model.value_vars, min_rows=1), None)
-    assert compiled.why_graph == ""
 
 
 def test_a_part_without_probability_changes_nothing():

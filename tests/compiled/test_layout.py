@@ -17,7 +17,6 @@ from pymc_minibatch_mh.compiled.form_rows import (
 )
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.scalar_functions import MAX_TABLE_BYTES
-from pymc_minibatch_mh.native.forms import RUN
 from pymc_minibatch_mh.native.row_sums import add_derivatives, add_skewness, differences_of
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
@@ -42,11 +41,6 @@ def parts_of(mean, scale=None):
         sigma = 1.0 if scale is None else pm.math.exp(scale(b, a, s))
         pm.Normal("y", mean(b, a, s), sigma, observed=RNG.normal(size=N))
     return split_of(model)
-
-
-def forms_of(mean):
-    (function,) = row_functions(parts_of(mean))
-    return function
 
 
 def by_one_column_each(b, a, s):
@@ -105,15 +99,6 @@ def test_forms_are_those_of_the_coefficients(writing):
 def pieces(function):
     found = TermLayout(function.arguments, DataLeaves(function), ()).term.pieces
     return [piece.kind for piece in found], [piece.count for piece in found]
-
-
-def test_a_matrix_is_read_as_one_run():
-    assert pieces(forms_of(WRITINGS["a product with a matrix"])) == ([RUN], [5])
-    assert pieces(forms_of(WRITINGS["a reversed vector"])) == ([RUN], [5])
-
-
-def test_columns_of_their_own_are_read_one_by_one():
-    assert pieces(forms_of(by_one_column_each)) == ([RUN] * 5, [1] * 5)
 
 
 def derived(parts, theta, rows):

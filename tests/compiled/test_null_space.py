@@ -10,7 +10,6 @@ from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.form_rows import evaluate_predictors
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.null_space import likelihood_null_space
 
 ROWS = 1_200
@@ -118,18 +117,6 @@ def test_directions_are_those_that_change_no_row(name):
     np.testing.assert_allclose(forms @ found.T, 0.0, atol=1e-14)
     if not name.startswith("small"):
         assert np.linalg.matrix_rank(forms, tol=1e-10) + len(found) == size
-
-
-@pytest.mark.parametrize("name", ["crossed", "one sum"])
-def test_log_likelihoods_stay_as_they_are(name):
-    model = FOUND[name][0]()
-    target = Target(CompiledModel(factorize(model, model.value_vars, min_rows=ROWS)), 0, 1.0)
-    rng = np.random.default_rng(1)
-    for direction in target.compiled.null_space:
-        position = rng.normal(0.0, 0.3, target.factorization.size)
-        here, there = (target.full_data.values(position + t * direction) for t in (0.0, 3.0))
-        np.testing.assert_allclose(there, here, rtol=1e-12, atol=1e-12)
-        assert target.log_prior(position + 3.0 * direction) != target.log_prior(position)
 
 
 def test_what_other_steps_move_stays():

@@ -15,13 +15,11 @@ from helpers.families import FAMILIES
 from helpers.tiers import fast
 from helpers.zoo import poisson
 from model.evaluation import evaluate, positions, rows_of_whole, split_of
-from pymc_minibatch_mh.compiled.form_rows import DataLeaves, FormRows, form_pieces
+from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source
 from pymc_minibatch_mh.compiled.prior import GraphPrior
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.errors import UnsupportedModelError
-from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native import forms
 from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.structure.row_function import row_functions
@@ -71,25 +69,6 @@ def test_rows_of_every_type_and_layout_are_read_by_address(read, numbers):
         assert batch.dtype == {"f": "float64", "b": "bool"}.get(kind, "int64"), column.name
 
 
-def test_no_rows_are_read_as_empty_batches(read):
-    for column, batch in zip(COLUMNS, read(np.empty(0, dtype=np.int64)), strict=True):
-        assert batch.shape == (0, *column.rows_first.shape[1:])
-
-
-def test_mutant_that_starts_one_entry_late_is_caught(read):
-    source = ArrayRows(COLUMNS, [N])
-    move = np.zeros(source.context.size, dtype=np.int64)
-    move[source.slots[0]] = COLUMNS[0].rows_first.strides[0]
-    with pytest.raises(AssertionError):
-        np.testing.assert_array_equal(read([3], move)[0], COLUMNS[0].rows_first[[3]])
-
-
-def test_reading_in_python_is_refused():
-    op = ReadRows(0, "float64", ())
-    with pytest.raises(TypeError, match="only runs in numba"):
-        op.perform(None, [], [])
-
-
 # One model with several types and layouts through the compiled path.
 
 
@@ -133,29 +112,6 @@ def test_compiled_batches_hold_the_rows_of_the_model(compiled):
         np.testing.assert_allclose(mean, change[row], rtol=1e-9, atol=1e-11)
     n, mean, *_ = change_of_rows(compiled, range(2 * N), theta, new)
     np.testing.assert_allclose(n * mean, change.sum(), rtol=1e-9)
-
-
-MANY = 1_000
-
-
-def function_of(x):
-    """Return the rows of a regression on predictors of some type."""
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 1.0, shape=x.shape[1])
-        pm.Normal("y", pm.math.dot(x, b), 1.0, observed=np.zeros(MANY))
-    (function,) = row_functions(factorize(model, model.value_vars))
-    return function
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
-def test_predictors_are_one_run_where_they_lie(dtype):
-    x = (10.0 * np.random.default_rng(1).normal(size=(MANY, 5))).astype(dtype)
-    function = function_of(x)
-    leaves = DataLeaves(function)
-    pieces = form_pieces(function.arguments[0], leaves)
-    assert [(piece.kind, piece.count) for piece in pieces] == [(forms.RUN, 5)]
-    known = {id(column.values) for column in function.columns}
-    assert {id(array) for array in leaves.arrays} == known
 
 
 class OnlyInPython(Op):
@@ -211,29 +167,3 @@ def test_sums_of_derivatives_are_those_of_the_graph(name):
     np.testing.assert_allclose(ours.gradient, values[1], rtol=1e-9, atol=1e-11 * scale)
     scale = np.abs(ours.hessian @ along).max()
     np.testing.assert_allclose(ours.hessian @ along, values[2], rtol=1e-8, atol=1e-10 * scale)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(FAMILIES))
-def test_both_paths_compile_to_the_same_roles(name):
-    found = rows_of(name)
-    forms, graph = found.compiled, GraphRows(found.parts, found.source)
-    ours, theirs = passes_of(found, forms), passes_of(found, graph)
-    one = ours.likelihood(found.position, hessian=True)
-    other = theirs.likelihood(found.position, hessian=True)
-    np.testing.assert_allclose(one.gradient, other.gradient, rtol=1e-8)
-    np.testing.assert_allclose(one.hessian, other.hessian, rtol=1e-8, atol=1e-8)
-    factor = 0.05 * np.tril(np.ones((found.parts.size, found.parts.size)))
-    # Differences of gradients, which the graph's path takes, count a kink that they step over.
-    if name != "laplace":
-        bends = [x.skewness(found.position, factor, None) for x in (ours, theirs)]
-        np.testing.assert_allclose(*bends, rtol=2e-2, atol=2e-2 * np.abs(bends[0]).max())
-    rng = np.random.default_rng(2)
-    here, there = found.position + 0.1 * rng.standard_normal((2, found.parts.size))
-    drawn = np.arange(found.source.n_rows)
-    for order in (0, 1, 2):
-        moments = []
-        for rows in (forms, graph):
-            space, ends = rows.at(found.source).space(order), (here, there, found.position)
-            moments.append(moments_of_move(space, ends, drawn, np.empty(drawn.size)))
-        np.testing.assert_allclose(*moments, rtol=1e-6)

@@ -19,7 +19,6 @@ from pymc_minibatch_mh.compiled.scalar_functions import (
     make_composite,
 )
 from pymc_minibatch_mh.expressions.graph import ExprGraph
-from pymc_minibatch_mh.functions.changes import sizes
 
 #: Families whose expressions are long, or hold what is written in several ways.
 FAMILIES = ("normal_mixture", "student_free")
@@ -99,21 +98,6 @@ def test_tables_are_forgotten_with_their_functions():
     assert watch() is None
 
 
-def test_an_argument_and_a_constant_can_be_results():
-    exprs = ExprGraph()
-    outputs = [exprs.argument(0), exprs.constant(3.0)]
-    found = run(compiled(outputs, 1), np.array([[2.0]]), width=2)
-    np.testing.assert_array_equal(found, [[2.0, 3.0]])
-
-
-def test_sizes_may_be_of_constants_of_any_type():
-    exprs = ExprGraph()
-    constants = [exprs.constant(x) for x in (np.float32(-9.0), np.int8(-3), np.float64(0.5))]
-    total = exprs.node(sizes, (exprs.argument(0), *constants))
-    found = run(compiled([total], 1), np.array([[-2.0]]), width=1)
-    assert found.item() == 14.5
-
-
 def test_equal_expressions_share_one_function():
     def softplus_of_double():
         exprs = ExprGraph()
@@ -148,26 +132,6 @@ def test_a_function_of_either_class_is_computed_once():
 def test_functions_that_are_needed_anyway_are_chosen_from():
     chosen, both = softplus_by_class(ExprGraph())
     assert n_softplus([chosen, *both]) == 2
-
-
-def test_branches_may_be_deeper_than_the_stack():
-    exprs = ExprGraph()
-    branches = [exprs.argument(0), exprs.argument(1)]
-    for _ in range(2_000):
-        branches = [exprs.node(scalar.neg, (x,)) for x in branches]
-    flag = exprs.data(0, (), np.dtype("bool"))
-    make_composite([exprs.node(scalar.switch, (flag, *branches))], 2, [flag])
-
-
-def test_functions_nobody_uses_are_forgotten():
-    exprs = ExprGraph()
-    tripled = exprs.node(scalar.mul, (exprs.constant(3.0), exprs.argument(0)))
-    composite = make_composite([tripled], 1, [])
-    function = compiled_rowwise(composite)
-    name = f"{scalars._graph_key(composite.fgraph)}_rowwise"
-    assert name in scalars._compiled
-    del function
-    assert name not in scalars._compiled
 
 
 def test_a_name_on_disk_is_of_one_arithmetic():

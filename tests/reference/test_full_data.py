@@ -113,29 +113,6 @@ def test_rows_that_change_most_are_those_of_this_process():
 
 
 @small_blocks()
-def test_what_all_rows_say_of_a_move_is_what_they_say_here():
-    probes = [Probe(step.chain, np.random.default_rng(1)) for step in steps()]
-    centre = steps()[0].reference.centre
-    ours, theirs = (probe.rows(probe.propose(centre)) for probe in probes)
-    assert ours == theirs
-    assert 0.0 < ours.bound_ratio <= 1.0
-
-
-def test_rows_are_drawn_as_here():
-    ours, theirs = (step.tables.draw(0, np.random.default_rng(2), 500) for step in steps())
-    np.testing.assert_array_equal(ours.rows, theirs.rows)
-    np.testing.assert_array_equal(ours.c, theirs.c)
-    for one, other in zip(ours.columns, theirs.columns, strict=True):
-        np.testing.assert_array_equal(one.values, other.values)
-        np.testing.assert_array_equal(one.values, ARRAYS[_stored(one.name)][ours.rows])
-
-
-def _stored(name):
-    (found,) = (key for key in ARRAYS if key in name)
-    return found
-
-
-@small_blocks()
 def test_few_rows_are_read_here():
     storage = Elsewhere(ARRAYS)
     rows = Rows.of(storage)
@@ -151,10 +128,3 @@ def test_few_rows_are_read_here():
     )
     step.tables.draw(0, np.random.default_rng(2), 500)
     assert storage.n_read == read
-
-
-def test_an_index_that_is_out_of_range_is_named():
-    g = ARRAYS["g"].copy()
-    g[12_345] = G
-    with pytest.raises(Exception, match=f"uses entry {G} in row 12345 .* Correct 'g'"):
-        TunaMH(model=model_of(Rows.of(Elsewhere(ARRAYS | {"g": g}))))

@@ -192,13 +192,6 @@ def test_prior_beside_its_elements_has_the_slope_of_the_border(name):
 
 
 @every
-def test_prior_of_elements_has_their_curvature(name):
-    target, found = expanded(name)
-    bent = -target.full_data.prior(found.centre, hessian=True).hessian.diagonal()[found.places]
-    assert np.allclose(np.maximum(bent, 0.0), found.prior_curvature, rtol=1e-4, atol=1e-4)
-
-
-@every
 def test_no_row_changes_along_directions_that_are_unread(name):
     target, found = expanded(name)
     directions, _ = found.unread_steps()
@@ -238,30 +231,6 @@ def test_few_points_tell_scales_as_the_spread_of_each_effect_does(monkeypatch):
     off = (other.centre - found.centre)[found.scales] / found.scale_sd
     assert np.abs(off).max() < 0.05
     assert found.scale_sd == pytest.approx(other.scale_sd, rel=0.02)
-
-
-@every
-def test_distance_is_that_of_the_approximation(name):
-    _, found = expanded(name)
-    rng, sizes = np.random.default_rng(9), (found.border.size, found.sd.size, found.scales.size)
-    w, e, away = (rng.standard_normal(size) for size in sizes)
-    scales = found.centre[found.scales] + found.scale_sd * away
-    position = found.position(w, found.sd * e, scales)
-    assert found.distance(position) == pytest.approx(np.sqrt(w @ w + e @ e + away @ away))
-
-
-def test_effects_that_nothing_is_read_beside_have_a_centre():
-    rng = np.random.default_rng(14)
-    g = rng.integers(0, 12, 1_200)
-    with pm.Model() as model:
-        effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau", 1.0), shape=12)
-        y = rng.normal(size=12)[g] + rng.normal(size=g.size)
-        pm.Normal("y", effect[g], 1.0, observed=y)
-    target = target_of(model)
-    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
-    sizes, total = np.bincount(g), np.bincount(g, y)
-    precision = sizes + np.exp(-2.0 * found.centre[found.scales])
-    assert np.allclose(found.centre[found.places], total / precision, atol=1e-6)
 
 
 def lopsided(x):
@@ -307,57 +276,6 @@ def test_means_that_third_derivatives_place_far_off_are_not_gone_to():
     target = target_of(model)
     found = find_grouped(target, target.factorization.ravel(model.initial_point()))
     assert np.abs(found.centre).max() < 20.0
-
-
-GROUPS, EACH = 60, 20
-
-
-def many_groups(likelihood, centred):
-    """Return a model of many groups of few rows, as they are in practice."""
-    rng, g = np.random.default_rng(9), np.repeat(np.arange(GROUPS), EACH)
-    x = rng.normal(size=g.size)
-    eta = -0.4 + 0.5 * x + 0.8 * rng.normal(size=GROUPS)[g]
-    with pm.Model() as model:
-        b, mu = pm.Normal("b", 0.0, 2.0), pm.Normal("mu", 0.0, 2.0)
-        tau = pm.HalfNormal("tau", 1.0)
-        if centred:
-            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
-        else:
-            z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
-            effect = pm.Deterministic("effect", mu + tau * z)
-        if likelihood == "normal":
-            y = eta + 1.5 * rng.normal(size=g.size)
-            pm.Normal("y", b * x + effect[g], pm.HalfNormal("sigma", 2.0), observed=y)
-        else:
-            y = (rng.random(g.size) < expit(eta)).astype(np.int64)
-            pm.Bernoulli("y", logit_p=b * x + effect[g], observed=y)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "centred"),
-    fast([("normal", True), ("normal", False), ("bernoulli", True)], [("bernoulli", True)]),
-)
-def test_centre_is_near_the_mean_of_nuts(likelihood, centred):
-    model = many_groups(likelihood, centred)
-    target = target_of(model)
-    found = find_grouped(target, target.factorization.ravel(model.initial_point()))
-    centre = dict(zip(target.factorization.coordinate_names, found.centre, strict=True))
-    with model:
-        draws = pm.sample(
-            1_500, tune=500, chains=2, cores=2, random_seed=1, progressbar=False, quiet=True,
-            compute_convergence_checks=False,
-        ).posterior  # fmt: skip
-    log_tau = np.log(draws["tau"].values)
-    assert abs(centre["tau_log__"] - log_tau.mean()) < 0.3 * log_tau.std()
-    assert found.scale_sd[0] == pytest.approx(log_tau.std(), rel=0.2)
-    own = "effect" if centred else "z"
-    values = {k: draws[k].values for k in ("b", "mu")}
-    values |= {f"{own}[{g}]": draws["effect"].values[:, :, g] for g in range(GROUPS)}
-    if likelihood == "normal":
-        values["sigma_log__"] = np.log(draws["sigma"].values)
-    off = {k: (centre[k] - x.mean()) / x.std() for k, x in values.items()}
-    assert max(map(abs, off.values())) < 0.3, off
 
 
 def test_a_scale_with_a_log_normal_prior_is_no_location():

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from helpers.tiers import fast
-from pymc_minibatch_mh.compiled.graphs import GraphRows
-from pymc_minibatch_mh.errors import BoundsError, ModeError
+from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
 from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
-from pymc_minibatch_mh.structure.predictors import read_coordinates
-from pymc_minibatch_mh.structure.row_function import predictor_forms
-from pymc_minibatch_mh.structure.scales import read_by_slopes
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
 
@@ -123,13 +119,6 @@ def take_few_rows(patch):
     patch.setattr(mode, "SUBSAMPLE_PER_COORDINATE", 10)
 
 
-def test_few_rows_find_the_neighbourhood_for_all(read, monkeypatch):
-    take_few_rows(monkeypatch)
-    found(models.logistic)
-    assert read.count(None) <= 4
-    assert 240 in read
-
-
 def test_all_rows_have_the_last_word():
     whole, _ = found(models.logistic)
     with pytest.MonkeyPatch.context() as patch:
@@ -156,10 +145,7 @@ def test_few_rows_without_a_mode_leave_it_to_all(monkeypatch):
     ("tilt", "message"),
     [
         (0.0, "^'tau_log__': data and priors do not determine it, because"),
-        (
-            -1.0,
-            "^'tau_log__' runs away: the scale 'tau' goes to 0, and its marginal density still",
-        ),
+        (-1.0, "^'tau_log__' runs away: the scale 'tau' goes to 0, and its marginal density still"),
     ],
 )
 def test_a_scale_whose_density_has_no_maximum_is_named(tilt, message):
@@ -174,15 +160,6 @@ def test_a_scale_whose_density_has_no_maximum_is_named(tilt, message):
     passes.prior = prior
     with pytest.raises(ModeError, match=message):
         find_marginal_mode(passes, np.full(9, 0.01), 1.0, names, np.random.default_rng(0), (0,))
-
-
-def test_a_scale_that_the_data_tell_is_found_by_formula():
-    means = np.random.default_rng(2).normal(0.0, 3.0, 30)
-    passes = hierarchy_passes(means, 4.0)
-    names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
-    mode = find_marginal_mode(passes, np.zeros(31), 1.0, names, np.random.default_rng(0), (0,))
-    # Of means with variance τ² + 1/4, under a flat prior of log τ.
-    assert np.exp(2 * mode.position[0]) == pytest.approx(np.mean(means**2) - 0.25, rel=0.01)
 
 
 def test_a_scale_far_from_the_start_does_not_run_away():
@@ -211,39 +188,11 @@ def refuse(*_):
     raise ModeError("the marginal search has failed")
 
 
-def test_a_model_without_scales_is_searched_as_ever(monkeypatch):
-    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
-    target, start = models.target_of(models.regression)
-    assert target.scales(start) == ()
-    own = target.mode(start, np.random.default_rng(0))
-    names = target.factorization.coordinate_names
-    same = mode.find_mode(target.full_data, start, 1.0, names, np.random.default_rng(0))
-    np.testing.assert_array_equal(own.position, same.position)
-    np.testing.assert_array_equal(own.precision, same.precision)
-    assert own.marginal == ()
-
-
 def test_a_joint_mode_serves_where_the_scales_have_none(monkeypatch):
     monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
     assert found(models.logistic)[0].marginal == ()
     with pytest.raises(ModeError, match=r"^the marginal search has failed"):
         found(models.alike)
-
-
-def test_order_zero_is_searched_as_ever(monkeypatch):
-    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
-    target, start = models.target_of(models.logistic, order=0)
-    assert target.mode(start, np.random.default_rng(0)).marginal == ()
-
-
-def test_a_smoothed_centre_keeps_its_scales():
-    target, start = models.target_of(models.logistic)
-    rng = np.random.default_rng(0)
-    marginal = target.mode(start, rng)
-    moved = target_module.smoothed(target.full_data, marginal, 1.0, rng)
-    assert moved is not marginal
-    assert moved.marginal == marginal.marginal
-    assert np.linalg.eigvalsh(moved.precision)[0] > 0.0
 
 
 CHOLESKY = [f"chol_cholesky-cov-packed__[{k}]" for k in range(3)]
@@ -272,28 +221,6 @@ def test_scales_are_told_from_locations(define):
     for far in (0.0, 3.0):
         moved = start + far * np.random.default_rng(1).uniform(-1.0, 1.0, start.size)
         assert sorted(names[k] for k in target.scales(moved)) == sorted(SCALES[define])
-
-
-@pytest.mark.parametrize(
-    "define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__
-)
-def test_what_rows_read_is_seen_by_their_slopes_too(define):
-    target, start = models.target_of(define)
-    by_forms = read_coordinates(predictor_forms(target.row_functions))
-    assert read_by_slopes(target.full_data.likelihood, start) == by_forms
-
-
-def test_rows_as_a_graph_have_scales_too():
-    target, start = models.target_of(models.logistic)
-    expected = target.scales(start)
-    target.compiled.rows = GraphRows(target.factorization, target.source)
-    target.compiled.row_functions = BoundsError("no forms")
-    assert target.scales(start) == expected
-
-
-def test_a_prior_without_density_has_none():
-    target, start = models.target_of(models.logistic)
-    assert target.scales(np.full(start.size, np.nan)) == ()
 
 
 SPOTS = np.array([-2.0, -1.0, -0.3, 0.4, 1.5])
@@ -344,17 +271,6 @@ def test_slopes_and_curvature_are_those_of_v(define):
     np.testing.assert_allclose(marginal.curvature_at(given), curvature, rtol=loose, atol=loose)
 
 
-def test_the_best_scale_is_that_of_the_exact_density():
-    marginal, given = frozen(models.normal)
-    best = marginal.best(given, np.array([5.0]))
-    grid = np.linspace(-3.0, 2.0, 20_001)
-    exact = grid[np.argmax([models.exact_log_density(spot) for spot in grid])]
-    assert best.position[marginal.scales].item() == pytest.approx(exact, abs=2e-3)
-    near = marginal.best(given, np.array([0.1]))
-    start = given.position[marginal.scales].item()
-    assert near.position[marginal.scales].item() == pytest.approx(start - 0.1)
-
-
 def test_the_precision_is_that_of_scales_and_of_the_rest_given_them():
     marginal, given = frozen(models.crossed, off_centre)
     curvature = np.array([[9.0, 2.0], [2.0, 4.0]])
@@ -376,22 +292,6 @@ def test_the_rest_responds_to_the_scales():
         up, down = (marginal.given(scales + side * step).position for side in (1, -1))
         moved = (up - down)[marginal.rest] / (2 * h)
         np.testing.assert_allclose(response, moved, rtol=1e-3, atol=1e-5)
-
-
-def test_a_curvature_that_is_not_that_of_a_mode_leaves_v_finite():
-    marginal, given = frozen(models.logistic)
-    saddle = Marginal(
-        marginal.prior, marginal.scales, marginal.rest, marginal.anchor, marginal.slope,
-        marginal.curvature - 1e4 * np.eye(marginal.rest.size),
-    )  # fmt: skip
-    found, gradient = saddle.value_and_gradient(saddle.at(given.position))
-    assert np.isfinite(found)
-    assert np.isfinite(gradient).all()
-
-
-def test_there_is_no_best_where_the_prior_has_no_density():
-    marginal, _ = frozen(models.logistic)
-    assert marginal.given(np.array([np.nan])) is None
 
 
 def test_scales_are_not_sought_where_the_prior_has_no_curvature():

@@ -41,20 +41,6 @@ def test_a_group_is_found_whose_effect_on_the_log_ratio_counts(scale):
     assert chosen(changes) == []
 
 
-def test_every_group_is_found_of_which_some_move_tells():
-    changes = alike(4, 0.1)
-    groups = np.arange(40).reshape(4, 10) * 1_000
-    for move, group in enumerate(groups):
-        changes[move, group] += 0.1
-    assert chosen(changes) == np.sort(groups.ravel()).tolist()
-
-
-def test_members_of_a_group_that_cancel_are_found():
-    changes, members = alike(8, 0.1), np.arange(20) * 1_000
-    changes[:, members] = 0.1 * np.where(np.arange(20) % 2, 1.0, -1.0)
-    assert chosen(changes) == members.tolist()
-
-
 def test_the_temperature_counts():
     changes, members = alike(8, 1e-3), np.arange(20) * 1_000
     changes[:, members] = 0.05
@@ -72,15 +58,6 @@ def test_chunks_say_the_same_as_all_rows_at_once(chunks):
     np.testing.assert_array_equal(whole.heavy(counted), parts.heavy(counted))
     for one, other in zip(whole._found, parts._found, strict=True):
         np.testing.assert_allclose(np.sort(one), np.sort(other), rtol=1e-9)
-
-
-def test_a_move_to_a_row_without_a_density_does_not_count():
-    changes, members = alike(8, 0.1), np.arange(20) * 1_000
-    changes[:, members] = 0.1
-    changes[0] = 1e3
-    changes[0, 17] = -np.inf
-    assert chosen(changes) == members.tolist()
-    assert collected(changes).heavy(np.zeros(8, dtype=bool)).size == 0
 
 
 def test_a_share_of_all_rows_is_read_always_at_most(monkeypatch):

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
 from pymc_minibatch_mh.reference.mode import find_mode
 from pymc_minibatch_mh.reference.target import Target
-from reference.formulas import hierarchy_passes, logistic_passes, passes_of, quadratic
+from reference.formulas import hierarchy_passes, logistic_passes, passes_of
 
 N = 2_000
 RNG = np.random.default_rng(21)
@@ -75,19 +75,6 @@ def test_a_subsample_without_a_mode_leaves_it_to_all_rows(monkeypatch):
     assert_is_the_mode(mode_of(passes), passes)
 
 
-def test_mode_of_normal_data_is_the_posterior_mean():
-    data = RNG.normal(1.5, 2.0, N)
-    passes = passes_of(
-        lambda theta, hessian, rows=None: quadratic(
-            data.mean(), np.array([[N / 4.0]]), theta, hessian=hessian
-        ),
-        lambda theta, hessian: quadratic(0.0, np.array([[1 / 9.0]]), theta, hessian=hessian),
-    )
-    found = mode_of(passes, np.array([-40.0]), names=["mu"])
-    assert found.position == pytest.approx(data.sum() / 4.0 / (N / 4.0 + 1 / 9.0), rel=1e-12)
-    assert found.precision.item() == pytest.approx(N / 4.0 + 1 / 9.0, rel=1e-12)
-
-
 def separated():
     passes = logistic_passes(X, X[:, 1] > 0.0, [1.0, 0.0, 1.0])
     return passes, NAMES, r"'slope\[0\]'"
@@ -111,12 +98,6 @@ def test_a_mode_that_is_missing_names_the_parameters(case):
     passes, names, culprits = case()
     with pytest.raises(ModeError, match=f"^({culprits})[: ].*(informative prior|pm.NUTS)"):
         mode_of(passes, np.full(len(names), 0.01), names=names)
-
-
-def test_a_proper_prior_heals_a_flat_direction():
-    twice = np.column_stack([X[:, :2], 2 * X[:, 1]])
-    passes = logistic_passes(twice, y, np.full(3, 1.0))
-    assert_is_the_mode(mode_of(passes), passes)
 
 
 #: True of a start that was given and of the mean of a warm-up.
@@ -211,11 +192,6 @@ def test_a_step_that_is_too_long_is_no_error_of_pymc():
     # The scale underflows to zero here, which PyMC's own check refuses by raising.
     value, *_ = prior.derivatives(np.array([-800.0, 0.1, 0.0, 0.0]), np.empty(0), hessian=True)
     assert value == -np.inf
-
-
-def test_a_prior_part_without_density_is_told(normal):
-    with pytest.raises(MinibatchError, match=r"^'mu' is nan at .* Pass other initvals="):
-        normal.target.require_finite(np.array([np.nan]))
 
 
 def test_values_that_are_all_rounding_do_not_end_the_search():

@@ -57,17 +57,6 @@ def test_a_saddle_is_left_for_a_mode():
     assert mode.total.hessian[0, 0] == pytest.approx(-8.0, rel=1e-3)
 
 
-def along_a_ridge(theta):
-    """Flat along b, where nothing is known."""
-    a, _ = theta
-    return -0.5 * a**2, np.array([-a, 0.0]), np.diag([-1.0, 0.0])
-
-
-def test_a_direction_without_curvature_is_named():
-    with pytest.raises(ModeError, match=r"^'b': data and priors do not determine it"):
-        searched(along_a_ridge, [1.0, 1.0])
-
-
 def falling(theta):
     """Derivatives that promise a rise which is not there, most of it along b."""
     return -float((theta != 1.0).any()), -(theta - [0.0, 50.0]), -np.eye(2)
@@ -76,19 +65,6 @@ def falling(theta):
 def test_a_point_that_cannot_be_left_names_the_coordinate_of_the_longest_step():
     with pytest.raises(ModeError, match=r"^'b' is stuck on the way to a mode"):
         searched(falling, [1.0, 1.0])
-
-
-def test_a_mode_comes_with_its_hessian():
-    precision = np.array([[2.0, 0.6], [0.6, 1.0]])
-
-    def normal(theta):
-        gap = theta - [1.0, 2.0]
-        return -0.5 * gap @ precision @ gap, -precision @ gap, -precision
-
-    mode, asked = searched(normal, [50.0, -50.0])
-    np.testing.assert_allclose(mode.position, [1.0, 2.0], atol=1e-6)
-    np.testing.assert_allclose(mode.total.hessian, -precision)
-    assert asked <= 4
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.1, 1.0])

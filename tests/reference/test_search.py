@@ -9,11 +9,9 @@ from scipy.special import expit
 
 from helpers.families import FAMILIES
 from helpers.tiers import fast
-from helpers.zoo import sample
 from model.evaluation import at_points
 from models.gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import PenaltyMH, TunaMH
-from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -83,13 +81,6 @@ def years(rng, family):
     return model
 
 
-@pytest.mark.parametrize("family", fast(["bernoulli", "poisson", "normal"], ["bernoulli"]))
-def test_an_uncentred_predictor_does_no_harm(rng, family):
-    model = years(rng, family)
-    mode = checked_mode(model)
-    assert mode.position[1] == pytest.approx(0.1, abs=0.03)
-
-
 def test_a_time_in_seconds_leads_to_the_mode(rng):
     # Slope and intercept are so correlated that nothing seemed to be left to climb.
     time = 1.7e9 + 1e5 * rng.standard_normal(N)
@@ -99,25 +90,6 @@ def test_a_time_in_seconds_leads_to_the_mode(rng):
         pm.Bernoulli("y", logit_p=line, observed=seen)
     mode, _ = searched(model)
     assert mode.position[1] == pytest.approx(1e-5, rel=0.2)
-
-
-def test_data_in_the_millions_lead_to_the_mode(rng):
-    with pm.Model() as model:
-        m, s = pm.Normal("m", 0.0, 1e7), pm.HalfNormal("s", 1e6)
-        pm.Normal("y", m, s, observed=rng.normal(1e6, 1e5, N))
-    checked_mode(model)
-
-
-def test_censored_lifetimes_that_are_long_for_the_prior(rng):
-    lifetime, end = 300.0 * rng.weibull(1.5, N), 300.0 * rng.uniform(0.3, 3.0, N)
-    upper = np.where(lifetime <= end, np.inf, end)
-    with pm.Model() as model:
-        alpha, beta = pm.HalfNormal("alpha", 10.0), pm.HalfNormal("beta", 50.0)
-        weibull = pm.Weibull.dist(alpha=alpha, beta=beta)
-        observed = np.minimum(lifetime, end)
-        pm.Censored("y", weibull, lower=None, upper=upper, observed=observed)
-    mode = checked_mode(model)
-    assert np.exp(mode.position[0]) == pytest.approx(1.5, rel=0.2)
 
 
 # Where the gradient vanishes and the Hessian is not that of a mode.
@@ -153,16 +125,6 @@ def test_a_product_of_parameters_leaves_zero(rng, write):
     assert write(*mode.position) == pytest.approx(3.0, abs=0.2)
 
 
-def test_a_start_without_hessian_is_left(rng):
-    x = rng.standard_normal(N)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0)
-        # Its second derivative at the start is infinite, its first is not.
-        pm.Potential("p", -(pt.abs(b) ** 1.5))
-        pm.Normal("y", b * x, 1.0, observed=rng.normal(x, 1.0))
-    checked_mode(model)
-
-
 def test_a_start_where_everything_vanishes_is_jittered(rng, told):
     x = rng.standard_normal(N)
     with pm.Model() as model:
@@ -193,16 +155,6 @@ def test_a_laplace_prior_gets_a_centre_and_a_scale(rng, scale):
     reference = TunaMH(model=model).reference
     assert abs(reference.centre.item() - mean) < 0.5 * deviation
     assert 0.6 < reference.factor.item() / deviation < 1.6
-
-
-def test_a_lasso_of_many_coefficients_is_sampled(rng):
-    X = rng.standard_normal((N, 6))
-    y = (rng.random(N) < expit(X @ [1.0, 0.5, 0.0, 0.0, 0.0, 0.0])).astype(int)
-    with pm.Model() as model:
-        b = pm.Laplace("b", 0.0, 0.01, shape=6)
-        pm.Bernoulli("y", logit_p=X @ b, observed=y)
-    trace = sample(model, TunaMH(model=model), 300, 300, chains=1, random_seed=1)
-    assert trace.sample_stats["accept"].mean() > 0.2
 
 
 def test_an_absolute_difference_in_a_potential_has_its_mode_on_the_kink(rng):
@@ -394,13 +346,6 @@ def test_an_exact_fit_has_no_mode_though_residuals_are_rounded():
         searched(model)
 
 
-def test_the_search_says_how_far_it_is(rng, told):
-    searched(years(rng, "bernoulli"))
-    assert told[0][0] == "Newton"
-    assert told[0][1].startswith(f"1/{newton.MAX_STEPS}, distance ")
-    assert told[-1][1].startswith(f"{len(told)}/")
-
-
 @pytest.fixture(scope="module")
 def many_rows():
     """A logistic regression of 200,000 rows with one strong covariate."""
@@ -442,10 +387,3 @@ def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch)
     monkeypatch.setattr(target_module, "MANY_ROWS", 10**9)
     patient = target.expand(np.zeros(2), np.random.default_rng(0))[0]
     assert np.linalg.norm(found.whitener @ (found.centre - patient.centre)) < 0.03
-
-
-def test_rows_as_a_graph_spare_hessians(many_rows, read):
-    target = Target(CompiledModel(factorize(many_rows, many_rows.value_vars)))
-    target.compiled.rows = GraphRows(target.factorization, target.source)
-    target.expand(np.zeros(2), np.random.default_rng(0))
-    assert read.count((None, True)) <= 3

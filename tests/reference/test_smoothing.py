@@ -8,10 +8,9 @@ from scipy.special import expit
 from helpers.grouped import target_of
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
-from pymc_minibatch_mh.reference import marginal as smoothing
 from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
-from reference.formulas import derivatives, logistic_passes, passes_of, quadratic
+from reference.formulas import derivatives, logistic_passes, quadratic
 
 N, SIZE = 600, 5
 NAMES = [f"b[{k}]" for k in range(SIZE)]
@@ -66,37 +65,6 @@ def test_a_wide_prior_tilts_as_a_narrow_one_does(monkeypatch):
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
 
 
-def test_derivatives_are_those_at_the_new_centre(skewed):
-    passes, mode = skewed
-    moved = smoothed(passes, mode, 1.0, np.random.default_rng(2))
-    rows = passes.likelihood(moved.position, hessian=True)
-    np.testing.assert_allclose(moved.likelihood.gradient, rows.gradient)
-    prior = passes.prior(moved.position, hessian=True).hessian
-    np.testing.assert_allclose(moved.precision, -rows.hessian - prior)
-
-
-def test_a_subsample_will_do(skewed, monkeypatch):
-    passes, mode = skewed
-    whole = smoothed(passes, mode, 1.0, np.random.default_rng(2)).position
-    monkeypatch.setattr(smoothing, "SUBSAMPLE", 300)
-    part = smoothed(passes, mode, 1.0, np.random.default_rng(2)).position
-    gap = np.linalg.norm(in_deviations(mode, part) - in_deviations(mode, whole))
-    assert 0.0 < gap < 0.5 * np.linalg.norm(in_deviations(mode, whole))
-
-
-def test_a_normal_posterior_keeps_its_mode():
-    normal = passes_of(
-        lambda theta, *, hessian, rows=None: quadratic(
-            np.ones(2), 50.0 * np.eye(2), theta, hessian=hessian
-        ),
-        lambda theta, *, hessian: quadratic(np.zeros(2), np.eye(2), theta, hessian=hessian),
-        skewness=lambda theta, factor, rows: np.zeros(2),
-        skewness_of_prior=lambda theta, factor: np.zeros(2),
-    )
-    mode = find_mode(normal, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
-    assert smoothed(normal, mode, 1.0, np.random.default_rng(2)) is mode
-
-
 class Kinked:
     """A median regression, whose Hessian is zero wherever there is one."""
 
@@ -124,15 +92,6 @@ def test_scores_give_a_kinked_posterior_its_scale():
     truth = passes.X.T @ passes.X
     np.testing.assert_allclose(found.precision, truth, rtol=0.3, atol=0.15 * passes.n_rows)
     assert np.abs(found.position - [0.4, 0.8]).max() < 0.2
-
-
-def test_a_temperature_widens_the_scale():
-    passes = Kinked()
-    one, hot = (
-        find_centre(passes, np.zeros(2), beta, ["a", "b"], np.random.default_rng(0))
-        for beta in (1.0, 0.25)
-    )
-    np.testing.assert_allclose(hot.precision, 0.25 * one.precision, rtol=0.3, atol=40.0)
 
 
 def test_rows_that_all_pull_one_way_have_no_scale():

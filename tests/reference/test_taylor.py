@@ -7,11 +7,11 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.in_library import expansion_change, move_between, predicted_noise
+from helpers.in_library import expansion_change
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.row_sums import moments_of_move
-from pymc_minibatch_mh.reference.mode import calibrate, reference_at
+from pymc_minibatch_mh.reference.mode import reference_at
 from pymc_minibatch_mh.reference.target import Target
 from reference.formulas import logistic_rows
 
@@ -117,18 +117,3 @@ def test_factor_and_whitener_belong_to_the_precision(beta):
     hessian = logistic_rows(X, y, s.reference.centre, 2)[2].sum(0)
     expected = -beta * hessian + np.eye(3) / 4.0
     np.testing.assert_allclose(s.mode.precision, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_predicted_spread_covers_most_moves(order):
-    s = setting_of(order)
-    rng = np.random.default_rng(3)
-    calibration, _ = calibrate(s.target.full_data, s.target.taylor_order, s.reference, rng)
-    covered = 0
-    for _ in range(60):
-        theta, new = s.reference.centre + rng.normal(size=(2, 3)) @ s.reference.factor.T
-        move = move_between(s.reference, theta, new)
-        noise = predicted_noise(move, s.reference, calibration.kappa)
-        covered += N**2 * variance_of(s, theta, new) <= noise
-    assert covered >= 40
-    assert calibration.third_absolute >= calibration.skewness >= 0.0

@@ -23,7 +23,6 @@ from helpers.shapes import (
     student,
 )
 from pymc_minibatch_mh.expressions.patterns import is_a, subexpressions
-from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
@@ -92,12 +91,6 @@ def test_shapes_are_found_by_the_functions_that_they_go_into():
     assert shape_variables(own(shapes_of_groups())) == ["alpha_log__"]
     # Of a gamma density with a large shape, all that is left is how precise the data are.
     assert shape_variables(own(gamma())) == []
-
-
-def test_a_shape_that_another_step_moves_stays():
-    model = negative_binomial()
-    coefficients = [v for v in model.value_vars if v.name == "b"]
-    assert shape_variables(factorize(model, coefficients, min_rows=1)) == []
 
 
 def test_rows_that_are_not_smooth_stay_in_logarithms():
@@ -188,27 +181,6 @@ def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
         assert rows_at(in_noise, position) == pytest.approx(expected, rel=1e-9), kappa
 
 
-def test_a_precision_is_read_as_the_scale_that_it_is_made_of():
-    prior, _, _ = PLACED["shift by one"]
-    at = np.array([*COEFFICIENTS, np.log(1.3), 0.0])
-    by_scale, by_precision = (reciprocal(student(prior=prior, by=by)) for by in ("sigma", "lam"))
-    assert np.array_equal(rows_at(by_scale, at), rows_at(by_precision, at))
-
-
-@powers
-def test_every_group_has_a_shape_of_its_own(power):
-    model = shapes_of_groups()
-    parts = reciprocal(model, power)
-    y = model.rvs_to_values[model["y"]].data
-    group = np.random.default_rng(3).integers(0, 3, y.size)
-    kappas = np.array([0.5, 0.0, 0.02])
-    found = rows_at(parts, np.array([np.log(2.5), *kappas ** (1.0 / power)]))
-    alpha = 1.0 / np.maximum(kappas, 1e-12)[group]
-    finite = stats.nbinom.logpmf(y, alpha, alpha / (alpha + 2.5))
-    expected = np.where(kappas[group] > 0.0, finite, stats.poisson.logpmf(y, 2.5))
-    assert found == pytest.approx(expected, rel=1e-9)
-
-
 def test_third_derivatives_at_zero_are_those_of_the_sum():
     model = negative_binomial()
     y, mu = counts_and_means(model)
@@ -234,14 +206,3 @@ def test_nothing_is_left_that_is_infinite(make, power):
     assert not any(
         is_a(expr, scalar.Log, scalar.Reciprocal) for expr in subexpressions(function.root)
     )
-
-
-def test_a_shape_may_be_written_as_an_exponential():
-    y = np.random.default_rng(6).poisson(3.0, 40)
-    with pm.Model() as model:
-        size = pm.Normal("size", 1.0, 2.0)
-        pm.NegativeBinomial("y", mu=3.0, alpha=pm.math.exp(size), observed=y)
-    assert shape_variables(own(model)) == ["size"]
-    there = reciprocal(model, 2)
-    assert there.maps[0].label == "1/√exp(size)"
-    assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

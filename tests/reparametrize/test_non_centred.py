@@ -7,12 +7,12 @@ import pymc as pm
 import pytest
 
 from helpers.tiers import fast
-from model.evaluation import evaluate, split_of
+from model.evaluation import split_of
 from pymc_minibatch_mh.expressions.graph import coordinates_at
 from pymc_minibatch_mh.model import factorization
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.structure.row_function import lowered_rows
-from reparametrize.hierarchies import SPELLINGS, G, g, h, ones, x, y
+from reparametrize.hierarchies import SPELLINGS, G, g, h, x, y
 from reparametrize.mapped import check_the_map
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
@@ -92,19 +92,6 @@ def test_a_centred_spelling_stays_as_it_is():
     assert parts.values(draws) is draws
 
 
-def test_both_spellings_have_the_same_prior_part():
-    _, parts = mapped("chosen, then scaled")
-    with pm.Model() as model:
-        mu, tau, b = pm.Normal("mu"), pm.HalfNormal("tau"), pm.Normal("b")
-        effect = pm.Normal("effect", mu, tau, shape=G)
-        pm.Bernoulli("y", logit_p=effect[g] + b * x, observed=ones)
-    centred = split_of(model)
-    for seed in range(3):
-        position = np.random.default_rng(seed).standard_normal(parts.size)
-        one, other = (evaluate([p.position], p.prior, [position]) for p in (parts, centred))
-        assert one == pytest.approx(other, rel=1e-13)
-
-
 def scale_is_noise_too():
     sigma, z = pm.HalfNormal("sigma"), pm.Normal("z", shape=G)
     pm.Normal("y", sigma * z[g], sigma, observed=y)
@@ -175,12 +162,3 @@ def test_a_scale_that_another_step_moves_is_named():
     own = [v for v in model.value_vars if v.name != "tau_log__"]
     parts = in_linear_coordinates(split_of(model, vars=own))
     assert "by 'tau', which belongs to another step" in dict(parts.refused).get("z", "")
-
-
-def test_a_function_of_a_noise_is_no_reason():
-    """Squares of what rows are about are multiplied by a precision, and nothing is refused."""
-    with pm.Model() as model:
-        lam, sigma = pm.HalfNormal("lam", shape=G), pm.HalfNormal("sigma")
-        pm.Normal("y", lam[g], sigma, observed=y)
-    parts = split_of(model)
-    assert in_linear_coordinates(parts) is parts

@@ -67,11 +67,6 @@ def test_spellings_are_one_expression(spelling):
     assert sum(is_a(expr, LogBetweenTails) for expr in subexpressions(other)) == 1
 
 
-def test_an_interval_that_may_be_empty_stays_as_it_is():
-    _, (found,) = expression(of_tails(theta[0], theta[1])[None])
-    assert not any(is_a(expr, LogBetweenTails) for expr in subexpressions(found))
-
-
 def test_probabilities_of_all_categories_add_up_to_the_number_one():
     middle = low - pt.exp(theta[3])
     logs = [normal_lccdf(0, 1, high), log_diff_normal_cdf(0, 1, high, low)]
@@ -165,11 +160,3 @@ def test_ordered_categories_are_functions_without_checks(kind):
     (function,) = row_functions(parts)
     require_rules(function)
     assert not any(is_a(expr, scalar.IsInf, scalar.IsNan) for expr in subexpressions(function.root))
-
-
-def test_derivatives_are_bounded_across_the_change_of_form():
-    (function,) = row_functions(split_of(rows(np.full(5, 2))))
-    boxes = [Interval(np.full(5, -0.1), np.full(5, 0.1)) for _ in function.arguments]
-    found = Jets(RowData(function, slice(0, 5)), boxes, 3).of(function.root)
-    for index, enclosure in found.items():
-        assert np.isfinite(enclosure.magnitude).all(), index

@@ -7,7 +7,6 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from scipy import stats
 
 from helpers.grouped import SUMMED, target_of
 from models.bambi_models.groups import EFFECTS, built, table
@@ -282,26 +281,6 @@ def test_pairs_that_the_prior_couples_are_found(case):
     assert found == pairs
 
 
-@pytest.mark.parametrize("case", [centred, nested, matrix, "logistic", "slopes"])
-def test_compiled_densities_are_those_of_the_graphs(case):
-    target, position = separable(case)
-    found = [np.empty(factor.places.size) for factor in target.elements.factors]
-    for out, density in zip(found, target.element_densities, strict=True):
-        density(position, target.rows.context, out)
-    assert np.allclose(
-        np.concatenate(found), np.concatenate(of_graphs(target)(position)[1]), rtol=1e-12
-    )
-
-
-def test_densities_of_nested_effects_are_normal_around_their_regions():
-    target, position = separable(nested)
-    place = dict(zip(target.factorization.coordinate_names, position, strict=True))
-    region = np.array([place[f"region[{g % 3}]"] for g in range(G)])
-    town = np.array([place[f"town[{g}]"] for g in range(G)])
-    exact = stats.norm.logpdf(town, region, np.exp(place["tau_log__"]))
-    assert np.allclose(of_graphs(target)(position)[1][0], exact, rtol=1e-12)
-
-
 def one_of_all_rows():
     effect = pm.Normal("effect", 0.0, 1.0, shape=G)
     normal(effect[GROUP] + effect[0] * X)
@@ -355,13 +334,3 @@ def test_so_many_choices_move_with_all_others(monkeypatch):
     told = rf"^'team' .* {G} effects, .* more than {G - 1}"
     with pytest.raises(NotSeparableError, match=told):
         _ = target_of(made_of(difference)).elements
-
-
-def test_elements_are_found_in_the_order_of_the_index():
-    target, _ = separable("slopes")
-    names, factors = target.factorization.coordinate_names, target.elements.factors
-    assert [names[k] for k in factors[0].places] == [f"a[{g}]" for g in range(15)]
-    assert [names[k] for k in factors[1].places] == [f"c[{g}]" for g in range(15)]
-    target, _ = separable(matrix)
-    names, factors = target.factorization.coordinate_names, target.elements.factors
-    assert [names[k] for k in factors[1].places] == [f"effect[{g}, 1]" for g in range(G)]

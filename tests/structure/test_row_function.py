@@ -8,13 +8,10 @@ import pytest
 
 from helpers.families import FAMILIES
 from helpers.tiers import fast
-from model.evaluation import positions, split_of
-from models.forms.catalogue import FORMS
-from models.forms.reading import parts_of
+from model.evaluation import split_of
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions import lower
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
-from structure.recomposed import assert_put_together_again, put_together
+from structure.recomposed import assert_put_together_again
 
 N = 24
 RNG = np.random.default_rng(17)
@@ -310,24 +307,6 @@ def test_rows_of_every_family_are_put_together_again(name):
     assert found == OF_FAMILIES.get(name, found)
 
 
-#: Forms of the catalogue that have several arguments, or some that all rows share.
-OF_FORMS = {
-    "Groups: noncentred levels": "rggg",
-    "Groups: correlated levels and slopes": "rrgggg",
-    "Mixtures: two distributions": "rg",
-    "Several values a row: known covariance": "rrr",
-    "Several values a row: covariance with an LKJ prior": "rrrgggggg",
-}
-
-
-@pytest.mark.parametrize("name", OF_FORMS)
-def test_rows_of_forms_are_put_together_again(name):
-    form = FORMS[name]
-    model = form.build(N, mutable=True)
-    found = assert_put_together_again(model, parts_of(model, form))
-    assert kinds(found) == OF_FORMS[name]
-
-
 def through(*etas):
     def logp(value, *etas):
         return sum((-pt.exp(k * eta) for k, eta in enumerate(etas, 1)), 0.0 * value)
@@ -371,11 +350,6 @@ def test_a_sum_of_two_arguments_is_no_third():
     assert len(function.arguments) == 2
 
 
-def test_several_terms_have_arguments_each():
-    found = assert_put_together_again(FAMILIES["shared_level"](rows=60))
-    assert [(f.name, kinds([f])) for f in found] == [("seen", "r"), ("measured", "gg")]
-
-
 def refused(build):
     with pytest.raises(BoundsError) as refusal:
         functions_of(build)
@@ -392,33 +366,6 @@ def test_more_than_ten_arguments_at_once_are_refused():
 
     assert len(functions_of(lambda: build(10))[0].arguments) == 10
     assert "11 different linear combinations" in refused(lambda: build(11))
-
-
-def test_more_arguments_are_taken_one_by_one():
-    def build():
-        rates = pt.exp(X[:, :1] * pm.Normal("b", shape=15))
-        pm.Poisson("y", rates, observed=np.tile(counts[:, None], (1, 15)))
-
-    assert len(functions_of(build)[0].arguments) == 15
-
-
-def test_many_classes_are_refused_at_once():
-    def build():
-        pm.Categorical("y", logit_p=X @ pm.Normal("B", shape=(3, 30)), observed=classes)
-
-    assert "29 different" in refused(build)
-
-
-def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch):
-    constants = lower.constant_exprs
-
-    def few_constants(exprs, values):
-        assert np.size(values) < N
-        return constants(exprs, values)
-
-    monkeypatch.setattr(lower, "constant_exprs", few_constants)
-    form = FORMS["Classes: softmax of each row"]
-    row_functions(parts_of(form.build(N, mutable=True), form))
 
 
 @pytest.mark.parametrize(
@@ -453,27 +400,6 @@ def test_a_model_in_single_precision_is_refused():
     assert "single precision" in message
 
 
-def test_rows_are_read_in_any_order():
-    model = built(MODELS["groups_beside_predictors"])
-    parts = split_of(model)
-    (function,) = row_functions(parts)
-    (position,) = positions(parts, 1)
-    rows = np.array([7, 0, 23, 7])
-    found = put_together(function, position, rows)
-    np.testing.assert_allclose(found, put_together(function, position)[rows])
-
-
-def test_coefficients_of_a_form():
-    def build():
-        normal(pm.Normal("a", shape=4)[g - 4] + X @ pm.Normal("b", shape=3))
-
-    (function,) = functions_of(build)
-    rows = slice(3, 9)
-    matrix = RowData(function, rows).coefficients(function.arguments[0], 7)
-    expected = np.hstack([np.eye(4)[g], X])[rows]
-    np.testing.assert_allclose(matrix / matrix[:, -1:] * X[rows, -1:], expected)
-
-
 def test_data_that_are_no_numbers_leave_no_finite_coefficient():
     strange = np.where(np.arange(N) < 2, [np.nan, np.inf] * (N // 2), x)
     (function,) = functions_of(
@@ -481,11 +407,3 @@ def test_data_that_are_no_numbers_leave_no_finite_coefficient():
     )
     matrix = RowData(function, slice(0, N)).coefficients(function.arguments[0], 2)
     assert np.isfinite(matrix).all(axis=1).tolist() == [False, False] + [True] * (N - 2)
-
-
-def test_the_same_model_gives_the_same_forms():
-    models = (FAMILIES["normal_mixture"](rows=N) for _ in range(2))
-    (first,), (second,) = (row_functions(split_of(model)) for model in models)
-    assert [[(t.factor, t.place) for t in f.terms] for f in first.arguments] == [
-        [(t.factor, t.place) for t in f.terms] for f in second.arguments
-    ]
