@@ -1,16 +1,12 @@
 """Arrays: their addresses, their blocks, and digests that tell all that can happen to them."""
 
 import ctypes
-import tracemalloc
 import zlib
 
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import threads
-from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
-from pymc_minibatch_mh.data import ArrayRows, Column, Contents, array_digest
-from pymc_minibatch_mh.data import digests as contents
+from pymc_minibatch_mh.data import Column, Contents, array_digest
 from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.native.library import function
 
@@ -35,33 +31,6 @@ def test_addresses_and_strides_find_every_entry(layout):
         found = ctypes.c_double.from_address(start + i * row_stride + j * column_stride).value
         assert found == column.rows_first[i, j]
     assert np.shares_memory(column.rows_first, values)
-
-
-def test_slots_point_at_the_addresses():
-    columns = [Column("x", TABLE, 0), Column("y", TABLE[:, 0], 0), Column("z", TABLE.T, 1)]
-    source = ArrayRows(columns, [10_000, 7])
-    for slot, column in zip(source.slots, columns, strict=True):
-        address = column.address
-        np.testing.assert_array_equal(source.context[slot : slot + address.size], address)
-    assert source.context.dtype == np.int64
-    assert source.n_rows == 10_007
-    np.testing.assert_array_equal(source.term_starts, [0, 10_000, 10_007])
-    assert source.nbytes == 2 * TABLE.nbytes + TABLE[:, 0].nbytes
-
-
-def test_values_that_all_rows_share_are_read_where_they_lie():
-    source = ArrayRows([], [5], n_others=3)
-    address, _, stride = source.context[OTHERS_SLOT : OTHERS_SLOT + 3]
-    assert (address, stride) == (source.others.ctypes.data, 8)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_a_column_has_the_digest_of_its_rows(axis):
-    values = np.array(TABLE if axis == 0 else TABLE.T)
-    column = Column("x", values, axis)
-    assert column.digest() == array_digest(TABLE)
-    column.rows_first[0, 1] += 1e-12
-    assert column.digest() != array_digest(TABLE)
 
 
 TALL_RNG = np.random.default_rng(4)
@@ -143,31 +112,6 @@ def test_digests_are_the_same_in_every_process_and_version():
     numbers = np.arange(300_001, dtype="int32")
     assert array_digest(np.arange(7.0)) == "ce8bd962bbb59416c5cb84dabc39117f"
     assert array_digest(numbers.reshape(-1, 1)) == "b85e131c24786310b2306b795b64a591"
-
-
-def test_what_is_not_contiguous_is_read_in_little_memory(monkeypatch):
-    monkeypatch.setattr(threads, "usable_cores", lambda: 2)
-    columns = np.asfortranarray(TALL_RNG.normal(size=(500_000, 4)))
-    tracemalloc.start()
-    try:
-        array_digest(columns)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * contents.BLOCK_BYTES < columns.nbytes / 3
-
-
-def test_objects_have_no_digest():
-    with pytest.raises(TypeError):
-        array_digest(np.array([1.0, None], dtype=object))
-
-
-def test_contents_are_equal_and_hash_equally_where_all_arrays_are():
-    x, y = TALL[:, 0], np.arange(3)
-    one, other = (Contents.of({"x": x.copy(), "y": y.copy()}.items()) for _ in range(2))
-    assert one == other
-    assert {one: "known"}[other] == "known"
-    assert one.difference(other) == ""
 
 
 @pytest.mark.parametrize(

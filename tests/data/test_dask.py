@@ -52,11 +52,6 @@ def test_what_is_no_array_of_rows_is_refused(given, message):
         Rows.from_dask(**given)
 
 
-def test_arrays_of_dask_are_not_computed_as_a_whole():
-    with pytest.raises(SettingError, match=r"which Dask computes. Give its array to Rows"):
-        Rows(X=da.ones(3))
-
-
 def failing(block, block_info=None):
     if block_info[0]["chunk-location"][0] == 3:
         raise OSError("disk on fire")
@@ -203,15 +198,6 @@ def test_rows_that_fail_on_a_worker_are_named(client):
         TunaMH(model=model)
 
 
-def test_rows_of_another_type_than_dask_says_are_refused(client):
-    y = da.from_array(ARRAYS["y"], 10_000).map_blocks(lambda b: b.astype("f4"), dtype="i8")
-    with pm.Model() as model:
-        rows = Rows.from_dask(y=y)
-        pm.Poisson("y", mu=pm.Exponential("rate", 1.0), observed=rows.data("y"))
-    with pytest.raises(SourceError, match="'y' was computed as float32"):
-        TunaMH(model=model)
-
-
 def mapped(names, work, blocks):
     """Results of calls on blocks of rows that Dask computes."""
     return map_blocks(on_dask().storage, names, work, blocks)
@@ -227,11 +213,6 @@ def sum_of(shared, arrays):
     return arrays["y"].sum()
 
 
-def rows_of(name):
-    """Return what returns the rows of an array."""
-    return lambda shared, arrays: arrays[name]
-
-
 class Missing(Shared):
     """What needs a package that workers have not."""
 
@@ -244,12 +225,6 @@ def test_a_package_that_workers_lack_is_named(client):
     message = "rows 0 to 9 .*No module named 'no_such_package'. Workers lack a package"
     with pytest.raises(SourceError, match=message):
         list(mapped(["y"], Missing(), blocks))
-
-
-def test_results_come_in_the_order_of_the_rows(client):
-    blocks = [(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
-    found = list(mapped(["y"], Shared(), blocks))
-    assert found == [ARRAYS["y"][rows].sum() for rows, _ in blocks]
 
 
 class Counted(Shared):
@@ -267,16 +242,6 @@ def test_what_parts_share_is_loaded_once(client):
     for _ in range(3):
         list(mapped(["y"], shared, blocks))
     assert Counted.loads == 1
-
-
-@pytest.mark.parametrize("name", ["X", "y", "g"])
-def test_whole_chunks_are_those_of_other_cuts(client, name):
-    storage = on_dask().storage
-    ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]
-    cut = [*map(slice, ends[:-1], ends[1:]), slice(0, ends[1] - 1), slice(0, ends[2])]
-    blocks = [(rows, rows_of(name)) for rows in cut]
-    for rows, found in zip(cut, map_blocks(storage, [name], Shared(), blocks), strict=True):
-        np.testing.assert_array_equal(found, ARRAYS[name][rows])
 
 
 def test_a_whole_chunk_is_taken_as_it_is(client):

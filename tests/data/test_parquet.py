@@ -31,18 +31,6 @@ def test_files_are_read_in_the_order_that_they_are_given_in(folder):
     np.testing.assert_array_equal(found.storage.read(["t"], slice(None))["t"], expected)
 
 
-def test_each_column_is_an_array_by_default(folder):
-    rows = Rows.from_parquet(folder)
-    assert rows.names == ["x1", "x2", "x3", "t", "y", "on"]
-    assert rows.storage.fields["x2"].shape == ()
-
-
-def test_columns_of_several_types_have_the_type_that_holds_them(folder):
-    field = ParquetStorage(folder, {"Z": ["y", "x1"], "one": ["y"]}).fields
-    assert (field["Z"].dtype, field["Z"].shape) == (np.float32, (2,))
-    assert (field["one"].dtype, field["one"].shape) == (np.int16, (1,))
-
-
 def lists(folder, values, kind, **options):
     """Write a column of lists into two files, and return where they are."""
     half = len(values) // 2

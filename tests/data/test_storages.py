@@ -10,7 +10,7 @@ import pytest
 
 from data.stored_rows import COLUMNS, PART, REQUESTS, STORAGES, N, arrays
 from pymc_minibatch_mh.data import zarr as zarr_storage
-from pymc_minibatch_mh.data.arrays import common_length, native_type
+from pymc_minibatch_mh.data.arrays import native_type
 from pymc_minibatch_mh.data.chunk_cache import ChunkCache, gather_rows
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parquet import ParquetStorage
@@ -158,12 +158,6 @@ def test_rows_are_gathered_from_their_parts():
         assert len(set(asked)) == len(asked)
 
 
-@pytest.mark.parametrize("rows", [[-1], [N], [0, N + 5]])
-def test_rows_that_are_not_there_are_not_read(rows):
-    with pytest.raises(IndexError, match=f"are not all among the {N}"):
-        gather_rows(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)
-
-
 def test_decoded_parts_are_dropped_when_there_is_no_room():
     parts, decoded = ChunkCache(3 * 80), []
 
@@ -176,13 +170,6 @@ def test_decoded_parts_are_dropped_when_there_is_no_room():
         assert parts.nbytes <= 240
     # 1 was used longest ago when 3 came.
     assert decoded == [0, 1, 2, 3, 1]
-
-
-def test_a_part_that_cannot_be_decoded_is_tried_again():
-    parts = ChunkCache(1_000)
-    with pytest.raises(ZeroDivisionError):
-        parts.get(0, lambda: 1 / 0)
-    assert parts.get(0, lambda: np.ones(2)).sum() == 2.0
 
 
 def test_a_file_that_is_another_is_named():
@@ -203,10 +190,3 @@ def test_types_that_compiled_code_reads_are_told_from_others():
     for name in ("f2", "g", "c8", "M8[s]", "U1", "O"):
         with pytest.raises(SettingError, match="X has type"):
             native_type("X", np.dtype(name))
-
-
-def test_lengths_have_to_be_one():
-    assert common_length({"X": 3, "y": 3}) == 3
-    for lengths in ({"X": 3, "y": 2}, {"X": 0}, {"X": 2, "y": 0}):
-        with pytest.raises(SettingError):
-            common_length(lengths)

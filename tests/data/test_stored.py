@@ -1,4 +1,3 @@
-import gc
 import os
 import pickle
 from pathlib import Path
@@ -16,13 +15,6 @@ from pymc_minibatch_mh.data.files import FileMap, FileReader
 from pymc_minibatch_mh.data.source import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.rows import Rows
-
-
-def test_numbers_of_another_byte_order_are_read():
-    values = np.arange(10, dtype=">f4")
-    found = ArrayStorage({"X": values}).read(["X"], slice(2, 5))["X"]
-    np.testing.assert_array_equal(found, np.arange(2, 5, dtype="=f4"), strict=True)
-
 
 VIEWS = {
     "whole": lambda x: x,
@@ -152,14 +144,6 @@ def test_rows_near_each_other_are_read_in_runs(shape, near, span):
             np.testing.assert_array_equal(reader.read(rows), mapped[rows], strict=True)
 
 
-def test_rows_in_pieces_are_read_from_the_map(tmp_path):
-    np.save(tmp_path / "t.npy", np.ones((50, 4)))
-    mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
-    assert FileReader.of(mapped) is not None
-    for array in (mapped[:, 1:], mapped[::-1], mapped.T, np.ones(5)):
-        assert FileReader.of(array) is None
-
-
 @pytest.mark.parametrize("rows", [slice(0, 500), np.array([3, 499])], ids=["slice", "numbers"])
 def test_a_file_that_is_cut_while_it_is_read_is_named(rows, tmp_path):
     path = tmp_path / "t.npy"
@@ -199,13 +183,3 @@ def test_what_is_written_while_it_is_read_is_not_returned():
         storage._readers["t"] = Touched()
         with pytest.raises(SourceError, match=r"t\.npy was written to"):
             storage.read(["t"], slice(0, 5))
-
-
-def test_files_are_closed_with_their_storage(tmp_path):
-    np.save(tmp_path / "t.npy", np.arange(500.0))
-    open_before = len(os.listdir("/proc/self/fd"))
-    storages = [Rows.from_npy(t=tmp_path / "t.npy").storage for _ in range(20)]
-    assert len(os.listdir("/proc/self/fd")) >= open_before + 20
-    del storages
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= open_before

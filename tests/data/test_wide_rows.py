@@ -10,12 +10,10 @@ import pytest
 import zarr
 
 from helpers.zoo import sample
-from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH, audit
+from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds import bounds_pass
-from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
-from pymc_minibatch_mh.data.source import StoredRows
-from pymc_minibatch_mh.errors import BoundViolationError, SourceError
-from pymc_minibatch_mh.plan.bound_sources import DerivedBounds, functions_of
+from pymc_minibatch_mh.bounds.block_tables import BlockTables
+from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from robustness.conformance.harness import same_draws
 
 D, N, MORE = 36, 3_000, 20
@@ -89,13 +87,6 @@ def test_draws_are_the_same_from_chunks_on_disk(tmp_path):
     assert not step.target.source.reads_few_quickly
 
 
-def test_a_saved_step_draws_the_same_in_another_process(tmp_path):
-    step_of(stored).save(tmp_path / "step.npz")
-    with stored():
-        saved = TunaMH(prepared=tmp_path / "step.npz")
-    same_draws(draw(stored(), saved, chains=2, cores=2), draw(stored(), step_of(stored), chains=2))
-
-
 def test_new_rows_are_bounded_around_the_same_centre():
     longer = on(Rows(**dict(zip("xy", data(), strict=True))))
     before = step_of(stored).plan
@@ -109,32 +100,6 @@ def test_new_rows_are_bounded_around_the_same_centre():
     assert step.plan.violation == ""
 
 
-def test_an_audit_finds_nothing():
-    trace = draw(stored(), step_of(stored))
-    found = audit(trace, step_of(stored), 60, 7, model=stored())
-    assert list(found["verdict"].to_numpy()) == ["ok"] * 6, found["message"].to_numpy()
-
-
-def test_a_row_above_its_bound_is_named_by_its_number():
-    model = on(Rows(**dict(zip("xy", (values[:N] for values in data()), strict=True))))
-    with model:
-        step = TunaMH()
-    step.plan.tables.c[:, 1_234:] *= np.float32(1e-3)
-    with pytest.raises(BoundViolationError, match=r"'y': row (1[2-9]|2)\d\d\d? changes by"):
-        draw(model, step)
-
-
-def test_an_error_of_reading_is_raised(monkeypatch):
-    step = step_of(stored)
-
-    def broken(columns, rows):
-        raise SourceError("gone")
-
-    monkeypatch.setattr("pymc_minibatch_mh.data.source.read_columns", broken)
-    with pytest.raises(SourceError, match="gone"):
-        draw(stored(), step)
-
-
 @pytest.mark.parametrize("model", [in_memory, stored])
 def test_there_is_no_copy_where_memory_is_short(model, monkeypatch, caplog):
     plan = step_of(model).plan
@@ -143,13 +108,3 @@ def test_there_is_no_copy_where_memory_is_short(model, monkeypatch, caplog):
         tables = DerivedBounds().tables(plan.target, plan.reference)
     assert "Too little memory (0.0 GB free)" in caplog.text
     assert isinstance(tables, BlockTables) if model is stored else not tables.copy.lines.size
-
-
-def test_there_is_no_copy_where_few_rows_take_long_to_read(monkeypatch):
-    plan = step_of(stored).plan
-    support = plan.target.factorization.lower, plan.target.factorization.upper
-    owner = BlockBounds(functions_of(plan.target), plan.reference, support)
-    trials, _, _ = owner._plan()
-    assert owner._worthwhile_copy(trials).lines.shape == (N, 64)
-    monkeypatch.setattr(StoredRows, "reads_few_quickly", False)
-    assert not owner._worthwhile_copy(trials).lines.size

@@ -170,13 +170,6 @@ def test_what_is_no_array_of_rows_is_refused(values, message):
         Rows.from_zarr(group, missing_are_fill=True)
 
 
-def test_packed_numbers_are_refused():
-    group = zarr_group(zarr.storage.MemoryStore())
-    group["X"].attrs["scale_factor"] = 0.1
-    with pytest.raises(SettingError, match="is packed, as its attribute shows: 'scale_factor'"):
-        Rows.from_zarr(group)
-
-
 def test_what_is_no_group_is_refused(folder, tmp_path):
     with pytest.raises(SourceError, match="nothing cannot be opened by Zarr"):
         Rows.from_zarr(tmp_path / "nothing")

@@ -57,21 +57,6 @@ def test_parts_that_do_not_add_up_are_noticed(off):
         check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
 
 
-def test_a_second_way_is_only_tried_where_the_first_disagrees():
-    readings = {"here": lambda _: DensityValue(-3.0, -3.0), "there": lambda _: pytest.fail("tried")}
-    check_factorization(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
-
-
-@pytest.mark.parametrize(("rounding", "off", "agrees"), [(0.0, 1e-6, False), (1e-6, 1e-7, True)])
-def test_known_rounding_is_allowed_for(rounding, off, agrees):
-    readings = {"here": lambda _: DensityValue(-3.0, -3.0, rounding)}
-    if agrees:
-        check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
-        off = 10 * rounding
-    with pytest.raises(FactorizationError, match="'y'"):
-        check_factorization(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
-
-
 # Models that were called wrongly read, and were not.
 
 N = 200

@@ -4,16 +4,11 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
-import scipy.sparse as sp
-from pytensor.compile.builders import OpFromGraph
 
 from model.evaluation import assert_read_rightly, evaluate, positions, split_of
-from models.forms.odd import Data, likelihoods_of_different_length
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.model.inputs import ModelArrays
 from steps.editable import Editable
 
 N = 24
@@ -54,50 +49,6 @@ def test_predictors_of_every_type_are_read_alike(dtype, wrap):
     assert_read_rightly(built, split_of(built))
 
 
-@pytest.mark.parametrize("wrap", [np.asarray, lambda a: pm.Data("X", a)])
-@pytest.mark.parametrize(
-    "layout",
-    [np.asfortranarray, lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a[::-1, ::-1]],
-    ids=["fortran", "strided", "reversed"],
-)
-def test_predictors_of_every_layout_are_read_alike(layout, wrap):
-    with pm.Model() as built:
-        pm.Normal("y", pm.math.dot(wrap(layout(X)), pm.Normal("b", shape=3)), observed=y)
-    assert_read_rightly(built, split_of(built))
-
-
-def test_arithmetic_in_the_type_of_the_array_is_kept():
-    small = pytensor.shared(x.astype("float32"), name="x")
-    with pm.Model() as built:
-        pm.Normal("y", pm.Normal("b") * pt.exp(small), observed=y)
-    parts = split_of(built)
-    assert_read_rightly(built, parts)
-
-
-def test_short_likelihoods_are_part_of_the_prior():
-    with pm.Model() as built:
-        a = pm.Normal("a")
-        pm.Normal("y", a, observed=np.zeros(1_000))
-        pm.Normal("z", a, observed=y)
-    parts = split_of(built, min_rows=1_000)
-    assert [term.name for term in parts.terms] == ["y"]
-    assert_read_rightly(built, parts)
-
-
-def test_named_likelihoods_are_subsampled_and_the_others_are_not():
-    with pm.Model() as built:
-        likelihoods_of_different_length(Data(N))
-    parts = split_of(built, observed=["z", "y"])
-    assert [(term.name, term.n_rows) for term in parts.terms] == [("z", 3), ("y", N)]
-    assert_read_rightly(built, parts)
-
-
-def test_a_constant_prior_part_is_no_special_case():
-    with pm.Model() as built:
-        pm.Normal("y", pm.Flat("a"), observed=y)
-    assert_read_rightly(built, split_of(built))
-
-
 @pytest.mark.parametrize("name", ["p(y, n)", "y, z", "1|g", "f8"])
 def test_a_variable_may_have_any_name(name):
     with pm.Model() as built:
@@ -105,16 +56,6 @@ def test_a_variable_may_have_any_name(name):
     assert_read_rightly(built, split_of(built))
     (term,) = split_of(built, weights=np.arange(1, N + 1)).terms
     assert term.name == name
-
-
-def test_splitting_leaves_the_model_as_it_was():
-    with pm.Model() as built:
-        pm.Normal("y", pm.Normal("a", shape=4)[pm.Data("g", g)] * pm.Data("x", x), observed=y)
-    before = [v.name for v in built.value_vars], list(built.initial_point())
-    split_of(built)
-    assert ([v.name for v in built.value_vars], list(built.initial_point())) == before
-    pm.set_data({"x": 2 * x}, model=built)
-    assert_read_rightly(built, split_of(built))
 
 
 def test_data_of_the_moment_of_splitting_are_kept():
@@ -126,14 +67,6 @@ def test_data_of_the_moment_of_splitting_are_kept():
     pm.set_data({"scale": np.array([9.0, 9.0])}, model=built)
     (after,) = (evaluate([parts.position], parts.prior, [p]) for p in positions(parts, 1))
     assert before == after
-
-
-def test_rows_in_memory_are_not_copied():
-    data = RNG.normal(size=(N, 3))
-    with pm.Model() as built:
-        pm.Normal("y", pm.math.dot(data, pm.Normal("b", shape=3)), observed=y)
-    (term,) = split_of(built).terms
-    assert any(np.shares_memory(column.values, data) for column, _ in term.batches)
 
 
 @cache
@@ -170,39 +103,3 @@ def test_an_array_is_found_in(place):
 def test_what_no_density_depends_on_is_not_among_them():
     unused = written().model["unused"].get_value(borrow=True)
     assert not any(one is unused or one is written().y for one in found())
-
-
-def names_of(graphs):
-    held = ModelArrays()
-    held.add(graphs, "y")
-    return [name for name, _ in held.named()]
-
-
-def test_names_are_those_of_the_data_or_of_who_uses_them():
-    named, unnamed = pytensor.shared(np.ones(3), name="offset"), pytensor.shared(np.ones(()))
-    assert names_of([named * unnamed]) == ["offset", "a number of y"]
-    assert names_of([pt.as_tensor(np.ones(3)) + named]) == ["a data array of y", "offset"]
-
-
-def test_arrays_inside_of_operations_are_found():
-    x, hidden = pt.vector("x"), np.arange(3.0)
-    inner = OpFromGraph([x], [x * hidden])
-    held = ModelArrays()
-    held.add([inner(pt.vector("y"))], "y")
-    assert any(array is hidden for _, array in held.named())
-
-
-def test_sparse_data_are_found():
-    variable = pytensor.sparse.as_sparse_variable(sp.csr_matrix(np.eye(3)))
-    held = ModelArrays()
-    held.add([variable], "y")
-    arrays = [array for _, array in held.named()]
-    held = variable.data
-    assert [id(x) for x in arrays] == [id(x) for x in (held.data, held.indices, held.indptr)]
-
-
-def test_generators_are_none():
-    assert names_of([pm.Normal.dist(0.0, pytensor.shared(np.ones(()), name="sd"))]) == [
-        "a number of y",
-        "sd",
-    ]

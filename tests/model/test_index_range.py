@@ -7,8 +7,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from data.elsewhere import Elsewhere, Recording
-from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, progress
+from data.elsewhere import Elsewhere
+from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
 from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.errors import SourceError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -25,38 +25,11 @@ def test_the_number_of_groups_is_the_largest_number_and_one(dtype):
     assert Rows(g=G.astype(dtype)).n_groups("g") == 201
 
 
-def test_groups_of_bools_and_of_several_columns_are_counted():
-    assert Rows(g=np.array([False, True, False])).n_groups("g") == 2
-    assert Rows(g=np.array([[0, 1], [3, 0], [0, 0], [1, 1]])).n_groups("g") == 4
-    assert Rows(g=np.zeros(3, dtype=int)).n_groups("g") == 1
-
-
 def test_groups_are_counted_where_the_rows_are():
     storage = Elsewhere({"g": G})
     assert Rows.of(storage).n_groups("g") == 201
     # One row before, to see that the files are there.
     assert storage.n_read == 1
-
-
-def test_groups_are_counted_in_one_pass_over_blocks_of_their_own_array():
-    storage = Recording({"g": G, "x": RNG.random(N)})
-    rows = Rows.of(storage)
-    assert rows.n_groups("g") == 201
-    lengths = [len(np.arange(N)[asked]) for names, asked in storage.asked if names == ["g"]]
-    # One row before, to see that the files are there.
-    assert sorted(lengths) == [1, 7, BLOCK_ROWS, BLOCK_ROWS]
-    assert len(lengths) == len(storage.asked)
-    storage.asked.clear()
-    assert rows.n_groups("g") == 201
-    assert [(names, len(np.arange(N)[asked])) for names, asked in storage.asked] == [(["g"], 1)]
-
-
-def test_rows_that_are_others_are_counted_again():
-    numbers = G.copy()
-    rows = Rows(g=numbers)
-    rows.n_groups("g")
-    numbers[BLOCK_ROWS + 17] = 999
-    assert rows.n_groups("g") == 1_000
 
 
 def test_a_file_that_was_written_to_is_not_counted_from_memory(tmp_path):
@@ -92,27 +65,6 @@ def test_what_is_no_number_of_a_group_is_named_with_its_row_and_file(
     place = rf"^'g' is {said} in row {row:,} of .*g\.npy, which is not a group number"
     with pytest.raises(SourceError, match=place):
         rows.n_groups("g")
-
-
-def test_identifiers_are_not_taken_for_numbers_of_groups():
-    rows = Rows(g=wrong_at(9, N, "i8"))
-    with pytest.raises(SourceError, match=rf"'g' is {N} in row 9, but there are only {N:,} rows"):
-        rows.n_groups("g")
-    assert Rows(g=wrong_at(9, N - 1, "i8")).n_groups("g") == N
-
-
-def test_counting_says_how_far_it_is(monkeypatch):
-    said = []
-
-    class Line:
-        counts = False
-
-        def count(self, label, share, left):
-            said.append(f"{label} {share:.0%}")
-
-    monkeypatch.setattr(progress._Line, "current", Line())
-    Rows(g=G).n_groups("g")
-    assert said == [f"Counting the groups of 'g' {share}%" for share in (33, 67, 100)]
 
 
 ROWS, GROUPS = 2_000, 8

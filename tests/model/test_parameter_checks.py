@@ -12,7 +12,7 @@ from pytensor.tensor.rewriting.basic import topo_unconditional_constant_folding
 from pytensor.tensor.shape import Shape
 
 from model.evaluation import evaluate, split_of
-from pymc_minibatch_mh.model.parameter_checks import always_holds, elementwise_conditions
+from pymc_minibatch_mh.model.parameter_checks import always_holds
 
 SHARE = np.array([0.5, 1.0, 2.0, 0.25])
 OUTCOME = np.array([0, 1, 1, 1], dtype="int8")
@@ -260,13 +260,6 @@ def test_a_condition_that_always_holds_is_seen(condition):
 )
 def test_a_condition_that_can_fail_is_kept(condition):
     assert not always_holds(folded(condition(pt.vector("u"))))
-
-
-def test_a_joint_check_is_taken_apart():
-    u = pt.vector("u")
-    leaves = elementwise_conditions(pt.all([pt.all(u > 0.0), pt.all(u < 1.0)]))
-    assert len(leaves) == 2
-    assert all(leaf.type.ndim == 1 for leaf in leaves)
 
 
 CHECKED = {

@@ -199,18 +199,3 @@ def test_small_data_are_refused():
     with pytest.raises(UnsupportedModelError, match=message):
         factorize(model, model.value_vars)
     assert [t.name for t in factorize(model, model.value_vars, ["y"]).terms] == ["y"]
-
-
-def test_a_dependent_likelihood_may_stay_in_the_prior_part():
-    def mixed():
-        pm.MvNormal("y", pm.Normal("m") * np.ones(N), np.eye(N), observed=y)
-        pm.Normal("z", pm.Normal("a"), observed=y)
-
-    assert [term.name for term in split_of(built(mixed), observed=["z"]).terms] == ["z"]
-
-
-def test_names_that_only_look_imputed_are_accepted():
-    def named():
-        pm.Normal("y_observed", pm.Normal("a_unobserved"), observed=y)
-
-    assert [term.name for term in split_of(built(named)).terms] == ["y_observed"]

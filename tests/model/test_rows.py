@@ -9,17 +9,13 @@ import pytensor
 import pytest
 from pytensor.compile.mode import Mode
 
-from data.elsewhere import Recording
 from model.evaluation import at_points
-from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds.bound_check import typical_moves
+from pymc_minibatch_mh import Rows
 from pymc_minibatch_mh.compiled.model import CompiledModel
-from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan.dense import gaussian_draw
 from pymc_minibatch_mh.plan.file import split_digests
-from pymc_minibatch_mh.reference import full_data
-from pymc_minibatch_mh.reference.full_data import SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
@@ -93,11 +89,13 @@ READ = [
     *((build, ()) for build in (poisson, normal, categorical, ordered, counts_and_times)),
     *((build, ("y",)) for build in (poisson, counts_and_times)),
 ]
+#: Those of the fast tier have an index, weights and several likelihoods between them.
+FAST = [(normal, ()), (categorical, ()), (counts_and_times, ("y",))]
 
 
 @pytest.fixture(
     scope="module",
-    params=READ,
+    params=[pytest.param(case, marks=[] if case in FAST else pytest.mark.slow) for case in READ],
     ids=lambda case: " ".join([case[0].__name__, *("weighted" for _ in case[1])]),
 )
 def pair(request):
@@ -123,29 +121,11 @@ def test_passes_find_the_same(pair):
     np.testing.assert_allclose(stored.full_data.values(place), sum(others, first), rtol=rtol)
 
 
-def test_chosen_rows_are_those_of_their_numbers(pair):
-    _, stored, held, place = pair
-    rows = np.array([8_999, 17, 17, 4_096, 0])
-    apart = np.concatenate([rows + start for start in held.source.term_starts[:-1]])
-    ours, theirs = (
-        t.full_data.likelihood(place, hessian=False, rows=chosen)
-        for t, chosen in ((stored, rows), (held, apart))
-    )
-    assert ours.value == pytest.approx(theirs.value, rel=1e-13)
-
-
 def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _, _ = pair
     rng = np.random.default_rng(2)
     reference = stored.expand(np.zeros(stored.factorization.size), rng)[0]
     stored.check(model, lambda: gaussian_draw(reference, rng, 1.0))
-
-
-def test_the_model_is_small_and_is_not_evaluated_as_a_whole(pair):
-    model = pair[0]
-    density = model.compile_logp(mode=Mode(linker="py", optimizer=None))
-    with pytest.raises(SourceError, match="is data of Rows"):
-        density(model.initial_point())
 
 
 def changed(**arrays):
@@ -174,40 +154,6 @@ def test_a_number_of_rows_in_a_likelihood_is_the_same_in_every_process(tmp_path)
         return split_digests(factorize(model, model.value_vars))
 
     assert digests() == digests()
-
-
-def test_no_more_than_the_index_is_read_to_check_it():
-    storage = Recording(ARRAYS)
-    model = poisson(Rows.of(storage).data)
-    factorize(model, model.value_vars)
-    assert {name for names, _ in storage.asked for name in names} == {"g"}
-
-
-def test_a_missing_number_is_sought_some_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(full_data, "SOUGHT_ROWS", 1_000)
-    wrong = ARRAYS["offset"].copy()
-    wrong[[7_321, 8_000]] = np.nan
-    target = target_of(poisson(changed(offset=wrong).data))
-    asked, values = [], target.full_data.values
-
-    def counted(theta, rows):
-        asked.append(len(rows))
-        return values(theta, rows)
-
-    monkeypatch.setattr(target.full_data, "values", counted)
-    with pytest.raises(ValueError, match=r"first in row 7321"):
-        target.require_finite(np.zeros(target.factorization.size))
-    assert max(asked) == 1_000
-
-
-def test_a_missing_number_is_named_with_its_file(tmp_path):
-    wrong = ARRAYS["offset"].copy()
-    wrong[7_321] = np.nan
-    np.save(tmp_path / "offset.npy", wrong)
-    mapped = np.load(tmp_path / "offset.npy", mmap_mode="r")
-    place = r"row 7321 \(row 7,321 of .*offset.npy\)\. Correct"
-    with poisson(changed(offset=mapped).data), pytest.raises(ValueError, match=place):
-        TunaMH()
 
 
 def declare(build):
@@ -248,26 +194,6 @@ def test_what_stored_rows_cannot_do_is_refused(build, message):
         factorize(model, model.value_vars)
 
 
-def test_rows_say_what_they_are():
-    rows = Rows(**ARRAYS)
-    assert repr(rows).startswith("Rows of 'X' (float32, 2 columns) and 'g' (int16)")
-    assert rows.n_rows == N
-    assert rows.names == list(ARRAYS)
-    assert rows.data("X") is rows.data("X")
-    assert rows.stamp == Rows(**ARRAYS).stamp
-    assert rows.stamp != changed(offset=ARRAYS["offset"] + 1.0).stamp
-
-
-def test_an_array_that_could_have_masked_entries_and_has_none_is_taken():
-    X = np.ma.masked_greater(ARRAYS["X"], 99.0)
-    assert Rows(X=X).n_rows == N
-
-
-def test_what_numpy_cannot_see_without_a_copy_is_refused():
-    with pytest.raises(SettingError, match="is of type float64, which NumPy cannot view without"):
-        Rows(X=np.float64(2.0))
-
-
 # Several likelihoods, and weights.
 
 
@@ -296,19 +222,6 @@ def logp_of_rows(parts):
     return lambda point: float(function(parts.ravel(point), *read, N))
 
 
-def test_a_row_changes_by_no_more_than_its_bound():
-    step = TunaMH(model=counts_and_times(Rows(**ARRAYS).data))
-    target, tables, reference = step.target, step.tables, step.reference
-    assert [term.name for term in target.factorization.terms] == ["y and t"]
-    rows, ratios = np.arange(N), []
-    for move in typical_moves(target, reference, tables, np.random.default_rng(3)):
-        asked = SpreadIn(move, 0, np.empty(0, np.int64), n_top=1)
-        check = step.chain.plan.bound_check
-        (found,) = check.spreads(target.source, tables, [(rows, asked)])
-        ratios.append(found.ratio)
-    assert 0.01 < max(ratios) <= 1.0
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -324,22 +237,6 @@ def test_weights_that_are_none_are_refused(weights, message):
     model = poisson(rows.data)
     with pytest.raises(SettingError, match=message):
         factorize(model, model.value_vars, weights=weights(rows))
-
-
-def test_stored_weights_of_rows_in_memory_are_refused():
-    model = poisson(ARRAYS.get)
-    with pytest.raises(SettingError, match=r"'y' are 'w' of Rows\(...\), but its data are not"):
-        factorize(model, model.value_vars, weights=Rows(**ARRAYS).data("w"))
-
-
-def test_a_weight_in_a_file_is_named_with_it(tmp_path):
-    wrong = ARRAYS["w"].copy()
-    wrong[4_321] = np.nan
-    np.save(tmp_path / "w.npy", wrong)
-    rows = Rows(**{**ARRAYS, "w": np.load(tmp_path / "w.npy", mmap_mode="r")})
-    model = poisson(rows.data)
-    with pytest.raises(SettingError, match=r"nan in row 4321 \(row 4,321 of .*w\.npy\)\. Give"):
-        factorize(model, model.value_vars, weights=rows.data("w"))
 
 
 def test_one_of_two_likelihoods_is_not_subsampled_alone():

@@ -6,12 +6,7 @@ import pytest
 
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.model.terms import (
-    log_densities,
-    observation_axis,
-    read_term,
-    subsampled_variables,
-)
+from pymc_minibatch_mh.model.terms import observation_axis, read_term, subsampled_variables
 
 TIMES, PERSONS = 4, 9
 PANEL = np.random.default_rng(2).normal(size=(TIMES, PERSONS))
@@ -53,13 +48,6 @@ def names_of(model):
 def test_rows_lie_along_the_named_dim(name, dims, axis):
     model = panel()
     assert observation_axis(model, model[name], dims) == axis
-
-
-def test_rows_of_another_axis_are_counted():
-    model = panel()
-    chosen = subsampled_variables(model, None, PERSONS, ["person"])
-    assert [rv.name for rv in chosen] == ["y", "v", "square"]
-    assert [rv.name for rv in subsampled_variables(model, None, PERSONS, ["time"])] == ["square"]
 
 
 @pytest.mark.parametrize("length", [TIMES, PERSONS])
@@ -117,15 +105,3 @@ def test_the_variable_whose_log_density_cannot_be_written_is_named():
         pm.CustomDist("y", mu, logp=lambda y, mu: (y - mu) * broken, observed=np.zeros(1_200))
     with pytest.raises(UnsupportedModelError, match=r"^'y' has a log-density that PyMC cannot"):
         factorize(model, [mu])
-
-
-def test_log_densities_are_written_anew_where_the_model_has_grown():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        pm.Normal("y", mu, 1.0, observed=np.zeros(1_200))
-    (before,) = log_densities(model, [mu])
-    assert log_densities(model, [mu])[0] is before
-    with model:
-        nu = pm.Normal("nu")
-        potential = pm.Potential("p", nu * mu)
-    assert len(log_densities(model, [mu, nu, potential])) == 3

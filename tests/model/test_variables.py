@@ -8,12 +8,9 @@ import pytensor.tensor as pt
 import pytest
 from pymc.initial_point import make_initial_point_fn
 
-from model.evaluation import split_of
 from pymc_minibatch_mh.model.constant_data import IN_PYTHON
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.layout import support_bounds
-
-INFINITE = (-np.inf, np.inf)
 
 
 def support_of(build, **settings):
@@ -58,16 +55,6 @@ def test_an_untransformed_variable_keeps_its_support(name):
     assert support_of(build, default_transform=None) == expected
 
 
-@pytest.mark.parametrize("name", BOUNDED)
-def test_a_transformed_variable_has_the_whole_line(name):
-    build, _ = BOUNDED[name]
-    assert support_of(build) == INFINITE
-
-
-def test_a_variable_on_the_whole_line_has_no_ends():
-    assert support_of(pm.Normal, default_transform=None) == INFINITE
-
-
 def test_an_end_that_is_random_or_may_be_set_anew_is_unknown():
     with pm.Model() as model:
         top = pm.HalfNormal("top")
@@ -76,17 +63,6 @@ def test_an_end_that_is_random_or_may_be_set_anew_is_unknown():
         other = pm.Uniform("other", bottom, 5.0, default_transform=None)
     assert support_bounds(model, model.rvs_to_values[one]) == (-1.0, np.inf)
     assert support_bounds(model, model.rvs_to_values[other]) == (-np.inf, 5.0)
-
-
-def test_the_split_lays_the_ends_along_the_position():
-    with pm.Model() as model:
-        a = pm.Uniform("a", [-1.0, -2.0], [3.0, 4.0], shape=2, default_transform=None)
-        s = pm.HalfNormal("s", default_transform=None)
-        t = pm.HalfNormal("t")
-        pm.Normal("y", a[0] + a[1] + t, s, observed=np.zeros(5))
-    parts = split_of(model)
-    assert parts.lower.tolist() == [-1.0, -2.0, 0.0, -np.inf]
-    assert parts.upper.tolist() == [3.0, 4.0, np.inf, np.inf]
 
 
 def ends_of_others():

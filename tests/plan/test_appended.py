@@ -12,7 +12,6 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds import bound_check
 from pymc_minibatch_mh.bounds.block_tables import BLOCK
 from pymc_minibatch_mh.bounds.bound_check import BoundCheck
 from pymc_minibatch_mh.chain.chain import Chain
@@ -109,16 +108,6 @@ def test_few_old_rows_are_read():
     assert longer.plan.n_rows == N + MORE
 
 
-def test_nothing_is_compiled(request, monkeypatch):
-    model = model_of(first(N + MORE))
-    # PyMC compiles this one, of every model.
-    point = model.initial_point()
-    monkeypatch.setattr(model, "initial_point", lambda: point)
-    request.getfixturevalue("no_compilation")
-    longer = TunaMH(model=model, prepared=on_first_rows())
-    assert longer.plan.n_rows == N + MORE
-
-
 def test_a_new_row_above_its_bound_is_found():
     spreads = BoundCheck.spreads
 
@@ -131,15 +120,6 @@ def test_a_new_row_above_its_bound_is_found():
     with pytest.MonkeyPatch.context() as patch, found:
         patch.setattr(BoundCheck, "spreads", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
-
-
-def test_of_very_many_new_rows_some_are_audited(monkeypatch):
-    rows = Rows.of(Counting(first(N + MORE).storage))
-    longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
-    monkeypatch.setattr(bound_check, "CHANGES", 100)
-    rows.storage.first.clear()
-    assert longer.plan.audited(1, np.arange(N, N + MORE)) == ""
-    assert rows.storage.first == set(np.linspace(N, N + MORE - 1, 100).astype(int))
 
 
 def test_what_old_rows_had_against_their_bounds_is_kept():
@@ -200,18 +180,6 @@ def test_another_model_is_refused(of_model, settings, differs):
         TunaMH(model=model_of(first(N + MORE), **of_model), prepared=on_first_rows(), **settings)
 
 
-def test_another_covariance_is_refused():
-    given = {"centre": "start", "full_pass_above": N}
-    before = TunaMH(model=model_of(first(N)), covariance=1e-4 * np.eye(3), **given)
-    with pytest.raises(StaleDataError, match="a model that differs in covariance"):
-        TunaMH(
-            model=model_of(first(N + MORE)),
-            prepared=before,
-            covariance=2e-4 * np.eye(3),
-            **given,
-        )
-
-
 def test_a_chain_goes_on_where_the_old_one_was():
     """It starts where the old one has ended; a default start far off is left for the old centre."""
     model = model_of(first(N + MORE))
@@ -232,17 +200,6 @@ def placed(step, point):
     """Return the chain of a step, placed at a point."""
     step.chain.place(step.target.factorization.ravel(point), np.zeros(0))
     return step.chain
-
-
-def test_draws_are_from_the_posterior_of_all_rows():
-    longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
-    anew = TunaMH(model=model_of(first(N + MORE)))
-    centre, precision = anew.reference.centre, anew.reference.whitener
-    draws = longer.chain.advance(4_000).positions[500:]
-    shift = precision @ (draws.mean(axis=0) - centre)
-    assert np.abs(shift).max() < 0.15
-    # One update in 30,000 reads all rows.
-    assert longer.chain.state.n_full <= 1
 
 
 def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
@@ -303,11 +260,6 @@ def test_files_stay_as_they_are_until_their_step_is_extended(tmp_path):
     )
     with pytest.raises(StaleDataError, match=refused):
         TunaMH(model=model_of(in_one_file), prepared=steps[0])
-
-
-def test_fewer_rows_are_refused():
-    with pytest.raises(StaleDataError, match="is a step on 20,000 rows, and this model has 1,000"):
-        TunaMH(model=model_of(first(1_000)), prepared=on_first_rows())
 
 
 def test_rows_in_memory_are_refused():

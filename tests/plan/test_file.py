@@ -246,14 +246,6 @@ def test_bounds_of_a_user_stay_a_users(tmp_path):
     np.testing.assert_array_equal(other.tables.c, 2.0 * step.tables.c)
 
 
-def test_bounds_of_a_user_in_a_file_are_told_of(tmp_path, caplog):
-    step, model, _ = own_bounds()
-    step.save(tmp_path / "step.npz")
-    caplog.clear()
-    TunaMH(model=model, taylor_order=0, prepared=tmp_path / "step.npz")
-    assert "'y': the bounds of prepared= are unverified" in caplog.text
-
-
 def test_bounds_with_a_function_of_a_user_are_not_saved_and_said_so(tmp_path, caplog):
     step, model, _ = own_bounds(far)
     step.save(tmp_path / "step.npz")
@@ -340,23 +332,5 @@ def test_two_that_save_at_once_leave_each_other_alone(prepared, tmp_path, monkey
     path.unlink()
     go_on.set()
     first.join()
-    assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]
-    require_equal(flat(step.plan), flat(file.read(path, step.target)))
-
-
-def test_a_part_that_was_taken_for_left_behind_is_begun_again(prepared, tmp_path, monkeypatch):
-    step, path, locks = prepared("poisson", "PenaltyMH"), tmp_path / "step.npz", []
-    locked = archive._is_locked
-
-    def late(part):
-        locks.append(part.name)
-        if len(locks) == 1:
-            # As another process does between the opening and the lock.
-            archive._remove_orphans(path)
-        return locked(part)
-
-    monkeypatch.setattr(archive, "_is_locked", late)
-    step.save(path)
-    assert len(locks) == 2
     assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]
     require_equal(flat(step.plan), flat(file.read(path, step.target)))

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from helpers.in_library import move_between
 from helpers.zoo import drawn, logistic
-from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
+from pymc_minibatch_mh import FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.library import function
@@ -78,17 +78,6 @@ def test_who_draws_no_rows_by_bounds_keeps_them_all(grouped):
     posterior = step.program.posterior(np.empty(0))
     assert posterior.bounds.heavy.size == 0
     np.testing.assert_array_equal(posterior.bounds.headers, step.tables.headers)
-
-
-def test_none_are_heavy_where_typical_moves_are_unknown(grouped):
-    model, _ = grouped
-    assert TunaMH(model=model, centre="start").tables.heavy.size == 0
-
-
-def test_bounds_of_a_user_have_heavy_rows_too(grouped, step):
-    model, members = grouped
-    own = Bounds(step.tables.c[0].astype(np.float64))
-    assert set(TunaMH(model=model, bounds=own).tables.heavy) == set(members)
 
 
 def test_explain_counts_them(grouped, step):

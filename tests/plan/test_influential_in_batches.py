@@ -173,14 +173,6 @@ def test_who_knows_all_rows_reads_none_always(rare):
     assert PenaltyMH(model=model, centre="start").plan.heavy.size == 0
 
 
-def test_steps_on_one_model_find_each_what_they_need(rare, step):
-    model, members = rare
-    for _ in range(2):
-        assert PenaltyMH(model=model).plan.calibration == step.plan.calibration
-        assert TunaMH(model=model).plan.heavy is None
-        np.testing.assert_array_equal(BarkerMinibatchMH(model=model).plan.heavy, members)
-
-
 def test_they_are_stored_and_sent_along(rare, step, tmp_path):
     model, members = rare
     step.save(tmp_path / "step.npz")

@@ -1,7 +1,6 @@
 """Bounds reach other processes, or are derived there; how many moves read all rows."""
 
 import gc
-import logging
 import os
 import pickle
 from dataclasses import replace
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 
 from helpers.altered import with_prepared
-from helpers.zoo import logistic
-from pymc_minibatch_mh import Bounds, TunaMH
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds import tables as shipping
 from pymc_minibatch_mh.bounds.bound_check import moves_of_chains, sizes_of_many
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -63,14 +61,6 @@ def test_large_bounds_are_mapped(prepared):
     assert is_mapped(arrived(other).tables.c)
 
 
-@pytest.mark.usefixtures("never_derived")
-def test_small_bounds_are_part_of_the_pickle(prepared):
-    step = prepared("logistic", "TunaMH")
-    other = arrived(step)
-    np.testing.assert_array_equal(other.tables.c, step.tables.c)
-    assert not is_mapped(other.tables.c)
-
-
 @pytest.mark.usefixtures("large")
 def test_what_a_process_writes_to_mapped_bounds_is_its_own(prepared):
     step = prepared("logistic", "TunaMH")
@@ -91,31 +81,6 @@ def test_bounds_whose_file_is_gone_are_derived_again(prepared):
     gc.collect()
     assert not folder.exists()
     np.testing.assert_array_equal(pickle.loads(stored).tables.c, own.tables.c)
-
-
-@pytest.mark.usefixtures("large")
-def test_a_full_disk_is_told_of(prepared, monkeypatch, caplog):
-    own = prepared("logistic", "TunaMH")
-    tables = replace(own.tables, c=own.tables.c.copy())
-    step = with_prepared(own, replace(own.plan, tables=tables))
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    with caplog.at_level(logging.WARNING, logger="pymc"):
-        other = arrived(step)
-    assert "cannot be written to a temporary file ([Errno 28]" in caplog.text
-    np.testing.assert_array_equal(other.tables.c, own.tables.c)
-
-
-@pytest.mark.usefixtures("large")
-def test_bounds_of_ones_own_are_shipped_with_their_metric():
-    model = logistic(rows=2_000)
-    step = TunaMH(model=model, bounds=Bounds(np.full(2_000, 1e3), lambda here, there: 1.0))
-    other = arrived(step)
-    assert is_mapped(other.tables.c)
-    assert other.tables.metric_between(np.zeros(3), np.zeros(3)) == 1.0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")

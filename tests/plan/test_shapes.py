@@ -5,13 +5,11 @@ import pytest
 
 from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
 from pymc_minibatch_mh.compiled.model import CompiledModel
-from pymc_minibatch_mh.diagnostics.model_summary import reparametrized_variables, subsampled_terms
-from pymc_minibatch_mh.native.bound_tables import TOTAL, table_of_move
+from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Requirements
-from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, Mixture
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, with_logs
 from pymc_minibatch_mh.reference.target import Target
@@ -48,14 +46,6 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
     assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
 
 
-def test_explanations_name_the_reciprocal():
-    model = negative_binomial(rows=ROWS)
-    parts = chosen(model).factorization
-    (mapped,) = reparametrized_variables(parts)
-    assert (mapped.words, mapped.refused) == ("1/alpha", "")
-    assert "(1/alpha)" in subsampled_terms(parts)[0].arguments
-
-
 def test_a_shape_that_data_tell_stays_a_logarithm():
     assert words_of(negative_binomial(rows=ROWS, shape=2.0)) == []
     assert words_of(student(rows=ROWS, nu=3.0)) == []
@@ -82,12 +72,6 @@ def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
     assert np.linalg.norm(reference.factor.T @ slope) < 0.01
 
 
-def test_an_update_reads_few_rows(far):
-    headers = far.tables.headers
-    assert (headers[:, TOTAL] < 5.0).all()
-    assert max(far.typical_sizes) < 5.0
-
-
 def test_no_row_exceeds_its_bound_near_zero(far):
     """Moves from and to positions with reciprocals of 0, and all over the trust regions."""
     target, reference, tables = far.target, far.reference, far.tables
@@ -105,15 +89,3 @@ def test_no_row_exceeds_its_bound_near_zero(far):
             largest.append(ratio)
     assert bounded > 40
     assert 0.02 < max(largest) <= 1.0
-
-
-def test_moves_have_the_mean_of_the_normal_approximation(far):
-    record = Mixture().record(far.reference.centre.size)
-    found = Mixture().linked(record, far)
-    assert isinstance(found, LowerBoundedNumbers)
-    reference, order = far.reference, found.order
-    passes = far.target.full_data
-    slope = reference.gradient + passes.prior(reference.centre, hessian=False).gradient
-    mean = reference.factor @ reference.factor.T @ slope
-    assert (found.factor @ found.tilt) == pytest.approx(mean[order], rel=1e-6)
-    assert [*order[: found.n_ends]] == far.target.factorization.boundary
