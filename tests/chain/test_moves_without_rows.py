@@ -1,29 +1,20 @@
 """Moves without rows in chains, and starts from which a scale would run to zero."""
 
 import logging
-import pickle
-from dataclasses import replace
 from functools import cache
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import expit
 
-import pymc_minibatch_mh as mh
 from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
 from models.gallery.models_hierarchies import rugby
-from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, explain
+from pymc_minibatch_mh import TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
-from pymc_minibatch_mh.chain.program import MAX_MOVES, SamplerSpec
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.slices import NO_SLICES
-from pymc_minibatch_mh.reference.target import whitened_directions
-from pymc_minibatch_mh.samplers.metropolis import Metropolis
-from pymc_minibatch_mh.steps.base import model_behind
 
 TUNE, DRAWS = 100, 200
 
@@ -75,50 +66,6 @@ def test_scales_of_a_hierarchy_move_without_rows(prepared, method):
     assert np.unique(positions[:, tau]).size == len(positions)
 
 
-def test_how_many_moves_is_chosen(teams):
-    own = teams.program
-    names = teams.target.factorization.coordinate_names
-    assert (own.slices.moves, len(own.slices.steps)) == (4, 4)
-    # A step is 2.5 standard deviations long, given all that lies in other directions.
-    precision = teams.reference.whitener.T @ teams.reference.whitener
-    k = names.index("sd_att_log__")
-    assert own.slices.steps[0, k] == pytest.approx(2.5 / np.sqrt(precision[k, k]))
-    assert own.slices.ends[0].tolist() == [k, k + 1]
-    asked = TunaMH(model=model_behind(teams), moves_without_rows=7)
-    assert asked.program.slices.moves == 7
-    assert "moves_without_rows" in teams.key
-    assert asked.key != teams.key
-    assert MAX_MOVES > 4
-
-
-def moving(step, proposal, moves):
-    """Return the slices of a program with another proposal and number of moves."""
-    own = step.program
-    return SamplerSpec(own.plan, Metropolis(own.method, proposal), 1, (), moves).slices
-
-
-def stay(position, new, rng, state, metric, rows):
-    """Propose what is there."""
-    for i in range(position.size):
-        new[i] = position[i]
-    return 0.0
-
-
-def test_a_proposal_that_may_keep_to_a_set_has_none_unless_asked_for(teams):
-    own_move = CustomProposal(stay)
-    assert moving(teams, own_move, None) is NO_SLICES
-    assert moving(teams, own_move, 3).moves == 3
-
-
-def test_programs_that_are_made_of_a_program_move_the_same(teams):
-    for program in (
-        replace(teams.program, schedule=()),
-        pickle.loads(cloudpickle.dumps(teams.program)),
-    ):
-        assert program.moves_without_rows == teams.program.moves_without_rows
-        assert program.slices.moves == 4
-
-
 # How bounds measure moves.
 
 
@@ -150,13 +97,6 @@ def test_bounds_do_not_see_what_changes_no_row(teams):
     assert table_of_move(joint, reference, here, along)[1] > 0.1
 
 
-def test_directions_are_whitened_and_orthonormal(teams):
-    basis = whitened_directions(teams.target, teams.reference)
-    np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-13)
-    rest = teams.target.compiled.null_space @ teams.reference.whitener.T
-    np.testing.assert_allclose(rest - rest @ basis.T @ basis, 0.0, atol=1e-11)
-
-
 def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
     """All rows of moves between positions that the joint norm has no bounds for."""
     rng, reference = np.random.default_rng(6), teams.reference
@@ -173,21 +113,7 @@ def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
     assert 0.01 < max(largest) <= 1.0
 
 
-def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
-    step = TunaMH(model=model_of("student"), bounds=mh.Bounds(np.full(5_000, 1e3)))
-    assert not chain_of(step.program, 0).kernel_state().record.posterior.bounds.unread.size
-
-
 # What is said of them.
-
-
-def test_an_audit_measures_the_updates_between_them(teams):
-    trace = mh.sample(teams, 1_000, tune=500, chains=2, random_seed=3, progressbar=False)
-    found = mh.audit(trace, teams, pairs=60, random_seed=1)
-    verdicts = dict(found["verdict"].to_series())
-    assert {verdicts[name] for name in ("bounds", "bias", "drift", "trace")} == {"ok"}
-    # That of an exact method is zero but for its Monte Carlo error, in what they move as well.
-    assert (np.abs(found["moments"]["bias"]) <= 5.0 * found["moments"]["bias_mcse"] + 1e-6).all()
 
 
 def test_an_explanation_names_what_moves(teams):
@@ -197,25 +123,6 @@ def test_an_explanation_names_what_moves(teams):
         assert "no row depends on it, so that it is also moved without rows" in reasons[name]
     assert "all of it alike" in reasons["atts_star"]
     assert reasons["home"] == "a prior, which has no observations"
-
-
-def location_and_effects(rows=2_000):
-    rng = np.random.default_rng(2)
-    group = rng.integers(0, 6, rows)
-    y = (rng.random(rows) < expit(0.3 * rng.standard_normal(6))[group]).astype(np.int8)
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.0, 1.0)
-        effect = pm.Normal("effect", 0.0, 0.5, shape=6)
-        pm.Bernoulli("y", logit_p=mu + effect[group], observed=y)
-    return model
-
-
-def test_a_location_is_said_to_move_against_its_effects():
-    step = PenaltyMH(model=location_and_effects())
-    found = explain(step, draws=100, tune=50, nuts=False, random_seed=1)
-    reasons = {other.name: other.reason for other in found.others}
-    assert "also moved without rows, together with 'effect'" in reasons["mu"]
-    assert "together with 'mu'" in reasons["effect"]
 
 
 ROWS, GROUPS = 3_000, 8
@@ -279,13 +186,6 @@ def test_no_chain_runs_away(spelling):
     assert float(trace.posterior["tau"].min()) > COLLAPSED
 
 
-def test_starts_of_ones_own_are_left_too():
-    model = hierarchy("non-centred")
-    step = TunaMH(model=model, rng=0)
-    trace = drawn(model, step, 300, 300, random_seed=0, initvals={"tau": 1e-4})
-    assert float(trace.posterior["tau"].min()) > COLLAPSED
-
-
 def test_a_start_beside_the_location_is_left(step):
     """Rounding keeps the density of the scale from being infinite, at a scale of rounding."""
     position = step._default_start.copy()
@@ -303,15 +203,6 @@ def test_effects_that_are_far_apart_are_no_reason_to_step_off(step):
     position[-GROUPS:] += 1e30 * np.random.default_rng(2).standard_normal(GROUPS)
     assert scale_collapses(step.plan, position)
     assert perturbed_start(step.plan, position, np.random.default_rng(4)) is None
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_no_chain_runs_away_from_a_centre_that_is_its_start(seed):
-    model = hierarchy("centred")
-    with model:
-        step = TunaMH(centre="start", covariance=0.01 * np.eye(2 + GROUPS), rng=seed)
-    trace = drawn(model, step, 100, 100, random_seed=seed)
-    assert float(trace.posterior["tau"].min()) > COLLAPSED
 
 
 @cache

@@ -4,13 +4,11 @@ import copy
 from functools import cache
 
 import numpy as np
-import pymc as pm
-import pytensor
 import pytest
 
-from helpers.zoo import METHODS, SOME_METHODS, logistic, sample
+from helpers.zoo import METHODS, SOME_METHODS, sample
 from law.golden.combinations import hierarchy
-from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, overdispersed_initvals
+from pymc_minibatch_mh import FireflyMH, overdispersed_initvals
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.chain.chain import set_to_point
 from robustness.conformance.harness import run
@@ -19,20 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too sma
 
 SETTINGS = {"random_seed": 5, "discard_tuned_samples": False}
 GROUPS = ("warmup_posterior", "posterior", "warmup_sample_stats", "sample_stats")
-
-
-@cache
-def mapped():
-    """Return effects of groups and a shape, both of them in other coordinates."""
-    rng = np.random.default_rng(41)
-    group = rng.integers(0, 9, 2_000)
-    y = 0.3 * group + rng.standard_t(5, 2_000)
-    with pm.Model() as model:
-        effects = pm.HalfNormal("tau", 2.0) * pm.Normal("z", shape=9)
-        nu = pm.Gamma("nu", 2.0, 0.1)
-        mean = pm.Normal("a", 0.0, 2.0) + effects[group]
-        pm.StudentT("y", nu=nu, mu=mean, sigma=1.0, observed=y)
-    return model
 
 
 @cache
@@ -73,10 +57,6 @@ def test_the_loop_of_pymc_draws_what_the_driver_draws_in_other_coordinates(metho
         assert float(stats["n_obs"].mean()) < 600.0
 
 
-def test_so_it_does_whatever_the_map():
-    same_draws(mapped, TunaMH)
-
-
 @pytest.fixture
 def step():
     own = copy.copy(step_of(noncentred, FireflyMH))
@@ -101,19 +81,6 @@ def test_a_chain_follows_what_other_steps_have_moved(step, start):
         np.testing.assert_array_equal(step.chain.position, own)
     # There and back again is another position: it is not computed where it is known.
     assert not np.array_equal(factorization.ravel(point), own)
-
-
-def test_a_chain_is_not_where_single_precision_puts_it():
-    with pytensor.config.change_flags(floatX="float32"):
-        model = logistic(2_000)
-        own = PenaltyMH(model=model, rng=1)
-        own.setup_chain(np.random.default_rng(3), 0, 100)
-        _, point = run(own, model.initial_point(), 20)
-    known, factorization = own.chain.position.copy(), own.target.factorization
-    assert point["beta"].dtype == np.float32
-    assert not np.array_equal(factorization.ravel(point), known)
-    set_to_point(own.chain, point)
-    np.testing.assert_array_equal(own.chain.position, known)
 
 
 def test_a_new_chain_is_where_it_is_put(step, start):

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from chain.prefetched import (  # fmt: skip
-    KEY,
     ask_for_all,
     pool_of,
     sequence,
-    state_of,
     tables_of,
     take_on,
     take_some,
@@ -42,14 +40,6 @@ def test_rows_are_handed_out_as_they_were_drawn(table):
     np.testing.assert_array_equal(rows, sequence(tables, table, 6)[: rows.size])
     np.testing.assert_array_equal(numbers, rows)
     np.testing.assert_array_equal(c, C[table, rows])
-
-
-def test_every_slot_is_used_once_before_it_is_drawn_anew():
-    own = pool_of(tables_of(C))
-    for first in (0, SUPPLY_ROWS, 0, SUPPLY_ROWS):
-        slots = np.empty(SUPPLY_ROWS, np.int64)
-        assert take_some(own.supply, 0, slots)
-        np.testing.assert_array_equal(slots, np.arange(first, first + SUPPLY_ROWS))
 
 
 def test_a_batch_that_ends_in_the_next_supply_keeps_what_it_began_with():
@@ -82,17 +72,6 @@ def test_supplies_around_another_centre_are_others():
     np.testing.assert_array_equal(empty_supplies(prepared), np.zeros((2, 3)))
     prepared.drawn_from = None
     assert not empty_supplies(prepared, before).size
-
-
-def test_chains_of_different_keys_use_different_rows():
-    tables = tables_of(C)
-    one, other = (
-        np.fromiter(next(taken(pool_of(tables, state_of(tables, key)), 0, [400])), np.int64)
-        for key in (KEY, KEY + 1)
-    )
-    # As often the same as rows that were drawn apart.
-    chance = (C[0].astype(float) ** 2).sum() / C[0].sum(dtype=float) ** 2
-    assert (one == other).mean() == pytest.approx(chance, abs=5.0 * np.sqrt(chance / 400))
 
 
 def test_rows_of_different_tables_are_drawn_apart():
@@ -149,14 +128,6 @@ class Slow:
     def draw(self, *arguments):
         time.sleep(0.02 * self._rng.random())
         return self._tables.draw(*arguments)
-
-
-def test_when_rows_come_changes_nothing():
-    tables = tables_of(C)
-    for one, other in zip(
-        taken(pool_of(tables), 0, SIZES), taken(pool_of(Slow(tables)), 0, SIZES), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
 
 
 class Failing(Slow):

@@ -63,10 +63,6 @@ def test_a_stage_is_that_of_the_next_draw(n_draws, adapting, expected):
     assert stage_of(HOT, n_draws, adapting) == expected
 
 
-def test_one_temperature_is_one_stage():
-    assert stage_of((), 7, True) == Stage(0, sys.maxsize, None)
-
-
 def test_bounds_and_noise_are_those_of_the_temperature():
     model = given()
     cold = TunaMH(model=model, taylor_order=0)
@@ -158,11 +154,6 @@ def test_warm_up_that_ends_early_is_refused():
     with pytest.raises(SettingError, match=message + "0 draws"):
         mh.sample(step, 10, tune=0)
     step.setup_chain(np.random.default_rng(1), 200, 10)
-
-
-def test_a_schedule_is_shown_and_sets_the_order():
-    step = built(TunaMH)
-    assert "order 0, temperatures 16 from 0, 4 from 130, 1 from 200)" in repr(step)
 
 
 def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature():

@@ -6,8 +6,7 @@ import pytest
 from scipy.special import logsumexp
 
 from proposals.proposing import proposed
-from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh import Laplace, Mixture, TunaMH
 from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.scale_conditional import (
     ScaleConditional,
@@ -130,15 +129,6 @@ def test_density_has_an_integral_of_one():
     assert total == pytest.approx(0.0, abs=2e-3)
 
 
-def test_quantiles_are_those_of_the_density():
-    knots = KNOT_GAP * (np.arange(21) - 10)
-    points, slopes = _quantiles(-0.5 * knots**2, -10)
-    inside = np.abs(NORMALS) <= 2.0
-    assert points[inside] == pytest.approx(NORMALS[inside], abs=2e-3)
-    assert slopes[inside] == pytest.approx(1.0, abs=5e-3)
-    assert (slopes > 0.0).all()
-
-
 ROWS, GROUPS = 1_200, 8
 
 
@@ -180,24 +170,3 @@ def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
     for plain in (Mixture(scale_conditional=False), Laplace()):
         assert isinstance(plain.linked(record, step.plan), MixtureNumbers)
         assert plain.scales(step.plan) == ()
-
-
-def test_scales_are_named(step):
-    found = explain(step, draws=100, tune=100, nuts=False, random_seed=1)
-    assert found.given_scales == ("tau",)
-
-
-def test_models_without_scales_have_no_tables():
-    with hierarchy(scale=False):
-        assert TunaMH().plan.scale_conditional is None
-
-
-@pytest.mark.parametrize("settings", [{"taylor_order": 1}, {"centre": "start"}])
-def test_there_are_no_tables_without_a_quadratic_of_the_rows(settings):
-    with hierarchy():
-        assert TunaMH(**settings).plan.scale_conditional is None
-
-
-def test_by_scales_is_true_or_false():
-    with pytest.raises(SettingError, match="scale_conditional='yes' is neither True nor False"):
-        Mixture(scale_conditional="yes")

@@ -17,7 +17,6 @@ from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
 from pymc_minibatch_mh.proposals.own_move import GaussianRows
-from robustness.conformance.harness import run
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -174,29 +173,7 @@ def test_the_posterior_is_that_of_the_usual_moves(
         assert float(trace.sample_stats["accept"].mean()) == pytest.approx(0.574, abs=0.15)
 
 
-def test_the_step_adapts_unless_it_is_told_not_to(model, prepared):
-    for adapt in (True, False):
-        proposal = Langevin(step_size=0.2, batch_size=100, adapt=adapt)
-        step = with_proposal(prepared("logistic"), proposal)
-        step.setup_chain(np.random.default_rng(1), 200, 10)
-        run(step, model.initial_point(), 120)
-        assert (step.chain.scaling != 0.2) == adapt
-
-
 def test_half_of_the_rows_stand_for_all():
     assert Langevin(batch_size=400).rows_read(1_000) == 800
     assert Langevin(batch_size=500).rows_read(1_000) == 2_000
     assert Langevin(batch_size=0).rows_read(1_000) == 0
-
-
-def test_rows_are_counted_in_every_update(prepared):
-    own = prepared("logistic")
-    step = with_proposal(own, Langevin(batch_size=40), updates=3)
-    step.setup_chain(np.random.default_rng(1), 0, 10)
-    plain = (
-        with_proposal(own, own.program.sampler.proposal, updates=3)
-        .chain.advance(20)
-        .counts["n_obs"]
-    )
-    assert plain.min() < 240
-    assert step.chain.advance(20).counts["n_obs"].min() >= 240

@@ -127,24 +127,6 @@ def test_the_walk_has_what_the_gaussian_approximation_loses(bold, local, floor):
     assert mixture.walk_floor(table, proposal.rho) == pytest.approx(floor, abs=1e-4)
 
 
-def test_weights_wait_until_every_component_was_tried():
-    proposal = Mixture()
-    table = tallies(proposal, best=2)
-    table["tried"][4] = 1.0
-    numbers = adapted(proposal, table)
-    np.testing.assert_array_equal(numbers.weights, proposal.record(3).weights)
-    np.testing.assert_array_equal(numbers.rho, proposal.record(3).rho)
-
-
-def test_adapting_leaves_the_record_as_it_is():
-    proposal = Mixture()
-    before, known = proposal.record(3), proposal.record(3)
-    after = adapted(proposal, tallies(proposal, best=2), numbers=before)
-    assert after.scale != before.scale == known.scale
-    assert (after.weights != before.weights).any()
-    np.testing.assert_array_equal(before.weights, known.weights)
-
-
 def test_the_scale_follows_the_acceptance_less_and_less():
     proposal = RandomWalk(scale=1.0)
 
@@ -176,7 +158,3 @@ def test_antithetic_moves_do_not_win_on_means_alone():
     table["jump"][1] = 2.0 * 3 * 200.0 * 1.9
     table["square_jump"][1] = 0.01 * 200.0
     assert mixture.component_efficiency(table, 3).argmax() == 2
-
-
-def test_a_default_walk_has_the_length_that_suits_the_dimension():
-    assert RandomWalk().record(4).scale == pytest.approx(1.19)

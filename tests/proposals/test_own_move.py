@@ -11,7 +11,7 @@ from numba import njit
 from helpers.altered import with_proposal
 from helpers.zoo import drawn
 from law.statistical.budget import FAR
-from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, audit, rows_gradient
+from pymc_minibatch_mh import CustomProposal, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 
@@ -325,20 +325,6 @@ def test_a_move_that_gets_nowhere_is_not_checked():
     assert slow.check(scale=0.01, random_seed=1) < 6.0
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"size": 0}, "^size=0 is not a number of dimensions"),
-        ({"size": 2.0}, r"^size=2\.0 is not a number of dimensions"),
-        ({"scale": 0.0}, r"^scale=0\.0 is not a standard deviation"),
-        ({"scale": "x"}, "^scale='x' is not a standard deviation"),
-    ],
-)
-def test_a_check_of_nothing_is_refused(settings, message):
-    with pytest.raises(SettingError, match=message):
-        CustomProposal(nudging, state=[1.0]).check(**settings)
-
-
 def scaled_by(factors):
     def move(position, new, rng, state, metric, rows):
         new[0] = factors[0] * position[0]
@@ -358,31 +344,3 @@ def test_moves_are_told_from_each_other():
     known = words(*given, *((scaled_by(x),) for x in used))
     assert len({*known}) == 7
     assert words(given[0], *((scaled_by(x),) for x in used[1::2])) == [known[i] for i in (0, 4, 6)]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"move": lambda position: 0.0},
-            r"^CustomProposal\('<lambda>'\) cannot be compiled by numba",
-        ),
-        ({"move": 3}, r"^CustomProposal\(3\) cannot be compiled"),
-        ({"move": langevin, "batch_size": -1}, r"^batch_size=-1 is not a number of observations"),
-        ({"move": langevin, "batch_size": 1.5}, r"^batch_size=1.5 is not a number of observations"),
-        ({"move": langevin, "state": ["x"]}, r"^state=\['x'\] is not a sequence of numbers"),
-        ({"move": langevin, "adapt": 3}, r"^adapt=3 is not a function"),
-    ],
-)
-def test_what_is_no_move_is_refused(settings, message):
-    with pytest.raises(SettingError, match=message):
-        CustomProposal(**settings)
-
-
-def test_a_move_beside_another_step_is_refused(model_of):
-    model = model_of("two_likelihoods")
-    first, *_ = model.continuous_value_vars
-    with pytest.raises(
-        SettingError, match="belongs to another step, but CustomProposal proposes all"
-    ):
-        PenaltyMH([first], model=model, proposal=CustomProposal(langevin, [0.1]))

@@ -1,6 +1,5 @@
 """Walks, and moves that end at zero: the densities that they are corrected by."""
 
-import cloudpickle
 import numpy as np
 import pytest
 from scipy.stats import chi2, norm, truncnorm
@@ -8,8 +7,7 @@ from scipy.stats import chi2, norm, truncnorm
 from law.statistical.budget import LEVEL
 from proposals.proposing import CENTRE, COVARIANCE, proposed, repeated
 from pymc_minibatch_mh import RandomWalk
-from pymc_minibatch_mh.native.library import GeneratorRecord, function
-from pymc_minibatch_mh.native.statistics import TALLY
+from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.proposals.mixture import LowerBoundedNumbers, MixtureNumbers
 
 OWN = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])
@@ -42,36 +40,6 @@ def surprise(walk, covariance, first):
 def test_steps_have_the_covariance_that_was_asked_for(shape, first):
     walk, covariance = SHAPES[shape]
     assert surprise(walk, covariance, first) > LEVEL
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_steps_of_another_covariance_are_noticed(shape):
-    walk, covariance = SHAPES[shape]
-    other = next(c for name, (_, c) in SHAPES.items() if name != shape)
-    assert surprise(walk, other, 0) < LEVEL
-    assert surprise(walk, 1.2 * covariance, 0) < LEVEL
-
-
-@pytest.mark.parametrize("adapt", [True, False])
-def test_the_scale_adapts_only_where_it_may(adapt):
-    walk = RandomWalk(0.05, "identity", adapt=adapt)
-    window = np.zeros(1, TALLY)
-    window["tried"], window["accept"] = 50.0, 45.0
-    record = walk.adapted(walk.record(3), window, window, 0.234, 3)
-    assert (record.scale > 0.05) == adapt
-    assert adapt or record.scale == 0.05
-
-
-def test_a_covariance_is_kept_as_it_was():
-    given = OWN.copy()
-    walk = RandomWalk(covariance=given)
-    before = repr(walk)
-    given *= 2.0
-    np.testing.assert_array_equal(walk.record(3).factor, np.linalg.cholesky(OWN))
-    again = cloudpickle.loads(cloudpickle.dumps(walk))
-    assert repr(again) == repr(walk) == before
-    assert repr(RandomWalk(covariance=given)) != before
-    assert len({repr(RandomWalk()), repr(RandomWalk(adapt=False)), before}) == 3
 
 
 #: Coordinates that end at zero, after those of other steps.
@@ -136,10 +104,3 @@ def test_no_move_leaves_the_support(rho, first):
 def test_shares_are_those_of_the_normal_distribution(bound):
     share = function("mh_log_share_above")(bound)
     assert share == pytest.approx(norm.logsf(bound), rel=1e-12, abs=1e-300)
-
-
-@pytest.mark.parametrize("bound", [-3.0, 0.0, 0.49, 0.51, 4.0, 40.0])
-def test_draws_exceed_their_bound(bound):
-    rng = GeneratorRecord(np.random.default_rng(6))
-    draws = np.array([function("mh_normal_above")(bound, rng) for _ in range(500)])
-    assert (draws > bound).all()

@@ -153,14 +153,6 @@ def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
     assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
 
 
-def test_no_gradient_is_compiled_where_nuts_cannot_be_faster(of_tuna, monkeypatch):
-    def never(*_):
-        raise AssertionError("compiled")
-
-    monkeypatch.setattr(pm.Model, "logp_dlogp_function", never)
-    assert isinstance(choose.choose_step(of_tuna).step, TunaMH)
-
-
 def few():
     return logistic(500)
 
@@ -197,27 +189,6 @@ def test_discrete_unknowns_are_refused_with_the_line_of_compound_steps():
     assert "pm.sample(step=TunaMH())" in str(refusal.value)
 
 
-def test_large_deterministics_are_told_of_as_sample_treats_them(said):
-    with logistic() as model:
-        pm.Deterministic("fitted", model["beta"][0] * np.ones(5_000))
-    trace = sample(model, 50, **RUN)
-    assert "fitted" not in trace.posterior
-    assert not any("pm.sample() evaluates" in text for text in said.messages)
-    TunaMH(model=model)
-    assert any("pm.sample() evaluates" in text for text in said.messages)
-
-
-@pytest.mark.parametrize("asked", ["TunaMH", [1], np.ones(3)])
-def test_anything_else_is_refused(asked):
-    with pytest.raises(SettingError, match="neither a model nor a step"):
-        sample(asked, **RUN)
-
-
-def test_a_model_is_given_once(of_tuna):
-    with pytest.raises(SettingError, match="model= goes with a step"):
-        sample(of_tuna, model=of_tuna, **RUN)
-
-
 def test_a_run_of_a_model_goes_on_from_its_folder(of_tuna, tmp_path):
     whole = sample(of_tuna, 80, **RUN)
     sample(of_tuna, 40, checkpoint=tmp_path / "run", **RUN)
@@ -230,9 +201,3 @@ def test_a_run_of_another_method_asks_for_its_step(of_tuna, tmp_path, prepared):
     sample(step, 40, checkpoint=tmp_path / "run", **RUN)
     with pytest.raises(SettingError, match="is a run of BarkerMinibatchMH"):
         sample(of_tuna, 80, resume=tmp_path / "run", tune=100)
-
-
-def test_a_trace_goes_on_with_its_step_alone(of_tuna):
-    trace = sample(of_tuna, 40, **RUN)
-    with pytest.raises(SettingError, match="goes with the step that drew it"):
-        sample(of_tuna, 80, resume=trace)

@@ -1,7 +1,6 @@
 """The driver draws what ``pm.sample`` draws, in blocks and in threads."""
 
 import logging
-import pickle
 import re
 import threading
 
@@ -10,11 +9,10 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh
-from helpers import zoo
 from helpers.altered import with_tables
 from helpers.zoo import METHODS
 from pymc_minibatch_mh import RandomWalk, TunaMH, audit, sample
-from pymc_minibatch_mh.errors import BoundViolationError, SettingError
+from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.sampling import workers
 from pymc_minibatch_mh.sampling import workers as bars
 
@@ -57,13 +55,6 @@ def differences(one, other, rtol=0.0):
             if name != "perf_counter_diff" and not same(one[group][name], other[group][name], rtol)
         ]
     return found
-
-
-def test_a_pickled_step_goes_on_with_the_model_it_was_built_for(model_of, prepared):
-    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
-    with model:
-        whole, copied = (driven(one) for one in (step, pickle.loads(pickle.dumps(step))))
-    assert differences(whole, copied) == []
 
 
 #: Methods, and one whose statistics are averaged over several updates.
@@ -109,12 +100,6 @@ def test_a_draw_of_three_updates_counts_them_all_and_its_trace_says_so(prepared)
     np.testing.assert_array_equal(few.posterior["draw"], np.arange(30))
 
 
-def test_chains_start_apart_unless_they_are_told_where(prepared):
-    step = prepared("two_likelihoods", "TunaMH")
-    first = driven(step, 4, tune=4).warmup_posterior
-    assert all(len(np.unique(first[name][:, 0])) == 2 for name in first.data_vars)
-
-
 def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
     step = prepared("two_likelihoods", "TunaMH")
     reached = threading.Event()
@@ -138,18 +123,6 @@ def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
         np.testing.assert_array_equal(trace.posterior[name], again[name])
 
 
-def test_chains_that_an_interrupt_leaves_keep_their_numbers(prepared, monkeypatch):
-    step = prepared("two_likelihoods", "TunaMH")
-    whole = driven(step, 30)
-    monkeypatch.setattr(workers.Workers, "complete", lambda self: ([1], 30))
-    left = driven(step, 30)
-    for group in ("posterior", "sample_stats"):
-        assert left[group]["chain"].to_numpy().tolist() == [1]
-    for name in whole.posterior.data_vars:
-        np.testing.assert_array_equal(left.posterior[name], whole.posterior[name].sel(chain=[1]))
-    assert left.posterior.attrs.keys() == whole.posterior.attrs.keys()
-
-
 def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
     step = prepared("two_likelihoods", "TunaMH")
     advance = workers.Chain.advance
@@ -168,33 +141,6 @@ def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
     monkeypatch.setattr(bars.Bars, "show", show)
     with pytest.raises(BoundViolationError):
         driven(step, 10_000_000, cores=2)
-
-
-def test_a_setting_of_the_step_is_not_what_pymc_writes_to_it(model_of, prepared):
-    model = model_of("logistic")
-    fixed = prepared("logistic", "PenaltyMH", tune=False)
-    settings = {"tune": 120, "chains": 2, "random_seed": 1, "discard_tuned_samples": False}
-    for trace in (by_pymc(model, fixed, 10, **settings), driven(fixed, 10, **settings)):
-        assert len(np.unique(trace.warmup_sample_stats["scaling"])) == 1
-    usual = prepared("logistic", "PenaltyMH")
-    by_pymc(model, usual, 10, tune=0, chains=1)
-    assert len(np.unique(driven(usual, 10, **settings).warmup_sample_stats["scaling"])) > 2
-
-
-def test_an_interrupt_before_there_is_a_draw_is_one(prepared, monkeypatch):
-    def show(self, chains):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(bars.Bars, "show", show)
-    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 1e-6)
-    with pytest.raises(KeyboardInterrupt):
-        driven(prepared("two_likelihoods", "TunaMH"), tune=1_000_000)
-
-
-def test_a_violated_bound_in_a_thread_ends_the_run_by_name(prepared):
-    step = with_tables(prepared("bernoulli_logit", "TunaMH"), 0.05)
-    with pytest.raises(BoundViolationError, match=r"'y': row \d+ changes by .* times its bound"):
-        driven(step, 1_000_000, cores=2)
 
 
 def test_an_error_in_a_chain_stops_the_others(prepared, monkeypatch):
@@ -236,14 +182,6 @@ def test_draws_after_a_tolerated_violation_are_not_certified(model_of, prepared,
     assert differences(trace, expected) == []
     certified = trace["sample_stats"]["certified"].to_numpy()
     assert not certified[0, -1]
-
-
-def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
-    with zoo.logistic() as model:
-        pm.Bernoulli("switch", 0.5)
-        step = METHODS["PenaltyMH"](vars=list(model.continuous_value_vars))
-    with pytest.raises(SettingError, match=r"^'switch' is not updated by this PenaltyMH"):
-        sample(step)
 
 
 def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared, caplog):

@@ -64,14 +64,6 @@ def test_what_is_given_straight_is_not_copied(way, tmp_path, expected):
     np.testing.assert_array_equal(drawn(step), expected)
 
 
-def test_of_pm_data_the_copy_is_read_that_pymc_makes(tmp_path):
-    given, _ = memmap(tmp_path)
-    with pm.Model() as model:
-        b, x = pm.Normal("b", 0.0, 1.0), pm.Data("x", given)
-        pm.StudentT("y", nu=4, mu=b * x, sigma=1.0, observed=Y)
-    assert_read_from(TunaMH(model=model), model["x"].get_value(borrow=True))
-
-
 def assert_read_from(step, lies):
     read = [column.values for column in step.target.source.columns]
     assert any(np.shares_memory(values, lies) for values in read)

@@ -1,13 +1,11 @@
 """Chains go on where those of a trace ended, as if they had never stopped."""
 
-import logging
 import pickle
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from helpers.zoo import METHODS
 from pymc_minibatch_mh import sample
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import driver
@@ -16,20 +14,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too sma
 
 QUIET = {"quiet": True, "compute_convergence_checks": False}
 SETTINGS = {"tune": 120, "chains": 2, "random_seed": 5, **QUIET}
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_two_runs_draw_what_one_does(prepared, method):
-    step = prepared("two_likelihoods", method)
-    whole = sample(step, 80, **SETTINGS)
-    first = sample(step, 50, **SETTINGS)
-    second = sample(step, 30, resume=first, **QUIET)
-    for group in ("posterior", "sample_stats"):
-        joined = xr.concat([first[group].dataset, second[group].dataset], "draw")
-        for name, values in whole[group].data_vars.items():
-            if name != "perf_counter_diff":
-                np.testing.assert_array_equal(joined[name], values)
-    assert second.posterior.attrs["tuning_steps"] == 0
 
 
 def test_a_trace_may_be_gone_on_from_again_and_again(model_of, prepared, tmp_path):
@@ -91,17 +75,6 @@ def test_other_traces_are_refused_by_name(prepared, model_of):
         sample(step, 10, resume=trace, **QUIET)
     with pytest.raises(SettingError, match=r"^model= is not the model that this TunaMH was built"):
         sample(step, 10, model=model_of("poisson"))
-
-
-def test_chains_are_as_many_as_in_pymc_and_may_be_quiet(prepared, monkeypatch, caplog):
-    step = prepared("two_likelihoods", "TunaMH")
-    for cores, chains in ((1, 2), (3, 3), (64, 4)):
-        monkeypatch.setattr(driver, "usable_cores", lambda cores=cores: cores)
-        with caplog.at_level(logging.INFO, logger="pymc"):
-            trace = sample(step, 4, tune=4, quiet=True)
-        assert trace.posterior.sizes["chain"] == chains
-        assert sample(step, 4, tune=4, cores=6, **QUIET).posterior.sizes["chain"] == 6
-    assert caplog.text == ""
 
 
 def test_a_model_is_given_to_a_step_that_left_it_behind(model_of, prepared):

@@ -8,12 +8,7 @@ import xarray as xr
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import driver
-from pymc_minibatch_mh.sampling.driver import (
-    _number_after,
-    _quiet_logging,
-    _run_settings,
-    _with_plural,
-)
+from pymc_minibatch_mh.sampling.driver import _number_after, _quiet_logging, _run_settings
 from pymc_minibatch_mh.sampling.trace import Draws
 
 
@@ -27,10 +22,6 @@ def test_chains_are_as_many_as_cores_and_at_least_two(monkeypatch):
         _run_settings(0, 0, None, None)
     with pytest.raises(SettingError, match=r"^tune="):
         _run_settings(1, -1, None, None)
-
-
-def test_one_chain_is_no_chains():
-    assert [_with_plural(n, "chain") for n in (0, 1, 2)] == ["0 chains", "1 chain", "2 chains"]
 
 
 def test_nothing_is_logged_while_hushed_and_all_of_it_afterwards():

@@ -1,11 +1,9 @@
 import numpy as np
-import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.sampling import starts
 from pymc_minibatch_mh.sampling.starts import starting_positions
 from sampling import models
 from sampling.walking import Walk
@@ -79,24 +77,10 @@ def test_chains_start_where_pymc_starts_them(initvals, constrained, holder):
     np.testing.assert_array_equal(found, pymc_starts(constrained, holder.factorization, initvals))
 
 
-def test_missing_variables_start_given_the_others(constrained, holder):
-    (start, *_) = starting_positions(holder, {"low": 4.0}, CHAINS, generator())
-    places = {block.name: block for block in holder.factorization.blocks}
-    assert start[places["low"].start] == 4.0
-    # The middle of Uniform(low, low + 2), whatever low is.
-    assert start[places["between_interval__"].start] == pytest.approx(0.0, abs=1e-12)
-
-
 def test_numbers_are_not_rounded_to_single_precision(holder):
     # By PyMC they are: exp(0.1) in single precision.
     (start,) = starting_positions(holder, {"sigma_log__": 0.1}, 1, generator())
     assert start[0] == pytest.approx(0.1, rel=1e-15)
-
-
-def test_variables_can_be_keys(constrained, holder):
-    by_name = starting_positions(holder, {"sigma": 3.0}, CHAINS, generator())
-    by_variable = starting_positions(holder, {constrained["sigma"]: 3.0}, CHAINS, generator())
-    np.testing.assert_array_equal(by_name, by_variable)
 
 
 def test_draws_of_the_prior_differ_from_chain_to_chain_and_repeat(holder):
@@ -141,12 +125,6 @@ def test_what_cannot_be_a_start_is_refused(initvals, said, holder):
         starting_positions(holder, initvals, CHAINS, generator())
 
 
-def test_value_variables_are_no_keys(constrained, holder):
-    key = constrained.rvs_to_values[constrained["sigma"]]
-    with pytest.raises(SettingError, match="'sigma_log__', which is not a variable"):
-        starting_positions(holder, {key: 0.5}, CHAINS, generator())
-
-
 def test_values_along_dims_cannot_be_given_to_a_transform():
     holder = Holder(models.with_dims())
     given = {"slope": [1.0, 2.0], "sigma": 2.0}
@@ -154,36 +132,6 @@ def test_values_along_dims_cannot_be_given_to_a_transform():
     np.testing.assert_allclose(found, [[1.0, 2.0, 0.0, 0.0, np.log(2.0)]])
     with pytest.raises(SettingError, match="'scales', which has values along the dims"):
         starting_positions(holder, {"scales": [1.0, 2.0]}, 1, generator())
-
-
-@pytest.mark.parametrize("start", [-0.5, 1.5])
-def test_ends_without_a_transform_are_kept(start):
-    with pm.Model() as model:
-        share = pm.Uniform("share", 0.0, 1.0, default_transform=None)
-        models.rows(share)
-    holder = Holder(model)
-    assert starting_positions(holder, {"share": 0.75}, 1, generator()) == 0.75
-    with pytest.raises(SettingError, match=f"start 'share' outside its support: {start}"):
-        starting_positions(holder, {"share": start}, 1, generator())
-
-
-def test_values_of_another_length_are_refused():
-    with pm.Model() as model:
-        x = pm.Data("x", np.zeros(3))
-        pm.Normal("b", 0.0, 1.0, shape=x.shape[0])
-        models.rows(0.0)
-    holder = Holder(model)
-    with pytest.raises(SettingError, match=r"start 'b' with .* shape \(2,\) instead of \(3,\)"):
-        starting_positions(holder, {"b": [1.0, 2.0]}, 1, generator())
-
-
-def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
-    def failing(**_):
-        raise NotImplementedError("no support point")
-
-    monkeypatch.setattr(starts, "make_initial_point_fns_per_chain", failing)
-    with pytest.raises(SettingError, match=r"'low': PyMC cannot make .* \(no support point\)"):
-        starting_positions(holder, {"low": 1.0}, 1, generator())
 
 
 def test_without_starts_chains_are_dispersed(prepared):
@@ -195,18 +143,6 @@ def test_without_starts_chains_are_dispersed(prepared):
     )
     deviations = (found - step.reference.centre) / np.linalg.norm(step.reference.factor, axis=1)
     assert 1.0 < deviations.std() < 3.0
-
-
-def test_one_chain_can_be_left_to_chance(prepared):
-    step = prepared("student", "TunaMH")
-    mixed = starting_positions(step, [None, {}, None], CHAINS, np.random.default_rng(4))
-    model_start = step.target.factorization.ravel(step_model(step).initial_point())
-    np.testing.assert_array_equal(mixed[1], model_start)
-    assert len({tuple(row) for row in mixed}) == CHAINS
-
-
-def step_model(step):
-    return step.__getnewargs_ex__()[1]["model"]
 
 
 def test_dispersed_starts_have_a_density(prepared, monkeypatch):
@@ -240,11 +176,3 @@ def test_dispersed_starts_are_where_potentials_let_them(prepared, monkeypatch):
     (found,) = starting_positions(step, None, 1, generator())
     assert len(refused) == 5
     assert not any(np.array_equal(found, position) for position in refused)
-
-
-def test_a_posterior_without_dispersed_starts_is_named(prepared, monkeypatch):
-    step = prepared("student", "TunaMH")
-    nowhere = {name: x * np.nan for name, x in step.gaussian_draw(generator(), 1.0).items()}
-    monkeypatch.setattr(step, "gaussian_draw", lambda *_: nowhere)
-    with pytest.raises(SettingError, match="'sigma_log__', 'tau_log__', 'effect': none of 100"):
-        starting_positions(step, None, 2, generator())

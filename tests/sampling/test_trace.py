@@ -2,11 +2,8 @@ import logging
 from functools import cache
 
 import numpy as np
-import pymc as pm
 import pytest
 from arviz_base import extract
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 
 from helpers.zoo import sample
 from pymc_minibatch_mh.errors import SettingError
@@ -15,14 +12,11 @@ from pymc_minibatch_mh.sampling.trace import evaluate_at_draws, make_datatree, r
 from sampling import models
 from sampling.walking import (
     CHAINS,
-    DRAWS,
-    TUNE,
     Walk,
     attributes_of,
     both_trees,
     numbered,
     ours_of,
-    same_array,
     same_tree,
     walked,
 )
@@ -100,17 +94,6 @@ def tree_of(model, factorization, draws, var_names=None, **settings):
     return make_datatree(model, factorization, kept, draws, ATTRIBUTES, **settings)
 
 
-def test_thinning_is_that_of_the_tree(tall):
-    model, factorization = tall
-    draws = draws_of(factorization, 20)
-    few = numbered(draws.positions[:, ::3], {"accept": np.ones((CHAINS, 7))}, np.arange(0, 20, 3))
-    whole, ours = tree_of(model, factorization, draws), tree_of(model, factorization, few)
-    for group in ("posterior", "sample_stats"):
-        thinned = whole[group].to_dataset().sel(draw=slice(None, None, 3))
-        for name in (*thinned.coords, *thinned.data_vars):
-            same_array(thinned[name], ours[group][name])
-
-
 def test_large_deterministics_are_left_out_and_told_of_once(tall, heard):
     tree = tree_of(*tall, draws_of(tall[1], 20))
     assert list(tree.posterior.data_vars) == ["slope", "sigma", "double"]
@@ -138,12 +121,6 @@ def test_named_ones_are_kept_of_few_draws(tall, heard):
     assert extract(tree, group=trace.THINNED, var_names="mu").shape == (models.MANY, 84 * CHAINS)
 
 
-@pytest.mark.parametrize(("n_draws", "kept"), [(20, 20), (101, 51)])
-def test_how_many_draws_are_kept(tall, n_draws, kept):
-    tree = tree_of(*tall, draws_of(tall[1], n_draws), ["slope", "mu"])
-    assert tree[trace.THINNED].sizes["draw"] == kept
-
-
 def test_large_deterministics_are_kept_within_a_gibibyte(tall, monkeypatch):
     one = 3 * 8 * models.MANY * CHAINS
     monkeypatch.setattr(trace, "LARGE_BYTES", 7 * one)
@@ -152,51 +129,6 @@ def test_large_deterministics_are_kept_within_a_gibibyte(tall, monkeypatch):
     monkeypatch.setattr(trace, "LARGE_BYTES", one // 2)
     tree = tree_of(*tall, draws_of(tall[1], 30), ["slope", "mu", "wide"])
     assert tree[trace.THINNED].sizes["draw"] == 1
-
-
-def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
-    model, _, step = walk_of("unconstrained")
-    kept = recorded_variables(model, model.initial_point())
-    request.getfixturevalue("no_compilation")
-    tree = make_datatree(
-        model, step.factorization, kept, draws_of(step.factorization, DRAWS), ATTRIBUTES
-    )
-    assert tree.posterior.sizes["draw"] == DRAWS
-
-
-def test_a_tree_without_draws_has_warm_up_alone(tall):
-    model, factorization = tall
-    tree = tree_of(
-        model, factorization, draws_of(factorization, 0), warm_up=draws_of(factorization, TUNE)
-    )
-    assert {"warmup_posterior", "warmup_sample_stats", "observed_data"} == set(tree.children)
-
-
-@pytest.mark.parametrize("name", ["constrained", "computed"])
-def test_draws_in_another_order_are_noticed(name, walk_of, monkeypatch):
-    honest = trace.evaluate_at_draws
-
-    def shifted(*given):
-        return [np.roll(x, 1, axis=0) for x in honest(*given)]
-
-    monkeypatch.setattr(trace, "evaluate_at_draws", shifted)
-    model, theirs, step = walk_of(name)
-    with pytest.raises(AssertionError):
-        same_tree(theirs, ours_of(model, theirs, step))
-
-
-@pytest.mark.parametrize("name", ["between", "simplex", "chol"])
-def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
-    honest = trace._in_tensors
-
-    def mistaken(variables, tensors):
-        graphs = honest(variables, tensors)
-        return [1.01 * g if v.name == name else g for v, g in zip(variables, graphs, strict=True)]
-
-    monkeypatch.setattr(trace, "_in_tensors", mistaken)
-    model, theirs, step = walk_of("constrained")
-    with pytest.raises(AssertionError, match=name):
-        same_tree(theirs, ours_of(model, theirs, step))
 
 
 @pytest.mark.parametrize(
@@ -215,13 +147,6 @@ def test_names_that_cannot_be_kept_are_refused(names, said):
     model = models.tall()
     with pytest.raises(SettingError, match=said):
         recorded_variables(model, model.initial_point(), names)
-
-
-def test_named_large_deterministics_are_kept_apart():
-    model = models.tall()
-    kept = recorded_variables(model, model.initial_point(), ["wide", "slope"])
-    assert [v.name for v in kept.variables] == ["slope"]
-    assert [(one.name, one.shape) for one, _ in kept.large] == [("wide", (models.MANY, 2))]
 
 
 def values_of(model, names, n=9, scale=1.0):
@@ -249,22 +174,6 @@ def test_what_serves_one_draw_only_is_evaluated_draw_by_draw(heard):
     assert "draws random numbers" in said[3]
 
 
-def test_nothing_is_said_of_what_serves_many_draws(heard):
-    values_of(models.one_by_one(), {"square"})
-    assert heard.text == ""
-
-
-def test_names_that_numpy_reads_as_dtypes_are_names(heard):
-    names = "1|g_sigma", "a,b"
-    with pm.Model() as model:
-        free = [pm.Normal(name, shape=2) for name in names]
-        pm.Deterministic("sum", free[0] + free[1])
-        models.rows(free[0][0])
-    positions, values = values_of(model, {"sum"})
-    np.testing.assert_array_equal(values["sum"], positions[:, :2] + positions[:, 2:])
-    assert heard.text == ""
-
-
 @pytest.mark.parametrize("name", ["constrained", "computed", "with_dims"])
 def test_blocks_make_no_difference(name, monkeypatch, heard):
     model = getattr(models, name)()
@@ -277,44 +186,11 @@ def test_blocks_make_no_difference(name, monkeypatch, heard):
     assert heard.text == ""
 
 
-def test_a_block_holds_what_memory_allows(monkeypatch):
-    model = models.tall()
-    factorization = Walk(model=model).factorization
-    (mu,) = [v for v in model.unobserved_value_vars if v.name == "mu"]
-    function = trace.BlockFunction(factorization.blocks, [mu])
-    count = function._draws_in_block(np.zeros((1, factorization.size)))
-    # A value for each row, and the parameters, next to nothing.
-    assert 8 * models.MANY * count == pytest.approx(trace.BLOCK_BYTES, rel=0.01)
-    monkeypatch.setattr(trace, "BLOCK_BYTES", 10)
-    assert function._draws_in_block(np.zeros((1, factorization.size))) == 1
-
-
-def test_values_that_no_variable_depends_on_are_not_read():
-    with pm.Model() as model:
-        scale, _ = pm.HalfNormal("scale"), pm.Normal("many", shape=1_000)
-        pm.Normal("y", 0.0, scale, observed=np.zeros(10))
-    factorization = Walk(model=model).factorization
-    (one,) = [v for v in model.unobserved_value_vars if v.name == "scale"]
-    function = trace.BlockFunction(factorization.blocks, [one])
-    assert [piece.shape for piece in function._pieces(np.zeros((3, factorization.size)))] == [(3,)]
-
-
 def test_far_out_values_are_as_accurate_as_those_of_pymc():
     b, values = values_of(models.computed(), {"stable", "softplus"}, scale=300.0)
     np.testing.assert_allclose(values["softplus"], np.logaddexp(0.0, b[:, :2]), rtol=1e-14)
     np.testing.assert_allclose(values["stable"], -np.logaddexp(0.0, b[:, :2]), rtol=1e-14)
     assert np.abs(values["stable"]).max() > 100
-
-
-def test_numpy_has_all_functions_of_numbers():
-    model = models.computed()
-    names = {"stable", "softplus", "complement", "clipped"}
-    variables = [v for v in model.unobserved_value_vars if v.name in names]
-    function = trace.BlockFunction(Walk(model=model).factorization.blocks, variables)
-    nodes = function._many.maker.fgraph.toposort()
-    scalars = [node.op.scalar_op for node in nodes if isinstance(node.op, Elemwise)]
-    assert scalars
-    assert all(op.nfunc_spec is not None or isinstance(op, Cast) for op in scalars)
 
 
 def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
@@ -324,20 +200,3 @@ def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
     b, values = values_of(model, {"square"})
     np.testing.assert_array_equal(values["square"], b**2)
     assert "gives other values" in heard.text
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ([1.0, 1e-20], [1.0, 0.0], True),
-        ([1.0, 1e-3], [1.0, 0.0], False),
-        ([np.nan, np.inf], [np.nan, np.inf], True),
-        ([np.nan, 1.0], [0.0, 1.0], False),
-        ([-np.inf, 1.0], [np.inf, 1.0], False),
-        ([1, 2], [1, 3], False),
-        ([1.0], [1.0, 1.0], False),
-        ([], [], True),
-    ],
-)
-def test_sameness_is_up_to_rounding(one, other, same):
-    assert trace._are_equal(np.array(one), np.array(other)) is same
