@@ -75,10 +75,6 @@ def test_ci_runs_the_test_command_of_the_readme_to_the_letter():
     assert commands_of("README.md")[-1] in lines
 
 
-def test_ci_script_can_be_executed():
-    assert (ROOT / ".ci/run").stat().st_mode & 0o111
-
-
 def test_hosted_ci_runs_the_same_script_with_pinned_actions():
     workflow = read(".github/workflows/ci.yml")
     assert "run: bash .ci/run" in workflow
@@ -144,10 +140,6 @@ def test_wheels_of_other_platforms_sample_where_they_can_be_installed():
     assert jobs()["sample"]["needs"] == "wheels"
     assert commands("wheels")[-1] == "bash .ci/wheels dist"
     assert (ROOT / ".ci/wheels").stat().st_mode & 0o111
-
-
-def test_package_is_marked_as_typed():
-    assert (ROOT / "pymc_minibatch_mh/py.typed").is_file()
 
 
 def test_citation_and_metadata_agree():

@@ -82,13 +82,6 @@ def test_logs_and_pipes_stay_quiet(console_of, kind):
     assert shown(console) == ""
 
 
-def test_what_is_done_soon_is_not_shown(terminal, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 3_600.0)
-    with show_progress("Searching for the mode"):
-        report_stage("Newton", "1/60")
-    assert terminal.file.getvalue() == ""
-
-
 @pytest.mark.parametrize("widgets", [True, False])
 def test_notebooks_show_the_line_where_they_have_widgets(console_of, monkeypatch, widgets):
     console_of(force_jupyter=True)
@@ -196,12 +189,6 @@ def test_passes_inside_of_counted_work_leave_its_share_in_the_line(said):
         "Audit – evaluating pairs 100%",
         "Audit – reading all rows 25%",
     ]
-
-
-def test_a_pass_on_its_own_has_a_line_of_its_own(said):
-    assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
-    assert said == [f"Evaluating all observations {share}%" for share in (25, 50, 75, 100)]
-    assert progress._Line.current is None
 
 
 def test_preparing_a_step_says_what_it_does(said, prepared):

@@ -1,14 +1,11 @@
 """Plots draw what they are given, in ArviZ's call shape, on the backend that is asked for."""
 
-from inspect import signature
-
 import arviz as az
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 from arviz_base.labels import MapLabeller
-from arviz_plots import PlotCollection
 
 from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows, plot_summary, sample
 from pymc_minibatch_mh.errors import SettingError
@@ -54,13 +51,6 @@ def an_audit(names=("b", "a[LGA]"), *, checks=("bounds", "bias", "drift")):
     )
 
 
-def test_all_plots_have_one_signature():
-    plots = (plot_audit, plot_rows, plot_bounds, plot_summary)
-    first, *others = (list(signature(plot).parameters) for plot in plots)
-    assert first[0] == "data"
-    assert others == [first] * 3
-
-
 TRACE, AUDITED = a_trace(), an_audit()
 
 
@@ -86,13 +76,6 @@ def test_errors_and_biases_are_at_their_places():
     intervals = lines(collection, "interval")
     np.testing.assert_allclose(intervals[0][:2, 0], [0.0, 0.2])
     assert np.isnan(intervals[0][2]).any()
-
-
-def test_the_bias_is_marked_at_multiples_of_what_is_tolerable():
-    for count, marks in ((1, [-0.1, 0.0, 0.1]), (9, [0.0, 0.3, 0.6, 0.9])):
-        panel = plot_audit(an_audit([f"a[{k}]" for k in range(count)])).get_target("bias", {})
-        np.testing.assert_allclose(panel.get_xticks(), marks)
-        assert panel.get_xticklabels()[0].get_text() == f"{marks[0]:g}"
 
 
 def names_in(collection, panel="bias"):
@@ -155,24 +138,6 @@ def test_bars_of_draws_of_several_updates_are_means():
         np.testing.assert_allclose(heights, expected)
 
 
-def test_large_numbers_have_short_labels():
-    rows = np.array([[0, 500_000, 3_000_000]])
-    stats = xr.Dataset({"n_obs": (("chain", "draw"), rows)}, {"chain": [0], "draw": range(3)})
-    panel = plot_rows(xr.DataTree.from_dict({"sample_stats": stats})).get_target("n_obs", {})
-    labels = [tick.get_text() for tick in panel.get_xticklabels()]
-    assert labels[0] == "0"
-    assert len(labels) <= 6
-    assert labels[-1] in ("262k–524k", "524k–1M", "1M–2M", "2M–4M")
-
-
-@pytest.mark.parametrize(("given", "count"), [(TRACE, 2), (AUDITED, 1)], ids=["trace", "audit"])
-def test_bounds_are_drawn_against_one(given, count):
-    collection = plot_bounds(given)
-    (limit,) = artists(collection, "bound")
-    assert limit.get_xdata()[0] == 0.0
-    assert len(lines(collection, "tail")) == count
-
-
 def legend_of(collection):
     (legend,) = collection.viz["figure"].item().legends
     return legend.get_title().get_text(), [text.get_text() for text in legend.get_texts()]
@@ -211,16 +176,6 @@ def test_a_ratio_without_end_leaves_the_axis_as_it_is():
     assert len(panel.get_xticks()) <= 9
 
 
-def test_a_collection_without_colours_has_no_legend():
-    data = xr.Dataset({"n_obs": (("chain", "draw"), np.ones((2, 40)))})
-    own = PlotCollection.wrap(data, cols=["__variable__"], backend="matplotlib")
-    collection = plot_rows(TRACE, plot_collection=own)
-    assert "legend" not in collection.viz.children
-    (bars,) = artists(collection, "share")
-    rows = TRACE["sample_stats"]["n_obs"].to_numpy()
-    assert height_at(bars, 6.6) == pytest.approx(np.mean((rows > 63) & (rows < 128)))
-
-
 def lines_across(collection):
     """Lines over a whole panel that a backend other than matplotlib will draw."""
     figure = collection.viz["figure"].item()
@@ -239,12 +194,3 @@ def test_other_backends_draw_the_same(backend, tmp_path):
         assert len(lines_across(collection)) == {plot_audit: 4, plot_rows: 0, plot_bounds: 1}[plot]
         collection.savefig(tmp_path / f"{number}.html")
         assert (tmp_path / f"{number}.html").stat().st_size
-
-
-def test_visuals_can_be_left_out_and_changed():
-    visuals = {"zero": False, "bias": {"color": "black"}, "legend": False}
-    collection = plot_audit(AUDITED, visuals=visuals)
-    assert "zero" not in collection.viz
-    again = plot_audit(AUDITED, backend="none")
-    assert again.backend == "none"
-    assert "error" in again.viz

@@ -72,13 +72,6 @@ def test_a_variable_that_no_deterministic_tells_is_named(case):
         posterior_draws(trace, model)
 
 
-def test_other_variables_that_are_missing_are_not_guessed():
-    model = hierarchy(TELLING["both"])
-    _, trace = trace_without(model, "z", "tau")
-    with pytest.raises(SettingError, match="'tau' is a free variable"):
-        posterior_draws(trace, model)
-
-
 def test_axes_are_those_of_the_model():
     with pm.Model(coords={"group": range(GROUPS), "slope": range(GROUPS)}) as model:
         pm.Normal("b", dims=("group", "slope"))

@@ -1,6 +1,5 @@
 """The log-likelihood of chosen rows is PyMC's own, at every draw."""
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from helpers.families import FAMILIES
 from pymc_minibatch_mh import log_likelihood
-from pymc_minibatch_mh.errors import UnsupportedModelError
 
 CHOSEN = [1_999, 3, 3, 700]
 
@@ -35,16 +33,6 @@ def test_chosen_rows_have_pymcs_log_likelihood(model):
     # Neighbouring rows and draws are told apart by this tolerance.
     assert not np.allclose(own, whole[..., np.array(CHOSEN) - 1], rtol=1e-3)
     assert not np.allclose(own, np.roll(whole, 1, axis=1)[..., CHOSEN], rtol=1e-3)
-
-
-def test_arviz_takes_the_log_likelihood_of_chosen_observations(model):
-    trace = regression_trace(draws=100)
-    chosen = np.arange(0, 2_000, 10)
-    own = az.loo(log_likelihood(trace, chosen, model=model))
-    whole = trace.copy()
-    pm.compute_log_likelihood(whole, model=model, progressbar=False)
-    whole["log_likelihood"] = whole["log_likelihood"].to_dataset().isel(y_dim_0=chosen)
-    assert own.elpd == pytest.approx(az.loo(whole).elpd, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +66,3 @@ def test_a_row_of_several_values_has_their_sum():
     own = log_likelihood(trace, [4, 19], model=model)["log_likelihood"]["y"]
     whole = of_pymc(trace, model, "y").sum(axis=-1)
     np.testing.assert_allclose(own, whole[..., [4, 19]], rtol=1e-12)
-
-
-def test_the_models_data_are_not_copied(model):
-    data = model["x"].get_value(borrow=True)
-    log_likelihood(regression_trace(draws=1), CHOSEN, model=model)
-    assert model["x"].get_value(borrow=True) is data
-
-
-def test_rows_that_are_not_apart_are_refused():
-    with pm.Model() as model:
-        pm.GaussianRandomWalk(
-            "y", sigma=1.0, init_dist=pm.Normal.dist(pm.Normal("mu")), observed=np.zeros(9)
-        )
-    with pytest.raises(UnsupportedModelError, match=r"^'y'"):
-        log_likelihood(trace_of({"mu": np.zeros((1, 1))}), [0], model=model)

@@ -1,7 +1,5 @@
 """Draws of chosen rows have the distribution of PyMC's draws of all rows."""
 
-import arviz as az
-import matplotlib as mpl
 import numpy as np
 import pymc as pm
 import pytest
@@ -149,16 +147,6 @@ def test_a_seed_repeats_the_draws_and_another_does_not(seeded):
     )
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-
-
-@pytest.mark.parametrize("define", [categories, vectors, normal], ids=lambda f: f.__name__)
-def test_arviz_plots_predictions_as_they_are(define):
-    model = built(define)
-    tree = posterior_predictive(draws_of(model, 20), CHOSEN, model=model, random_seed=84)
-    with mpl.rc_context({"backend": "agg"}):
-        figure = az.plot_ppc_dist(tree, kind="ecdf", num_samples=10)
-        assert {"predictive_dist", "observed_dist"} <= set(figure.viz.children)
-        mpl.pyplot.close("all")
 
 
 def test_predictions_carry_the_models_coordinates():

@@ -1,9 +1,5 @@
 """An audit finds what is wrong with a trace and its sampler, and nothing where nothing is."""
 
-import logging
-import re
-from contextlib import contextmanager
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -17,10 +13,7 @@ from helpers.zoo import sample
 from law.compound.models import shared
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
-from pymc_minibatch_mh.diagnostics import audit as verdicts
-from pymc_minibatch_mh.diagnostics import draws as readings
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.native.row_sums import largest_of
 from robustness.conformance.harness import same_state
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -59,36 +52,6 @@ def test_nothing_is_wrong_with_an_exact_method(exact):
     # What it could have seen is small.
     assert found["moments"]["bias_mcse"].max() < 0.01
     assert (np.abs(found["moments"]["bias"]) < 5.0 * found["moments"]["bias_mcse"]).all()
-
-
-def test_an_audit_is_a_table_of_six_lines_with_groups_behind_it(exact):
-    *_, found = exact
-    table = found.to_dataset().to_dataframe()
-    assert table.shape == (6, 2)
-    assert list(found.children) == ["pairs", "moments"]
-    assert dict(found["pairs"].sizes)["pair"] == 120
-    assert found["moments"]["bias"].dims == ("moment", "coordinate")
-
-
-def test_an_audit_that_takes_long_says_how_long_and_what_is_done(exact, caplog, monkeypatch):
-    model, step, trace, _ = exact
-    totals = []
-
-    @contextmanager
-    def counting(label, total):
-        done = []
-        yield lambda: done.append(label)
-        totals.append((total, len(done)))
-
-    monkeypatch.setattr(readings, "count_parts", counting)
-    with caplog.at_level(logging.INFO):
-        audit(trace, step, 6, 22, model=model)
-    assert totals == [(1, 1), (6, 6)]
-    assert "evaluating 5,000 observations of 'y' for each of 6 pairs." in caplog.text
-    monkeypatch.setattr(verdicts, "MAX_SILENT_SECONDS", 0.0)
-    with caplog.at_level(logging.INFO):
-        audit(trace, step, 6, 22, model=model)
-    assert re.search(r"for each of 6 pairs; about [\d.]+ (milli)?seconds\.", caplog.text)
 
 
 def test_an_audit_can_be_written_and_repeated(exact, tmp_path):
@@ -174,29 +137,6 @@ def test_rare_rows_are_not_taken_for_normal(austere, model_of, prepared):
     assert skewness[0] > 2.0 * skewness[1]
 
 
-def test_warm_up_runs_anew_where_the_step_is_in_no_state_of_the_trace(exact):
-    model, step, trace, _ = exact
-    kept = step.sampling_state
-    other = trace.copy()
-    other["sample_stats"]["scaling"] = trace["sample_stats"]["scaling"] + 1.0
-    found = audit(other, step, 60, 22, model=model)
-    assert found.attrs["state"] == "adapted anew, on draws of the trace"
-    assert list(found["verdict"].to_numpy()) == ["ok"] * 6, found["message"].to_numpy()
-    assert step.sampling_state.rng == kept.rng
-    same_state(step.sampling_state, kept)
-
-
-def test_rows_that_are_no_number_are_not_lost(exact):
-    _, step, *_ = exact
-    ratio, place = largest_of(
-        np.array([0.1, np.nan, 0.2]), np.ones(3), np.ones(3, np.float32), 1.0, 1.0
-    )
-    assert (ratio, place) == (np.inf, 1)
-    move = ProposedMove(step.reference.centre, np.full(3, np.nan), 0.0)
-    probe = Probe(step.chain, np.random.default_rng(1))
-    assert probe.rows(move).log_ratio == -np.inf
-
-
 def test_a_trace_of_another_model_or_of_few_draws_is_refused(exact):
     model, step, trace, _ = exact
     with pytest.raises(SettingError, match=r"^'beta' is a free variable of the model"):
@@ -217,18 +157,6 @@ def with_stats(trace, other, **changed):
     return xr.DataTree.from_dict(
         {"/posterior": posterior, "/sample_stats": other["sample_stats"].to_dataset()}
     )
-
-
-def test_stats_of_the_trace_are_judged(exact):
-    _, step, trace, _ = exact
-    changes = {"full_pass": 1, "temperature": 2.0, "invalid": 1, "certified": False}
-    words = ("evaluate all observ", "power 1/2", "not finite", "not all draws are proved")
-    for (name, value), word in zip(changes.items(), words, strict=True):
-        changed = trace.copy()
-        changed["sample_stats"][name] = xr.full_like(trace["sample_stats"][name], value)
-        judged = verdicts.judge_trace(step, changed)
-        assert judged.verdict == "warn"
-        assert word in judged.message
 
 
 def test_data_that_changed_are_refused(exact):

@@ -125,19 +125,6 @@ def test_a_reversible_test_has_no_bias_whatever_it_accepts(accept):
     np.testing.assert_allclose(found["bias_bound"], 0.0, atol=1e-12)
 
 
-def test_the_time_between_draws_in_the_wrong_unit_is_noticed():
-    truth = np.array(true_bias(reluctant_upwards))
-    assert worst_gap(estimate(reluctant_upwards, 4, told=1), truth) > 1.5
-
-
-def test_the_way_back_left_out_is_noticed():
-    def forward_alone(pairs):
-        return errors_of(pairs.assign(acceptance_back=0.0 * pairs["acceptance"]))
-
-    truth = np.array(true_bias(reluctant_upwards))
-    assert worst_gap(estimate(reluctant_upwards, 1, errors=forward_alone), truth) > 1.5
-
-
 def test_draws_of_another_law_drift():
     rng = np.random.default_rng(95)
     places = rng.choice(STATES.size, size=(CHAINS, DRAWS))

@@ -189,14 +189,6 @@ def test_stats_are_of_all_updates_between_two_draws():
     )
 
 
-def test_statistics_that_a_step_does_not_have_are_not_asked_for():
-    trace = traced()
-    for name in ("invalid", "certified", "temperature"):
-        del trace["sample_stats"][name]
-    audits.require_stats(trace)
-    assert audits.judge_trace(step_of(), trace).verdict == "ok"
-
-
 def test_coordinates_are_named_by_the_labels_of_the_trace():
     level, place = ("a", "b", "c"), ("EWR", "LGA")
     with pm.Model(coords={"level": level, "place": place}) as model:

@@ -1,5 +1,4 @@
 import dataclasses
-import pickle
 
 import numpy as np
 import pymc as pm
@@ -10,7 +9,7 @@ from scipy.special import stdtrit
 from helpers.altered import with_program, with_tables
 from helpers.zoo import logistic, sample
 from law.compound.models import switched
-from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
+from pymc_minibatch_mh import PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.compiled import model as compiled_model
 from pymc_minibatch_mh.diagnostics import explain as entry
@@ -22,13 +21,11 @@ from pymc_minibatch_mh.errors import (
     FactorizationError,
     MinibatchError,
     ModeError,
-    SettingError,
     UnsupportedModelError,
 )
 from pymc_minibatch_mh.expressions.graph import LoweringError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.terms import potentials_in_full
-from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.steps.base import model_behind
 from robustness.conformance.harness import run, same_state
 
@@ -111,16 +108,6 @@ def test_a_tall_logistic_regression_is_for_tuna(of_step, prepared):
     assert of_step.forecast.full_pass_share < 1e-3
 
 
-def test_the_certificate_is_that_of_the_step(of_step, prepared):
-    step, found = prepared("logistic", "TunaMH"), of_step.certificate
-    assert found.certified
-    assert found.drawn == step.tables.heads_of_drawn[:, TOTAL].min()
-    for table, (radius, _, total) in zip(found.tables, step.tables.headers, strict=True):
-        near = f"within {radius:.2f} posterior sds of the centre"
-        region = near if np.isfinite(radius) else "everywhere"
-        assert table == f"C = Σ c_i = {total:.3g} {region}; sharp, one argument a row"
-
-
 def test_what_is_expanded_around_is_told(of_step, model_of, prepared):
     assert of_step.centre == "near the mode of the joint density"
     few = {"draws": 100, "tune": 0, "nuts": False, "random_seed": 1}
@@ -129,24 +116,6 @@ def test_what_is_expanded_around_is_told(of_step, model_of, prepared):
     assert hierarchy.centre in " ".join(str(hierarchy.details).split())
     start = TunaMH(model=model_of("logistic"), centre="start", covariance=0.01 * np.eye(3))
     assert explain(start, **few).centre.startswith("the start")
-
-
-def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
-    rng = np.random.default_rng(4)
-    rows = Rows(x=rng.standard_normal(2_000), y=rng.poisson(1.0, 2_000), t=rng.random(2_000))
-    with pm.Model() as model:
-        b = pm.Normal("b")
-        pm.Poisson("y", pm.math.exp(b * rows.data("x")), observed=rows.data("y"))
-        pm.Normal("t", b, 1.0, observed=rows.data("t"))
-    step = TunaMH(model=model)
-    assert forecasts.memory_of(step).stored
-    assert (
-        forecasts.memory_of(step)
-        .describe()
-        .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
-    )
-    parts = step.target.factorization
-    assert [one.name for one in model_summary.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, prepared):
@@ -322,14 +291,6 @@ def test_the_error_of_rows_covers_other_pilots(prepared):
     assert np.median(errors) < 0.7 * means.mean()
 
 
-def test_pilots_that_take_long_are_fewer(prepared, monkeypatch):
-    step = prepared("logistic", "TunaMH")
-    for most, expected in ((1e9, PILOTS), (0.0, forecasts.MIN_PILOTS)):
-        monkeypatch.setattr(forecasts, "MAX_PILOT_SECONDS", most)
-        run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
-        assert len(run.draws) == len(run.counts) == expected
-
-
 def test_the_error_is_that_of_students_t():
     assert forecasts.error_of_mean(np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(
         stdtrit(3, 0.975) * np.std([1, 2, 3, 4], ddof=1) / 2.0
@@ -352,18 +313,6 @@ def test_pilots_differ_in_starts_and_seeds(prepared):
     run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
     assert run.draws.shape == (PILOTS, 100 // PILOTS, 3)
     assert len(np.unique(run.draws[:, 0, 0])) == PILOTS
-
-
-def test_statistics_that_a_step_lacks_are_not_asked_for(prepared):
-    step = prepared("logistic", "TunaMH")
-    run = run_pilots(step, model_behind(step), 100, 0, _generator(0))
-    few = {
-        name: run.stats[name]
-        for name in run.stats
-        if name not in {"n_candidates", "error_estimate"}
-    }
-    found = forecasts.summarize_pilots(step, dataclasses.replace(run, stats=few), 0, 0.0)
-    assert found == forecasts.summarize_pilots(step, run, 0, 0.0)
 
 
 def test_large_deterministics_are_named_and_priced():
@@ -410,18 +359,6 @@ def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, pr
         step.setup_chain(_generator(7), 150, 0)
         draws.append(run(step, start, 200, stop_at=150)[0])
     np.testing.assert_array_equal(*draws)
-
-
-def test_the_approximate_step_is_a_step_of_its_own(of_reading_all, reading_all, model_of):
-    step = of_reading_all.approximate.step
-    assert step.tables is None
-    assert not step.chain.certified
-    assert reading_all.chain.certified
-    assert step.rng is not reading_all.rng
-    restored = pickle.loads(pickle.dumps(step))
-    same_state(restored.sampling_state, step.sampling_state)
-    trace = sample(model_of("logistic"), step, 50, 50, chains=1, random_seed=1)
-    assert not trace.sample_stats["certified"].any()
 
 
 def test_an_explained_chain_goes_on_bit_for_bit(prepared, model_of):
@@ -555,33 +492,3 @@ def raising(error):
         raise error("as in the test")
 
     return build
-
-
-def test_a_step_from_another_process_takes_the_model_of_the_context(prepared, model_of):
-    step = pickle.loads(pickle.dumps(prepared("logistic", "TunaMH")))
-    with pytest.raises(SettingError, match="without its model"):
-        explain(step, draws=100)
-    with model_of("poisson"), pytest.raises(SettingError, match="without its model"):
-        explain(step, draws=100)
-    with model_of("logistic"):
-        assert explain(step, draws=100, tune=0, nuts=False).n_rows == 5_000
-
-
-@pytest.mark.slow
-def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
-    rng = np.random.default_rng(33)
-    X = rng.standard_normal((1_000, 60))
-    y = (rng.random(1_000) < 1.0 / (1.0 + np.exp(-X @ rng.normal(0.0, 0.2, 60)))).astype(np.int8)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.5, shape=60)
-        pm.Bernoulli("y", logit_p=X @ beta, observed=y)
-    # The seconds of a quiet machine, as every update reads all rows.
-    monkeypatch.setattr(forecasts, "seconds_per_draw", lambda _: 300e-6)
-    monkeypatch.setattr(forecasts, "seconds_per_call", lambda *_: (COMPILATION, 50e-6))
-    found = explain(model, random_seed=1)
-    assert found.recommended == "pm.NUTS"
-    assert found.forecast.full_pass_share > 0.9
-    assert found.approximate.forecast.full_pass_share < 0.1
-    assert found.reason.startswith("N/d = 17 is too small (d = 60 exceeds √N/2)")
-    assert "read all rows" in found.forecast.warning
-    assert 'pm.sample(nuts_sampler="nutpie")' in str(found)

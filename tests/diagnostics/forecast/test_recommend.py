@@ -3,11 +3,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
-from pymc_minibatch_mh.diagnostics.forecast import (
-    WITHOUT_NUTS,
-    alternative_sampler,
-    recommend_sampler,
-)
+from pymc_minibatch_mh.diagnostics.forecast import WITHOUT_NUTS, recommend_sampler
 from pymc_minibatch_mh.diagnostics.sheet import format_figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)
@@ -84,14 +80,3 @@ def test_an_approximate_step_has_to_beat_nuts_by_more_than_the_rule_is_off():
         (30.0, None, "PenaltyMH"),
     ):
         assert told(TALL, 10.0, nuts, 0.93, approximate=approximate(speed))[0] == expected
-
-
-def test_only_few_rows_are_blamed_on_few_rows():
-    _, reason = told(TALL, 500.0, 2_000.0)
-    assert "N/d" not in reason
-
-
-def test_a_refused_model_is_for_nuts_where_it_can_run():
-    for one in (NUTS_FORECAST, NUTS_UNTIMED):
-        assert alternative_sampler(one) == "pm.NUTS"
-    assert alternative_sampler(None) == WITHOUT_NUTS
