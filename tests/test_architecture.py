@@ -71,7 +71,7 @@ ARROWS = {
         "progress", "steps", "threads",
     },
     "diagnostics": {
-        "bounds", "chain", "checks", "compiled", "data", "errors", "expressions", "functions",
+        "chain", "checks", "compiled", "data", "errors", "expressions", "functions",
         "model", "native", "plan", "progress", "steps", "structure",
     },
 }  # fmt: skip

@@ -10,7 +10,6 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.native.library import Status
 from pymc_minibatch_mh.native.run import FEWEST, ROWS, SQUARES, TOTAL, propose_once, repeat_test
-from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.reference.full_data import (
     BoundedMove,
     Spread,
@@ -137,7 +136,6 @@ class Probe:
     def _found(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
         plan, posterior = self._chain.plan, self._posterior
         if not plan.target.source.in_memory:
-            assert isinstance(plan, DensePlan)
             return plan.bound_check.spreads(plan.target.source, plan.tables, asked)
 
         def part(one: tuple[slice, SpreadIn]) -> Spread:

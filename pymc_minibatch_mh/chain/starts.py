@@ -7,7 +7,6 @@ import numpy as np
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import possible_slices
 from pymc_minibatch_mh.native.slices import sweep_without_rows
-from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import whitened_directions
 
@@ -69,9 +68,8 @@ def check_start(chain: Chain) -> StartOutcome:
     if chain.state.waiting:
         _end_waiting(chain)
         return None
-    # Updates that move all coordinates leave by themselves.
-    moves = first > 0 or (isinstance(plan, DensePlan) and len(chain.program.slices.steps) > 0)
-    if not moves or not scale_collapses(plan, chain.position):
+    alone = not chain.program.sampler.moves_scales and len(chain.program.slices.steps) > 0
+    if not (first > 0 or alone) or not scale_collapses(plan, chain.position):
         return None
     near = perturbed_start(plan, chain.position, chain.rng, first)
     if near is not None:

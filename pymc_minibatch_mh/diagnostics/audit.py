@@ -31,7 +31,6 @@ from pymc_minibatch_mh.diagnostics.bias import (
 from pymc_minibatch_mh.diagnostics.draws import Draws, require_trace
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
-from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.progress import show_progress
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
@@ -399,7 +398,7 @@ def _run_audit(
     bias = bias_of(positions, found, step.target.factorization.first, updates)
     bias["log_density_drift"] = log_density_drift(found, step.guarantee.is_exact)
     checks = {"bounds": judge_bounds(step, found), "drift": judge_drift(bias)}
-    if not isinstance(step.plan, ArrowPlan):
+    if step.program.sampler.n_decisions == 1:
         times = bias["autocorrelation_time"].to_numpy()
         rates = compare_rates(found["acceptance"].to_numpy(), data, label, times)
         checks["bias"] = judge_bias(step, bias)
@@ -482,7 +481,7 @@ def _measure_pairs(
     step: MinibatchStep, draws: Draws, pairs: int, chain: Chain, rng: np.random.Generator
 ) -> tuple[xr.Dataset, int]:
     """Measured decisions or iterations, and the number of observations that count as largest."""
-    if isinstance(step.plan, ArrowPlan):
+    if step.program.sampler.n_decisions > 1:
         return measure_iterations(step, draws, pairs, chain), 0
     probe = Probe(chain, rng)
     return measure_decisions(step, draws, pairs, probe), probe.n_top

@@ -15,7 +15,6 @@ import xarray as xr
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, ndtri, rel_entr, stdtr
 
-from pymc_minibatch_mh.bounds.bound_check import largest_of_parts
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Acceptance, MoveSummary, Probe
 from pymc_minibatch_mh.compiled.graphs import term_names
@@ -26,7 +25,6 @@ from pymc_minibatch_mh.diagnostics.draws import (
     transformed_draws,
 )
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -184,8 +182,6 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
     exact, so acceptance probabilities have no error.
     """
     plan, target = step.plan, step.target
-    assert isinstance(plan, ArrowPlan)
-    elements, parts = plan.elements, plan.parts
 
     def log_density(position: np.ndarray) -> float:
         tempered = target.inverse_temperature * target.log_likelihood(position)
@@ -194,7 +190,7 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
     def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
         chain.place(position, others)
         end = chain.advance(1).positions[0]
-        ratio, worst = largest_of_parts(target, elements, parts, position, end)
+        ratio, worst = plan.bound_ratio(position, end)
         return {
             "proposal": end,
             "log_ratio": log_density(end) - log_density(position),

@@ -21,7 +21,6 @@ from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.diagnostics.sheet import format_duration, format_figure
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.native.statistics import STATS
-from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.progress import count_parts, report_stage
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.deterministics import describe_size
@@ -317,7 +316,7 @@ def forecast_penalty(
 
     None if the step is approximate, or updates effects one at a time.
     """
-    if isinstance(step.plan, ArrowPlan) or not step.guarantee.is_exact:
+    if step.program.sampler.n_decisions > 1 or not step.guarantee.is_exact:
         return None
     other = penalty_beside(step, np.random.default_rng(settings.rng.integers(2**63)))
     forecast, _ = forecast_step(other, model, settings, preparation_seconds)

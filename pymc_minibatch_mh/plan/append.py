@@ -4,25 +4,20 @@ Sums and bounds of the new rows around the old centre are added to those of the 
 exact, and efficient as long as the mode has moved by a fraction of a standard deviation.
 """
 
-import logging
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
-from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import BUILD_AGAIN
 from pymc_minibatch_mh.data.source import StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.plan.bound_sources import functions_of
-from pymc_minibatch_mh.plan.dense import DensePlan, Sought
-from pymc_minibatch_mh.plan.file import first_difference, split_digests
-from pymc_minibatch_mh.plan.plan import Plan
+from pymc_minibatch_mh.plan.identity import first_difference, split_digests
+from pymc_minibatch_mh.plan.plan import IN_MEMORY
 from pymc_minibatch_mh.reference.target import Target
-
-_log = logging.getLogger("pymc")
 
 #: Standard deviations by which the mode may have moved, and share of the rows that may be new.
 MAX_MODE_SHIFT, MAX_NEW_SHARE = 0.5, 0.25
@@ -32,57 +27,50 @@ RECOGNITION_ROWS = 10_000
 AUDITED_OLD_ROWS = 300
 
 
-def extend_plan(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
-    """Plan of a model's first stored rows, extended by the others; None to prepare all anew.
+class Sought(NamedTuple):
+    """The rows that a centre was sought for, and control variates of these, before others came."""
 
-    SettingError if rows are not stored, StaleDataError if model or first rows are others,
-    MinibatchError if a new row has no density at the start.
-    """
-    _require_same_rows(before, target)
-    assert isinstance(before, DensePlan)
-    n_before, n_rows = before.n_rows, target.source.n_rows
-    target.require_finite(start, RECOGNITION_ROWS, first=min(n_before, n_rows - 1))
-    sought = before.sought or Sought(n_before, before.reference)
-    if n_rows - sought.n_rows > MAX_NEW_SHARE * n_rows:
-        return _log_reason(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
-    tables, found, rows = before.tables, before.reference, np.arange(n_before, n_rows)
-    if not rows.size:
-        if isinstance(tables, BlockTables):
-            tables = tables.of_functions(functions_of(target))
-        return replace(before, target=target, tables=tables)
-    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    n_rows: int
+    reference: Reference
+
+
+class NotExtendedError(Exception):
+    """Reason why all is prepared anew."""
+
+
+def extended_sums(
+    target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
+) -> Reference:
+    """Control variates of the first rows, extended by new ones; NotExtendedError for a far mode."""
+    n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
+    if n_new > MAX_NEW_SHARE * n_rows:
+        raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")
+    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=new_rows)
     if not np.isfinite(new.value):
-        return _log_reason("a new row has no likelihood at the centre of the old ones")
+        raise NotExtendedError("a new row has no likelihood at the centre of the old ones")
     if found.order >= 1:
         found = found._replace(gradient=found.gradient + new.gradient)
     if found.order == 2:
         found = found._replace(hessian=found.hessian + new.hessian)
     moved = _mode_shift(target, sought.reference, found)
     if not moved <= MAX_MODE_SHIFT:
-        return _log_reason(f"the mode has moved by {moved:.2g} standard deviations")
+        raise NotExtendedError(f"the mode has moved by {moved:.2g} standard deviations")
+    return found
+
+
+def extended_bounds(target: Target, tables: BlockTables) -> BlockTables:
+    """Bounds of all rows around the same centre; NotExtendedError if a new row has none."""
     try:
-        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
-        of_blocks = tables if isinstance(tables, BlockTables) else None
-        tables = of_blocks and of_blocks.extended(functions_of(target))
+        return tables.extended(functions_of(target))
     except BoundsError:
-        return _log_reason("a new row has no bound around the centre of the old ones")
-    # How large remainders are, batches are chosen by: it is measured on all rows.
-    unmeasured = replace(before, calibration=None, heavy=None)
-    longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
-    return replace(longer, violation=None if tables is None else _bound_violation(longer, rows))
+        raise NotExtendedError("a new row has no bound around the centre of the old ones") from None
 
 
-def _bound_violation(found: DensePlan, rows: np.ndarray) -> str | None:
-    """Message about a new row, or one of a few old rows, above its bound; empty without one."""
-    if found.violation != "":
-        return found.violation
-    old = np.linspace(0, rows[0] - 1, min(AUDITED_OLD_ROWS, int(rows[0]))).astype(np.int64)
-    return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
-
-
-def _log_reason(why: str) -> Plan | None:
-    _log.info("Cannot extend prepared=, because %s. Evaluating all observations instead.", why)
-    return None
+def audited_rows(new_rows: np.ndarray) -> np.ndarray:
+    """New rows, and a few old ones whose bounds are checked again."""
+    n_before = int(new_rows[0])
+    old = np.linspace(0, n_before - 1, min(AUDITED_OLD_ROWS, n_before)).astype(np.int64)
+    return np.concatenate([old, new_rows])
 
 
 def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
@@ -98,35 +86,43 @@ def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
     return float(np.linalg.norm(s.whitener @ step))
 
 
-def _require_same_rows(before: Plan, target: Target) -> None:
-    old = before.target
-    if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
-        raise SettingError(
-            "prepared= is a step whose data are in memory, so extending it is not faster than "
-            "building a new one. Leave it out, or give both models their data by Rows(...)."
-        )
-    ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
-    settings = "taylor_order", "inverse_temperature", "covariance"
-    differs = first_difference(theirs, ours) or next(
-        (x for x in settings if not np.array_equal(getattr(old, x), getattr(target, x))), ""
-    )
-    if differs:
+def require_same_rows(before: Target, target: Target, start: np.ndarray) -> None:
+    """Refuse a model whose first rows are not those of an earlier step.
+
+    SettingError if rows are not stored, StaleDataError if model or first rows are others,
+    MinibatchError if a new row has no density at the start.
+    """
+    old, new = before.source, target.source
+    if not isinstance(old, StoredRows) or not isinstance(new, StoredRows):
+        raise SettingError(IN_MEMORY)
+    if differs := _first_difference(before, target):
         raise StaleDataError(
             f"prepared= is a step on a model that differs in {differs}. Leave it out."
         )
-    if target.source.n_rows < old.source.n_rows:
+    if new.n_rows < old.n_rows:
         raise StaleDataError(
-            f"prepared= is a step on {old.source.n_rows:,} rows, and this model has "
-            f"{target.source.n_rows:,}. Leave it out."
+            f"prepared= is a step on {old.n_rows:,} rows, and this model has {new.n_rows:,}. "
+            "Leave it out."
         )
-    chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNITION_ROWS).astype(np.int64))
-    known = _read_old_rows(old.source.columns, chosen)
-    for one, other in zip(known, target.source.columns, strict=True):
+    chosen = np.unique(np.linspace(0, old.n_rows - 1, RECOGNITION_ROWS).astype(np.int64))
+    known = _read_old_rows(old.columns, chosen)
+    for one, other in zip(known, new.columns, strict=True):
         if not np.array_equal(one.values, other.read(chosen), equal_nan=True):
             raise StaleDataError(
                 f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
-                f"{old.source.n_rows:,}. Leave it out."
+                f"{old.n_rows:,}. Leave it out."
             )
+    target.require_finite(start, RECOGNITION_ROWS, first=min(old.n_rows, new.n_rows - 1))
+
+
+def _first_difference(before: Target, target: Target) -> str:
+    """First difference between two models or their settings, in words; empty without one."""
+    settings = "taylor_order", "inverse_temperature", "covariance"
+    return first_difference(
+        split_digests(before.factorization), split_digests(target.factorization)
+    ) or next(
+        (x for x in settings if not np.array_equal(getattr(before, x), getattr(target, x))), ""
+    )
 
 
 def _read_old_rows(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:

@@ -8,11 +8,17 @@ from typing import Self, final
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts, largest_of_parts
 from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry
 from pymc_minibatch_mh.native.parts import Parts
-from pymc_minibatch_mh.plan.plan import Plan, Requirements, record_arrays, stored_record
+from pymc_minibatch_mh.plan.plan import (
+    ByElements,
+    Plan,
+    Requirements,
+    record_arrays,
+    stored_record,
+)
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
@@ -85,6 +91,11 @@ class ArrowPlan(Plan):
         return self.parts
 
     @property
+    def blocks(self) -> GroupedReference:
+        """Geometry of border and effects."""
+        return self.elements
+
+    @property
     def expansion(self) -> GroupedReference:
         """Centre, coordinates of border and elements, and expansions in them."""
         return self.elements
@@ -98,6 +109,16 @@ class ArrowPlan(Plan):
     def usual_distance(self) -> float:
         """Distance of draws from the centre, spread by scales."""
         return float(np.sqrt(self.reference.centre.size) * WIDER)
+
+    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
+        """How effects are updated, if a step has to update them together, and its remedy."""
+        if by_elements != "never":
+            return None
+        return "one at a time, but this one cannot", "Leave it out"
+
+    def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
+        """Largest change of a row between two positions, relative to its ceiling, and the row."""
+        return largest_of_parts(self.target, self.elements, self.parts, position, new)
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Objection of a row to its ceiling in a typical move, or ""."""

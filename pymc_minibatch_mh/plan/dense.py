@@ -4,14 +4,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.bound_check import (
     PREPARATION_SEED,
-    BoundCheck,
     seeded_moves,
     sizes_of_many,
 )
@@ -24,8 +23,17 @@ from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
+from pymc_minibatch_mh.plan.append import (
+    NotExtendedError,
+    Sought,
+    audited_rows,
+    extended_bounds,
+    extended_sums,
+    require_same_rows,
+)
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds, functions_of
 from pymc_minibatch_mh.plan.plan import (
+    ByElements,
     Plan,
     Requirements,
     optional_record,
@@ -51,13 +59,6 @@ def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) 
     """Position from the Gaussian approximation of a centre, `scale` times as wide."""
     noise = rng.standard_normal(reference.centre.size)
     return reference.centre + scale * (reference.factor @ noise)
-
-
-class Sought(NamedTuple):
-    """The rows that a centre was sought for, and control variates of these, before others came."""
-
-    n_rows: int
-    reference: Reference
 
 
 @final
@@ -200,10 +201,40 @@ class DensePlan(Plan):
             return replace(self, reference=expansion)
         return replace(self._without_measurements(), reference=expansion).completed()
 
-    @cached_property
-    def bound_check(self) -> BoundCheck:
-        """Differences of stored rows, with their bounds."""
-        return BoundCheck.by_tables(self.target, self.tables)
+    def extended(self, target: Target, start: np.ndarray) -> Self | None:
+        """Plan of these first stored rows and of further ones; None to prepare all anew."""
+        require_same_rows(self.target, target, start)
+        tables, rows = self.tables, np.arange(self.n_rows, target.source.n_rows)
+        if not rows.size:
+            if isinstance(tables, BlockTables):
+                tables = tables.of_functions(functions_of(target))
+            return replace(self, target=target, tables=tables)
+        sought = self.sought or Sought(self.n_rows, self.reference)
+        try:
+            found = extended_sums(target, self.reference, sought, rows)
+            # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
+            of_blocks = tables if isinstance(tables, BlockTables) else None
+            tables = of_blocks and extended_bounds(target, of_blocks)
+        except NotExtendedError as why:
+            _log.info(
+                "Cannot extend prepared=, because %s. Evaluating all observations instead.", why
+            )
+            return None
+        # How large remainders are, batches are chosen by: it is measured on all rows.
+        unmeasured = replace(self, calibration=None, heavy=None)
+        longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
+        violation = self.violation
+        if tables is None:
+            violation = None
+        elif violation == "":
+            violation = longer.audited(PREPARATION_SEED, audited_rows(rows))
+        return replace(longer, violation=violation)
+
+    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
+        """How effects are updated, if a step has to update them one at a time, and its remedy."""
+        if by_elements != "always":
+            return None
+        return "together, but this one has to update them one at a time", "Leave blocks= out"
 
     @property
     def bounds(self) -> AnyTables | None:

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
-from pymc_minibatch_mh.bounds.bound_check import violation_message
+from pymc_minibatch_mh.bounds.bound_check import BoundCheck, violation_message
 from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
@@ -101,6 +102,14 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
         requirements.precondition(functions_of(model))
 
 
+#: Whether elements move each by itself: not, where the model lets them, or else not at all.
+ByElements = Literal["never", "where separable", "always"]
+#: Message for a plan that is not extended by further rows.
+IN_MEMORY = (
+    "prepared= is a step whose data are in memory, so extending it is not faster than building a "
+    "new one. Leave it out, or give both models their data by Rows(...)."
+)
+
 #: Whether a plan has the control variates of a matrix, or those of a border and elements.
 Expansion = Reference | GroupedReference
 
@@ -148,6 +157,16 @@ class Plan(ABC):
     @abstractmethod
     def bounds(self) -> AnyTables | PartTables | None:
         """The bounds of rows, however they are kept; None for methods without."""
+
+    @property
+    def blocks(self) -> GroupedReference | None:
+        """Geometry of effects that are accepted or rejected one at a time; None without any."""
+        return None
+
+    @cached_property
+    def bound_check(self) -> BoundCheck:
+        """Differences of stored rows, with their bounds."""
+        return BoundCheck.by_tables(self.target, self.tables)
 
     @property
     @abstractmethod
@@ -209,6 +228,24 @@ class Plan(ABC):
     @abstractmethod
     def at(self, expansion: Any) -> Self:
         """Plan around another centre, with the expansion and the bounds there."""
+
+    def extended(self, target: Target, start: np.ndarray) -> "Plan | None":
+        """Plan of these first stored rows and of further ones; None to prepare all anew.
+
+        SettingError if rows are in memory, StaleDataError if model or first rows are others.
+        """
+        raise SettingError(IN_MEMORY)
+
+    @abstractmethod
+    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
+        """How effects are updated, if a step asks otherwise, and its remedy; None if it fits."""
+
+    def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
+        """Largest change of a row between two positions, relative to its bound, and the row.
+
+        NaN and -1 where no bound holds between any two positions.
+        """
+        return np.nan, -1
 
     @abstractmethod
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:

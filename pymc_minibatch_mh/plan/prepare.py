@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,12 +24,13 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, term_weights
-from pymc_minibatch_mh.plan.append import extend_plan
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.dense import DensePlan, gaussian_draw
-from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
+from pymc_minibatch_mh.plan.file import read
+from pymc_minibatch_mh.plan.identity import WatchedModel, key_of_reference
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
+    ByElements,
     Plan,
     Requirements,
     require_possible,
@@ -43,9 +44,6 @@ from pymc_minibatch_mh.structure.random_effects import NotSeparableError
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
 _log = logging.getLogger("pymc")
-
-#: Whether elements move each by itself: not, where the model lets them, or else not at all.
-ByElements = Literal["never", "where separable", "always"]
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
@@ -119,8 +117,8 @@ class SharedModel:
         """
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
-        refused = by_elements == "always" and given is None and isinstance(found, DensePlan)
-        if found is None or refused:
+        other_moves = given is None and found is not None and found.objection_to(by_elements)
+        if found is None or other_moves:
             found = _prepared(target, requirements, model, start, by_elements)
             if given is None:
                 # A model whose bounds cannot be derived has its centre still, for other methods.
@@ -143,20 +141,17 @@ class SharedModel:
 
 def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
     if isinstance(given, Plan):
-        return extend_plan(given, target, start)
+        return given.extended(target, start)
     target.require_finite(start)
     return read(given, target)
 
 
 def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
     """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
-    apart = isinstance(found, ArrowPlan)
-    if apart and by_elements == "never":
-        cause, fix = "one at a time, but this one cannot", "Leave it out"
-    elif not apart and by_elements == "always":
-        cause, fix = "together, but this one has to update them one at a time", "Leave blocks= out"
-    else:
+    objection = found.objection_to(by_elements)
+    if objection is None:
         return
+    cause, fix = objection
     name = found.target.factorization.terms[0].name
     raise SettingError(
         f"prepared= is from a step that updates the effects in {name!r} {cause}. {fix}."

@@ -49,7 +49,7 @@ class Scratch(NamedTuple):
     worst_move: np.ndarray
 
 
-class Sampler(ABC):
+class Sampler[P: Plan](ABC):
     """The update of a chain: its records, its kernel in C, and its adaptation in warm-up.
 
     A sampler is frozen and serves all chains. All that changes in a chain lies in its
@@ -62,11 +62,18 @@ class Sampler(ABC):
     loop: str = "mh_run"
     #: Record of C that counts the efficiency of each component.
     tally: np.dtype = TALLY
+    #: Whether updates move every scale together with its effects, and so leave a collapsed scale.
+    moves_scales: bool = False
 
     @property
     @abstractmethod
     def n_components(self) -> int:
         """Number of components with tallies of their own."""
+
+    @property
+    def n_decisions(self) -> int:
+        """Number of decisions of an update."""
+        return 1
 
     @property
     @abstractmethod
@@ -110,7 +117,7 @@ class Sampler(ABC):
         return records
 
     @abstractmethod
-    def linked(self, records: Records, plan: Plan) -> Records:
+    def linked(self, records: Records, plan: P) -> Records:
         """Records of compiled updates, with the addresses of their functions."""
 
     @abstractmethod
@@ -138,7 +145,7 @@ class Sampler(ABC):
             arrays = arrays._replace(heavy=plan.heavy)
         return Likelihood(plan.target.space, plan.reference, arrays)
 
-    def features(self, plan: Plan) -> set[Feature]:
+    def features(self, plan: P) -> set[Feature]:
         """Features that decide which statistics a draw has."""
         method = self.method
         has: dict[Feature, bool] = {

@@ -33,7 +33,7 @@ _ENOUGH_ROWS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Componentwise(Sampler):
+class Componentwise(Sampler[ArrowPlan]):
     """Updates of a border and of the elements of each factor, by their conditional normals.
 
     A Poisson test accepts or rejects the border and each element by themselves. The border has
@@ -51,11 +51,17 @@ class Componentwise(Sampler):
 
     loop = "mh_run_elements"
     tally = KIND_TALLY
+    moves_scales = True
 
     @property
     def n_components(self) -> int:
         """Number of kinds of moves."""
         return 2 + len(self.sizes) + self.n_scales
+
+    @property
+    def n_decisions(self) -> int:
+        """One for every element, and for all others of the kinds of moves."""
+        return sum(self.sizes) + self.n_components - len(self.sizes)
 
     @property
     def key(self) -> dict[str, str]:
@@ -89,9 +95,8 @@ class Componentwise(Sampler):
         """κ of the border."""
         return float(records.test.kappa[0])
 
-    def linked(self, records: Records, plan: Plan) -> Records:
+    def linked(self, records: Records, plan: ArrowPlan) -> Records:
         """Geometry and bounds of the plan in the place of a proposal."""
-        assert isinstance(plan, ArrowPlan)
         moves = ElementMoves(plan.geometry, plan.parts.parts, plan.target.element_densities)
         return Records(moves, records.test)
 
@@ -114,9 +119,8 @@ class Componentwise(Sampler):
         state = ElementChain(chain, raised, geometry, parts, kappa, functions)
         return LaidOut("mh_element_chain", state)
 
-    def features(self, plan: Plan) -> set[Feature]:
+    def features(self, plan: ArrowPlan) -> set[Feature]:
         """Statistics of effects, and of scales and directions where there are any."""
-        assert isinstance(plan, ArrowPlan)
         found: set[Feature] = super().features(plan) | {"effects", "ceilings"}
         if self.n_scales:
             found.add("scales")

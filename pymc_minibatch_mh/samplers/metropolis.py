@@ -16,7 +16,7 @@ from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
 
 
 @dataclass(frozen=True, eq=False)
-class Metropolis(Sampler):
+class Metropolis(Sampler[Plan]):
     """Updates of all coordinates at once. Any proposal goes with any test."""
 
     method: Method

@@ -29,8 +29,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.inputs import resolve_model
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.statistics import STATS
-from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
+from pymc_minibatch_mh.plan.file import write
+from pymc_minibatch_mh.plan.identity import WatchedModel, first_difference, key_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.prepare import read_model
@@ -238,9 +238,9 @@ class MinibatchStep(BlockedStep):
     @staticmethod
     def sampler_of(plan: Plan, method: Method, proposal: Proposal) -> Sampler:
         """Sampler of a plan: componentwise if effects are accepted one at a time."""
-        if isinstance(plan, ArrowPlan):
-            return componentwise(method, plan.elements)
-        return Metropolis(method, proposal)
+        if plan.blocks is None:
+            return Metropolis(method, proposal)
+        return componentwise(method, plan.blocks)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.

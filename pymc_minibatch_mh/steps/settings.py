@@ -29,7 +29,8 @@ from pymc_minibatch_mh.model.factorization import require_continuous
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_point, value_variables
 from pymc_minibatch_mh.model.weights import Weights
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.prepare import ByElements, ReadingSettings, SharedModel
+from pymc_minibatch_mh.plan.plan import ByElements
+from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.reference.target import Target

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan.dense import gaussian_draw
-from pymc_minibatch_mh.plan.file import split_digests
+from pymc_minibatch_mh.plan.identity import split_digests
 from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5

@@ -127,7 +127,7 @@ def test_what_old_rows_had_against_their_bounds_is_kept():
     longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows(), on_violation="warn")
     assert longer.plan.violation == ""
     target = longer.target
-    found = append.extend_plan(before, target, longer.reference.centre)
+    found = before.extended(target, longer.reference.centre)
     assert found.violation == "row 5 had"
 
 

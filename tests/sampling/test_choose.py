@@ -18,7 +18,7 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.plan import bound_sources as plan
 from pymc_minibatch_mh.plan.dense import DensePlan
-from pymc_minibatch_mh.plan.file import WatchedModel
+from pymc_minibatch_mh.plan.identity import WatchedModel
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.sampling import choose
 

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.plan import prepare as sharing
-from pymc_minibatch_mh.plan.file import key_of, split_digests
+from pymc_minibatch_mh.plan.identity import key_of, split_digests
 from pymc_minibatch_mh.reference.target import Target
 from robustness.conformance.harness import same_draws
 
