@@ -16,7 +16,7 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 AS_IN_C = {"steps/own_test.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 545, "native": 1_529, "data": 2_110, "functions": 2_508, "expressions": 3_152,
+    "(top)": 583, "native": 1_529, "data": 2_110, "functions": 2_508, "expressions": 3_152,
     "model": 3_914, "structure": 1_472, "reparametrize": 1_105, "compiled": 2_066,
     "proposals": 1_236, "reference": 4_113, "bounds": 2_729, "plan": 1_985, "samplers": 406,
     "chain": 1_103, "steps": 2_847, "published": 1_060, "sampling": 2_090, "diagnostics": 3_642,
@@ -30,6 +30,7 @@ ARROWS = {
     },
     "_jit": {"errors", "progress"},
     "checks": {"errors"},
+    "costs": set(),
     "errors": set(),
     "progress": set(),
     "threads": set(),
@@ -43,35 +44,35 @@ ARROWS = {
     "compiled": {
         "data", "errors", "expressions", "functions", "model", "native", "structure", "threads",
     },
-    "proposals": {"_jit", "checks", "data", "errors", "native", "threads"},
+    "proposals": {"_jit", "checks", "costs", "data", "errors", "native", "threads"},
     "reference": {
-        "compiled", "data", "errors", "expressions", "model", "native", "progress", "structure",
-        "threads",
-    },
-    "bounds": {
-        "compiled", "data", "errors", "expressions", "functions", "model", "native", "progress",
-        "reference", "structure",
-    },
-    "plan": {
-        "bounds", "compiled", "data", "errors", "model", "native", "reference", "reparametrize",
+        "compiled", "costs", "data", "errors", "expressions", "model", "native", "progress",
         "structure", "threads",
     },
-    "samplers": {"errors", "native", "plan", "proposals", "reference"},
+    "bounds": {
+        "compiled", "costs", "data", "errors", "expressions", "functions", "model", "native",
+        "progress", "reference", "structure",
+    },
+    "plan": {
+        "bounds", "compiled", "costs", "data", "errors", "model", "native", "reference",
+        "reparametrize", "structure", "threads",
+    },
+    "samplers": {"costs", "errors", "native", "plan", "proposals", "reference"},
     "chain": {"bounds", "errors", "native", "plan", "reference", "samplers", "threads"},
     "steps": {
-        "bounds", "chain", "checks", "data", "errors", "model", "native", "plan", "progress",
-        "proposals", "reference", "samplers", "threads",
+        "bounds", "chain", "checks", "costs", "data", "errors", "model", "native", "plan",
+        "progress", "proposals", "reference", "samplers", "threads",
     },
     "published": {
         "bounds", "checks", "compiled", "data", "errors", "expressions", "functions", "model",
         "native", "plan", "progress", "proposals", "reference", "samplers", "steps", "structure",
     },
     "sampling": {
-        "chain", "checks", "data", "diagnostics", "errors", "functions", "model", "native",
+        "chain", "checks", "costs", "data", "diagnostics", "errors", "functions", "model", "native",
         "progress", "steps", "threads",
     },
     "diagnostics": {
-        "chain", "checks", "compiled", "data", "errors", "expressions", "functions",
+        "chain", "checks", "compiled", "costs", "data", "errors", "expressions", "functions",
         "model", "native", "plan", "progress", "steps", "structure",
     },
 }  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaError
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.data import array_digest, code_digest
 from pymc_minibatch_mh.data.files import MappedArrays
@@ -23,7 +24,7 @@ from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
+from pymc_minibatch_mh.reference.influential import WORTHWHILE
 
 #: Bytes of bounds up to which a pickle holds them.
 SMALL = 2**20
@@ -220,9 +221,8 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
-    # A row that its own ceiling drops is drawn for less.
-    price = COST_OF_A_CANDIDATE if tables.copy.lines.size else 1.0
-    heavy = np.flatnonzero(drawn > COST_IN_ORDER / price)
+    price = costs.CANDIDATE if tables.copy.lines.size else costs.OBSERVATION
+    heavy = np.flatnonzero(drawn > costs.INCLUDED_OBSERVATION / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
     # A move that would read more than all rows reads all of them.

@@ -68,8 +68,10 @@ def check_start(chain: Chain) -> StartOutcome:
     if chain.state.waiting:
         _end_waiting(chain)
         return None
-    alone = not chain.program.sampler.moves_scales and len(chain.program.slices.steps) > 0
-    if not (first > 0 or alone) or not scale_collapses(plan, chain.position):
+    # Updates that move effects one at a time leave by themselves.
+    together = chain.program.sampler.n_decisions == 1
+    moves = first > 0 or (together and len(chain.program.slices.steps) > 0)
+    if not moves or not scale_collapses(plan, chain.position):
         return None
     near = perturbed_start(plan, chain.position, chain.rng, first)
     if near is not None:

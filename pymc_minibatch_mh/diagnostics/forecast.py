@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from pymc_minibatch_mh.chain.chain import Chain, point_at
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
+from pymc_minibatch_mh.costs import LEAPFROG, RECORDING
 from pymc_minibatch_mh.diagnostics.sheet import format_duration, format_figure
 from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.native.statistics import STATS
@@ -29,8 +30,6 @@ from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, MIN_ACCEPTANCE, nex
 
 #: Pilots, whose spread gives the errors; at least so many, and none starts after so many seconds.
 PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
-#: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
-RECORDING = 12e-6
 #: Further draws of each pilot in compiled blocks, and seconds of all after which no block starts.
 #: Each block doubles the number of draws, so that the clock rarely changes a figure.
 MIN_IN_BLOCKS, MAX_IN_BLOCKS, MAX_BLOCK_SECONDS = 128, 32_768, 0.6
@@ -392,8 +391,6 @@ RULE_ERROR = 3.0
 #: Gradients per effective draw with hundreds of effects, as measured for radon with varying
 #: intercepts (docs/before.md); with varying slopes 1,700. κ at one point cannot predict them.
 GRADIENTS_FOR_RADON = 119.0
-#: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
-LEAPFROG = 25e-6
 #: Errors of PyTensor where it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Numbers of gradients that are timed, and seconds after which they suffice.

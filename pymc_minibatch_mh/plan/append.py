@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import BUILD_AGAIN
 from pymc_minibatch_mh.data.source import StoredRows, read_columns
-from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
+from pymc_minibatch_mh.errors import SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.plan.identity import first_difference, split_digests
 from pymc_minibatch_mh.plan.plan import IN_MEMORY
 from pymc_minibatch_mh.reference.target import Target
@@ -56,14 +54,6 @@ def extended_sums(
     if not moved <= MAX_MODE_SHIFT:
         raise NotExtendedError(f"the mode has moved by {moved:.2g} standard deviations")
     return found
-
-
-def extended_bounds(target: Target, tables: BlockTables) -> BlockTables:
-    """Bounds of all rows around the same centre; NotExtendedError if a new row has none."""
-    try:
-        return tables.extended(functions_of(target))
-    except BoundsError:
-        raise NotExtendedError("a new row has no bound around the centre of the old ones") from None
 
 
 def audited_rows(new_rows: np.ndarray) -> np.ndarray:

@@ -1,6 +1,5 @@
 """A plan with a border and thousands of effects, each accepted or rejected by itself."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -12,20 +11,10 @@ from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts
 from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry
 from pymc_minibatch_mh.native.parts import Parts
-from pymc_minibatch_mh.plan.plan import (
-    ByElements,
-    Plan,
-    Requirements,
-    record_arrays,
-    stored_record,
-)
+from pymc_minibatch_mh.plan.plan import ByElements, Plan, Requirements, record_arrays, stored_record
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
-
-#: Distance of chains of many elements from the centre, relative to draws of a Gaussian: scales
-#: spread the elements.
-WIDER = 1.3
 
 
 @final
@@ -39,6 +28,9 @@ class ArrowPlan(Plan):
 
     elements: GroupedReference
     parts: PartTables
+
+    #: Scales spread the elements.
+    width = 1.3
 
     @classmethod
     def bounded(
@@ -100,21 +92,9 @@ class ArrowPlan(Plan):
         """Centre, coordinates of border and elements, and expansions in them."""
         return self.elements
 
-    @property
-    def covariance(self) -> None:
-        """None, as there is no d × d matrix."""
-        return
-
-    @property
-    def usual_distance(self) -> float:
-        """Distance of draws from the centre, spread by scales."""
-        return float(np.sqrt(self.reference.centre.size) * WIDER)
-
-    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
-        """How effects are updated, if a step has to update them together, and its remedy."""
-        if by_elements != "never":
-            return None
-        return "one at a time, but this one cannot", "Leave it out"
+    def objection_to(self, by_elements: ByElements) -> str:
+        """How effects are updated, if a step has to update them together, and a remedy."""
+        return "one at a time, but this one cannot. Leave it out" * (by_elements == "never")
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
         """Largest change of a row between two positions, relative to its ceiling, and the row."""
@@ -135,11 +115,6 @@ class ArrowPlan(Plan):
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
         return self.elements.unread_steps()
-
-    def require_few_full_passes(
-        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
-    ) -> None:
-        """Nothing to refuse, as rows are in memory."""
 
     def describe_centre(self) -> str:
         """Where the centre is, and which effects are updated how, in words."""

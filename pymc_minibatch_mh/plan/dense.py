@@ -8,17 +8,13 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockTables
-from pymc_minibatch_mh.bounds.bound_check import (
-    PREPARATION_SEED,
-    seeded_moves,
-    sizes_of_many,
-)
+from pymc_minibatch_mh.bounds.block_tables import BlockTables
+from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, seeded_moves, sizes_of_many
 from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
@@ -27,7 +23,6 @@ from pymc_minibatch_mh.plan.append import (
     NotExtendedError,
     Sought,
     audited_rows,
-    extended_bounds,
     extended_sums,
     require_same_rows,
 )
@@ -55,25 +50,15 @@ TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
 _log = logging.getLogger("pymc")
 
 
-def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) -> np.ndarray:
-    """Position from the Gaussian approximation of a centre, `scale` times as wide."""
-    noise = rng.standard_normal(reference.centre.size)
-    return reference.centre + scale * (reference.factor @ noise)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class DensePlan(Plan):
     """A plan with one precision matrix, and bounds of whole moves.
 
-    `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
-    All that a method does not ask for is None. The centre was sought by the marginal density of
-    the scales `marginal`, and by the rows `sought`, if more have arrived since.
+    The centre was sought by the marginal density of the scales `marginal`, and by the rows
+    `sought`, if more have arrived since.
     """
 
-    calibration: Calibration | None = None
-    heavy: np.ndarray | None = None
-    tables: AnyTables | None = None
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
 
@@ -123,11 +108,6 @@ class DensePlan(Plan):
             arrays |= record_arrays("groups", tables.groups)
             arrays |= record_arrays("copy", tables.copy if tables.copy.lines.size else None)
         return arrays
-
-    @property
-    def n_drawn(self) -> int:
-        """Number of rows that tests on batches draw from."""
-        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
@@ -204,18 +184,21 @@ class DensePlan(Plan):
     def extended(self, target: Target, start: np.ndarray) -> Self | None:
         """Plan of these first stored rows and of further ones; None to prepare all anew."""
         require_same_rows(self.target, target, start)
-        tables, rows = self.tables, np.arange(self.n_rows, target.source.n_rows)
+        rows = np.arange(self.n_rows, target.source.n_rows)
+        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
+        of_blocks = self.tables if isinstance(self.tables, BlockTables) else None
         if not rows.size:
-            if isinstance(tables, BlockTables):
-                tables = tables.of_functions(functions_of(target))
+            tables = of_blocks.of_functions(functions_of(target)) if of_blocks else self.tables
             return replace(self, target=target, tables=tables)
-        sought = self.sought or Sought(self.n_rows, self.reference)
+        sought, why = self.sought or Sought(self.n_rows, self.reference), ""
         try:
             found = extended_sums(target, self.reference, sought, rows)
-            # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
-            of_blocks = tables if isinstance(tables, BlockTables) else None
-            tables = of_blocks and extended_bounds(target, of_blocks)
-        except NotExtendedError as why:
+            tables = of_blocks and of_blocks.extended(functions_of(target))
+        except NotExtendedError as reason:
+            why = str(reason)
+        except BoundsError:
+            why = "a new row has no bound around the centre of the old ones"
+        if why:
             _log.info(
                 "Cannot extend prepared=, because %s. Evaluating all observations instead.", why
             )
@@ -223,38 +206,20 @@ class DensePlan(Plan):
         # How large remainders are, batches are chosen by: it is measured on all rows.
         unmeasured = replace(self, calibration=None, heavy=None)
         longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
-        violation = self.violation
-        if tables is None:
-            violation = None
-        elif violation == "":
-            violation = longer.audited(PREPARATION_SEED, audited_rows(rows))
-        return replace(longer, violation=violation)
+        if tables is None or self.violation != "":
+            return replace(longer, violation=None if tables is None else self.violation)
+        return replace(longer, violation=longer.audited(PREPARATION_SEED, audited_rows(rows)))
 
-    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
-        """How effects are updated, if a step has to update them one at a time, and its remedy."""
+    def objection_to(self, by_elements: ByElements) -> str:
+        """How effects are updated, if a step has to update them one at a time, and a remedy."""
         if by_elements != "always":
-            return None
-        return "together, but this one has to update them one at a time", "Leave blocks= out"
-
-    @property
-    def bounds(self) -> AnyTables | None:
-        """Tables of bounds."""
-        return self.tables
-
-    @property
-    def expansion(self) -> Reference:
-        """Control variates."""
-        return self.reference
+            return ""
+        return "together, but this one has to update them one at a time. Leave blocks= out"
 
     @property
     def covariance(self) -> np.ndarray:
         """Covariance of the Gaussian approximation, shape (d, d)."""
         return self.reference.factor @ self.reference.factor.T
-
-    @property
-    def usual_distance(self) -> float:
-        """Root mean square distance of draws from the Gaussian approximation."""
-        return float(np.sqrt(self.reference.centre.size))
 
     def distance(self, position: np.ndarray) -> float:
         """Distance of a position from the centre, in posterior standard deviations."""
@@ -262,7 +227,8 @@ class DensePlan(Plan):
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
         """Position from the Gaussian approximation, `scale` times as wide."""
-        return gaussian_draw(self.reference, rng, scale)
+        noise = rng.standard_normal(self.reference.centre.size)
+        return self.reference.centre + scale * (self.reference.factor @ noise)
 
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
@@ -290,11 +256,7 @@ class DensePlan(Plan):
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
-
-        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
-        where bounds do not.
-        """
+        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast."""
         if self.target.source.in_memory:
             return
         tell_of_uneven(self)

@@ -26,8 +26,8 @@ from pymc_minibatch_mh.reference.target import Target
 
 #: Rooms of the package that compute what a file holds.
 COMPUTING = (
-    "_jit.py", "data", "functions", "expressions", "model", "structure", "reparametrize",
-    "native", "compiled", "reference", "bounds", "plan", "published",
+    "_jit.py", "costs.py", "data", "functions", "expressions", "model", "structure",
+    "reparametrize", "native", "compiled", "reference", "bounds", "plan", "published",
 )  # fmt: skip
 #: Errors of the system by which a file is no archive, or a damaged one: others are of the disk.
 _NOT_SAVED = (errno.EISDIR, errno.EINVAL)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.bounds.part_tables import PartTables
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
@@ -76,11 +77,8 @@ class WarmUpCounts(NamedTuple):
     updates_per_draw: int
 
 
-#: Share of all rows from which on one pass in order is as quick as as many random reads.
-PASS_SHARE = 0.5
-#: The same of stored rows, which are fetched from all over a file to be drawn; and the least such
-#: number, which are drawn ahead in any case.
-STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
+#: Stored rows that are drawn ahead in any case.
+MIN_STORED = 4096.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +122,12 @@ class Method(ABC):
         """Return the rows above which a move is decided by all of them."""
         if self.full_pass_above is not None:
             return self.full_pass_above
-        most = PASS_SHARE * plan.n_rows
+        # From here on, one pass in order is as quick as as many random reads.
+        most = costs.OBSERVATION_IN_ORDER / costs.OBSERVATION * plan.n_rows
         if plan.target.source.in_memory:
             return most
-        return min(most, max(STORED_SHARE * plan.n_rows, STORED_LEAST))
+        share = costs.OBSERVATION_IN_ORDER / costs.FETCHED_OBSERVATION
+        return min(most, max(share * plan.n_rows, MIN_STORED))
 
     @property
     def refuses_elements(self) -> str:

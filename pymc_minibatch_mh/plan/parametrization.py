@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import BoundsError, ModeError
@@ -21,8 +22,6 @@ from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shap
 FEW = 20_000
 #: Factor by which others have to be cheaper than logarithms.
 WORTH_A_MAP = 2.0
-#: Cost of an update besides reading rows, in rows.
-OVERHEAD = 150.0
 #: Draws that tell how near a posterior is to its approximation.
 DRAWS, SEED = 512, 7
 #: Reciprocals, and roots of them.
@@ -73,7 +72,7 @@ def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
         read = min(BoundsPass(functions, plain, support).forecast(), float(count))
     except (BoundsError, ModeError):
         return np.inf
-    return (OVERHEAD + read) / _efficiency(target, reference)
+    return (costs.DRAW / costs.OBSERVATION_OF_DRAW + read) / _efficiency(target, reference)
 
 
 def _efficiency(target: Target, reference: Reference) -> float:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -118,35 +118,25 @@ Expansion = Reference | GroupedReference
 class Plan(ABC):
     """A model prepared for a method; frozen.
 
-    A :class:`DensePlan` has one precision matrix and bounds of whole moves. An :class:`ArrowPlan`
-    has thousands of effects, each accepted or rejected by itself. `reference` has the centre, and
-    `violation` is an objection of rows to the bounds, empty if there is none, None if rows were not
-    checked. Methods ask for tables and calibration, None where a plan has none.
+    `reference` has the centre, and `violation` is an objection of rows to the bounds, empty if
+    there is none, None if rows were not checked. All that a method does not ask for is None.
     """
 
     target: Target
     requirements: Requirements
     reference: Reference
     violation: str | None = None
+    #: Width of draws relative to the Gaussian approximation.
+    width: ClassVar[float] = 1.0
+    #: Sizes of remainders, by which batches are chosen, and rows that every update reads as well.
+    calibration: Calibration | None = None
+    heavy: np.ndarray | None = None
+    #: Bounds of rows, by tables of the moves that they serve.
+    tables: AnyTables | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind the readers of rows, and addresses, of this process."""
         return {k: v for k, v in self.__dict__.items() if k not in ("bound_check", "geometry")}
-
-    @property
-    def tables(self) -> AnyTables | None:
-        """Bounds of rows, by tables of the moves that they serve."""
-        return None
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """Sizes of remainders, by which batches are chosen."""
-        return None
-
-    @property
-    def heavy(self) -> np.ndarray | None:
-        """Rows that tests on batches read at every update."""
-        return None
 
     @property
     def scale_conditional(self) -> ScaleConditional | None:
@@ -154,9 +144,9 @@ class Plan(ABC):
         return None
 
     @property
-    @abstractmethod
     def bounds(self) -> AnyTables | PartTables | None:
-        """The bounds of rows, however they are kept; None for methods without."""
+        """Bounds of rows, by tables or by parts; None for methods without."""
+        return self.tables
 
     @property
     def blocks(self) -> GroupedReference | None:
@@ -169,14 +159,14 @@ class Plan(ABC):
         return BoundCheck.by_tables(self.target, self.tables)
 
     @property
-    @abstractmethod
     def expansion(self) -> Expansion:
         """Centre, metric and expansion, by which :meth:`at` finds all else."""
+        return self.reference
 
     @property
-    @abstractmethod
     def covariance(self) -> np.ndarray | None:
         """Covariance of the Gaussian approximation, shape (d, d); None without a d × d matrix."""
+        return None
 
     @property
     def n_rows(self) -> int:
@@ -186,7 +176,7 @@ class Plan(ABC):
     @property
     def n_drawn(self) -> int:
         """Number of rows that tests on batches draw from."""
-        return self.n_rows
+        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
@@ -209,9 +199,9 @@ class Plan(ABC):
         return []
 
     @property
-    @abstractmethod
     def usual_distance(self) -> float:
-        """Distance of a chain from the centre that is no reason to wait."""
+        """Root mean square distance of draws from the centre, spread by :attr:`width`."""
+        return float(np.sqrt(self.reference.centre.size) * self.width)
 
     def completed(self) -> Self:
         """Plan with all that its method needs; BoundsError if a row has no bound."""
@@ -237,8 +227,8 @@ class Plan(ABC):
         raise SettingError(IN_MEMORY)
 
     @abstractmethod
-    def objection_to(self, by_elements: ByElements) -> tuple[str, str] | None:
-        """How effects are updated, if a step asks otherwise, and its remedy; None if it fits."""
+    def objection_to(self, by_elements: ByElements) -> str:
+        """How effects are updated, if a step has to update them otherwise, and a remedy; or ""."""
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
         """Largest change of a row between two positions, relative to its bound, and the row.
@@ -276,11 +266,15 @@ class Plan(ABC):
     def stored_arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a file by their names."""
 
-    @abstractmethod
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in thousands of updates is forecast."""
+        """Refuse stored rows of which more than one pass in thousands of updates is forecast.
+
+        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
+        where bounds do not.
+        """
+        return
 
 
 def record_arrays(name: str, record: Any) -> dict[str, np.ndarray]:

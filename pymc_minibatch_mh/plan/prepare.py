@@ -16,16 +16,11 @@ from pymc_minibatch_mh.bounds.user_bounds import tell_of_unverified_bounds
 from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data import Contents
-from pymc_minibatch_mh.errors import (
-    BoundsError,
-    FactorizationError,
-    ModeError,
-    SettingError,
-)
+from pymc_minibatch_mh.errors import BoundsError, FactorizationError, ModeError, SettingError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.weights import Weights, term_weights
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
-from pymc_minibatch_mh.plan.dense import DensePlan, gaussian_draw
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.file import read
 from pymc_minibatch_mh.plan.identity import WatchedModel, key_of_reference
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
@@ -49,33 +44,28 @@ _log = logging.getLogger("pymc")
 START_ROWS = 100_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadingSettings:
-    """How a user wants a model to be read; `observed` is None for all large variables."""
+    """Settings by which a model is read; :class:`steps.settings.SharedSettings` describes them."""
 
-    observed: Sequence[str] | None
-    weights: Weights | None
-    observation_dims: Sequence[str]
-    compile_kwargs: Mapping[str, Any] | None
-    in_linear_coordinates: bool = True
+    observed: Sequence[str] | None = None
+    weights: Weights | None = None
+    observation_dims: Sequence[str] = ()
+    compile_kwargs: Mapping[str, Any] | None = field(default=None, metadata={"described": False})
 
 
 def _request(
     model: pm.Model,
     vars: Sequence[Variable],
     point: Mapping[str, np.ndarray],
-    reading: ReadingSettings,
+    settings: ReadingSettings,
+    linear: bool,
 ) -> tuple | None:
-    """Return all that a step asks a model for, or None where that cannot be compared."""
-    weights = _arrays(reading.weights)
-    if weights is None or reading.compile_kwargs:
+    """Request of a step to a model; None if requests cannot be compared."""
+    weights = _arrays(settings.weights)
+    if weights is None or settings.compile_kwargs:
         return None
-    named = (
-        reading.observed,
-        reading.observation_dims,
-        reading.in_linear_coordinates,
-        model.named_vars_to_dims,
-    )
+    named = settings.observed, settings.observation_dims, linear, model.named_vars_to_dims
     return tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named)
 
 
@@ -123,8 +113,11 @@ class SharedModel:
             if given is None:
                 # A model whose bounds cannot be derived has its centre still, for other methods.
                 self._known = {key: found}
-        if given is not None:
-            _require_same_moves(found, by_elements)
+        if given is not None and (objection := found.objection_to(by_elements)):
+            raise SettingError(
+                "prepared= is from a step that updates the effects in "
+                f"{target.factorization.terms[0].name!r} {objection}."
+            )
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
             # Those of a user are shared with nobody.
@@ -146,18 +139,6 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
     return read(given, target)
 
 
-def _require_same_moves(found: Plan, by_elements: ByElements) -> None:
-    """Raise SettingError if a file is of a step that moves effects otherwise than this one."""
-    objection = found.objection_to(by_elements)
-    if objection is None:
-        return
-    cause, fix = objection
-    name = found.target.factorization.terms[0].name
-    raise SettingError(
-        f"prepared= is from a step that updates the effects in {name!r} {cause}. {fix}."
-    )
-
-
 def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     # A chain that starts here asks all rows. The search for the mode starts on a few.
     target.require_finite(start, START_ROWS)
@@ -168,16 +149,18 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
         # Data that change, or a row that has no density, are the better reason.
         require_same_again(target)
         target.require_finite(start)
-        products = _products(target)
+        # Products of parameters that observations keep are a likely reason.
+        products = [f"{name!r} {reason}." for name, reason in target.factorization.refused]
         if not products:
             raise
-        raise ModeError(f"{error} {products}") from error
+        raise ModeError(" ".join([str(error), *products])) from error
+    found = DensePlan(target, Requirements(), reference, marginal=marginal)
     try:
-        target.check(model, lambda: gaussian_draw(reference, rng, 1.0))
+        target.check(model, lambda: found.gaussian_draw(rng, 1.0))
     except FactorizationError:
         require_same_again(target)
         raise
-    return DensePlan(target, Requirements(), reference, marginal=marginal)
+    return found
 
 
 def _prepared(
@@ -227,11 +210,6 @@ def _by_elements(
     return ArrowPlan.bounded(target, requirements, found)
 
 
-def _products(target: Target) -> str:
-    """Return which products of parameters rows have and keep, and why."""
-    return " ".join(f"{name!r} {reason}." for name, reason in target.factorization.refused)
-
-
 #: The last that was read of every model that is still in use.
 _known: WeakKeyDictionary[pm.Model, SharedModel] = WeakKeyDictionary()
 
@@ -240,19 +218,23 @@ def read_model(
     model: pm.Model,
     vars: Sequence[Variable],
     point: dict[str, np.ndarray],
-    reading: ReadingSettings,
+    settings: ReadingSettings,
     requirements: Requirements,
+    *,
+    linear: bool = True,
 ) -> SharedModel:
     """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
+
+    `linear` allows coordinates in which observations are linear.
 
     UnsupportedModelError if rows cannot be proven to be independent given the parameters;
     BoundsError if their graph does not allow what a method requires; SettingError if settings do
     not fit the model.
     """
-    request, found = _request(model, vars, point, reading), _known.get(model)
+    request, found = _request(model, vars, point, settings, linear), _known.get(model)
     same = found is not None and request is not None and found.request == request
     if found is None or not same or not found.watched.is_unchanged:
-        found = _read(request, model, vars, point, reading)
+        found = _read(request, model, vars, point, settings, linear)
     if request is not None:
         # Kept also where it is refused to this method: the next one need not read it again.
         _known[model] = found
@@ -267,18 +249,19 @@ def _read(
     model: pm.Model,
     vars: Sequence[Variable],
     point: dict[str, np.ndarray],
-    reading: ReadingSettings,
+    settings: ReadingSettings,
+    linear: bool,
 ) -> SharedModel:
     parts = factorize(
         model,
         vars,
-        reading.observed,
-        weights=reading.weights,
-        observation_dims=reading.observation_dims,
+        settings.observed,
+        weights=settings.weights,
+        observation_dims=settings.observation_dims,
         initial_point=point,
     )
-    if reading.in_linear_coordinates:
+    if linear:
         parts = in_linear_coordinates(in_differences(parts))
-    compiled = CompiledModel(parts, reading.compile_kwargs)
+    compiled = CompiledModel(parts, settings.compile_kwargs)
     watched = WatchedModel(model, parts.arrays, term_weights(parts.terms))
-    return SharedModel(request, watched, compiled, chosen=not reading.in_linear_coordinates)
+    return SharedModel(request, watched, compiled, chosen=not linear)

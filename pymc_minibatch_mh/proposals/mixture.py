@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.checks import check_flag, check_positive, is_number
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
@@ -109,8 +110,6 @@ MAX_SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Fewest tries of a component for an estimate of its efficiency.
 MIN_TRIES = 20
-#: Cost of a draw besides observations, in observations: 20 µs of PyMC's loop, at 0.13 µs each.
-OVERHEAD_ROWS = 150.0
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,8 @@ def component_efficiency(total: np.ndarray, size: int) -> np.ndarray:
     for jump, variance in (("jump", 1.0), ("square_jump", 2.0)):
         g = np.clip(total[jump] / tried / (2.0 * variance * size), 1e-12, 1.9)
         merits.append(g / (2.0 - g))
-    return np.sqrt(merits[0] * merits[1]) / (OVERHEAD_ROWS + total["rows"] / tried)
+    overhead = costs.DRAW / costs.OBSERVATION_OF_DRAW
+    return np.sqrt(merits[0] * merits[1]) / (overhead + total["rows"] / tried)
 
 
 def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802

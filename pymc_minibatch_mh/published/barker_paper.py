@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pymc_minibatch_mh.checks import check_choice, check_integer, check_positive
-from pymc_minibatch_mh.steps.barker import (
-    BarkerMethod,
-    BarkerMinibatchMH,
-    BarkerTest,
-    barker_test,
-)
+from pymc_minibatch_mh.steps.barker import BarkerMethod, BarkerMinibatchMH, BarkerTest, barker_test
 from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
 
 

@@ -9,13 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.costs import INCLUDED_OBSERVATION, OBSERVATION
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
-#: Cost of a row that is read at every update, which stays in a cache, in units of that of a row
-#: that is drawn from data which do not fit one.
-COST_IN_ORDER = 0.4
-#: Cost of a row that is drawn and dropped by its own ceiling, in the same units.
-COST_OF_A_CANDIDATE = 0.12
 #: By how much expected rows have to fall to make up for a second way of reading rows.
 WORTHWHILE = 0.8
 #: Rows of the smallest batch, and the variance of the log ratio that batches are sized for: about
@@ -104,7 +100,8 @@ class Largest:
         squares = _without_first(sizes**2, found.squares[counted])
         cubes = _without_first(sizes**3, found.cubes[counted])
         batch = batch_rows(squares, cubes, self._n_rows).mean(axis=0)
-        count = int(np.argmin(COST_IN_ORDER * np.arange(batch.size) + batch))
+        price = INCLUDED_OBSERVATION / OBSERVATION
+        count = int(np.argmin(price * np.arange(batch.size) + batch))
         if count + batch[count] > WORTHWHILE * batch[0]:
             return NO_ROWS
         return np.sort(found.rows[order[:count]])

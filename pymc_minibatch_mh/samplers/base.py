@@ -62,8 +62,6 @@ class Sampler[P: Plan](ABC):
     loop: str = "mh_run"
     #: Record of C that counts the efficiency of each component.
     tally: np.dtype = TALLY
-    #: Whether updates move every scale together with its effects, and so leave a collapsed scale.
-    moves_scales: bool = False
 
     @property
     @abstractmethod

@@ -4,13 +4,12 @@
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.elements import ElementChain, ElementTest, Geometry
+from pymc_minibatch_mh import costs
+from pymc_minibatch_mh.native.elements import ElementChain, ElementTest
 from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut
-from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.native.posterior import Posterior
 from pymc_minibatch_mh.native.run import KernelState
 from pymc_minibatch_mh.native.slices import Slices
@@ -22,14 +21,8 @@ from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
 
-#: Seconds that an iteration takes without rows: for each number of each element, of which there
-#: are those of the border and some of its own, and all else; a row, and a candidate. Fitted to
-#: the times of three problems of benchmarks/groups.py.
-_NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 4e-9, 10, 10e-6, 0.25e-6, 0.13e-6
-#: And for a pair of coordinates of the border, and for one of elements that a row reads.
-_PAIR, _CELL = 3e-9, 1.5e-9
-#: Kept rows to see before κ is chosen by them.
-_ENOUGH_ROWS = 50
+#: Fewest kept rows by which κ is chosen.
+MIN_ROWS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +44,6 @@ class Componentwise(Sampler[ArrowPlan]):
 
     loop = "mh_run_elements"
     tally = KIND_TALLY
-    moves_scales = True
 
     @property
     def n_components(self) -> int:
@@ -60,8 +52,8 @@ class Componentwise(Sampler[ArrowPlan]):
 
     @property
     def n_decisions(self) -> int:
-        """One for every element, and for all others of the kinds of moves."""
-        return sum(self.sizes) + self.n_components - len(self.sizes)
+        """One for every element and every scale, and two for the border."""
+        return 2 + sum(self.sizes) + self.n_scales
 
     @property
     def key(self) -> dict[str, str]:
@@ -81,13 +73,15 @@ class Componentwise(Sampler[ArrowPlan]):
     ) -> Records:
         """Records with the κ of every kind that makes most effective draws in a given time."""
         kappa = records.test.kappa.copy()
-        fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
-        fixed += _PAIR * self.n_border * self.n_chosen + _CELL * self.n_cells
+        element = costs.ELEMENT_NUMBER * (costs.OTHER_NUMBERS + self.n_border)
+        fixed = costs.ITERATION + element * sum(self.sizes)
+        fixed += costs.BORDER_PAIR * self.n_border * self.n_chosen + costs.CELL * self.n_cells
         together = (1, *self.sizes, *[1] * (self.n_scales + 1))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(tallies.total):
-            if self.method.learns_rates and kept > _ENOUGH_ROWS:
+            if self.method.learns_rates and kept > MIN_ROWS:
                 rate = mass / decisions
-                cost = together[kind] * (_ROW + _CANDIDATE * candidates / mass) / fixed
+                row = costs.ELEMENT_OBSERVATION + costs.ELEMENT_CANDIDATE * candidates / mass
+                cost = together[kind] * row / fixed
                 kappa[kind] = 1.0 + rate * best_chi([rate], min(squares / kept, 1.0), cost)
         return records._replace(test=records.test._replace(kappa=kappa))
 
@@ -97,7 +91,8 @@ class Componentwise(Sampler[ArrowPlan]):
 
     def linked(self, records: Records, plan: ArrowPlan) -> Records:
         """Geometry and bounds of the plan in the place of a proposal."""
-        moves = ElementMoves(plan.geometry, plan.parts.parts, plan.target.element_densities)
+        # The functions are kept for their addresses.
+        moves = plan.geometry, plan.parts.parts, plan.target.element_densities
         return Records(moves, records.test)
 
     def kernel_state(
@@ -135,11 +130,3 @@ def componentwise(method: Method, elements: GroupedReference) -> Componentwise:
     n_scales = int(np.count_nonzero(elements.scale_factor >= 0))
     counts = elements.border.size, elements.n_chosen, sizes, n_scales, elements.data.size
     return Componentwise(method, *counts)
-
-
-class ElementMoves(NamedTuple):
-    """Geometry and bounds of the iterations of a chain, and functions that have to be kept."""
-
-    geometry: Geometry
-    parts: Parts
-    functions: Any

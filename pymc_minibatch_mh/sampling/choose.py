@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from pymc_minibatch_mh.costs import MIN_GRADIENT
 from pymc_minibatch_mh.diagnostics.forecast import (
     EFFECTIVE,
     NUTPIE,
@@ -40,8 +41,6 @@ _log = logging.getLogger("pymc")
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
 #: Share of the observations above which an exact step is compared with an approximate one.
 MAX_EXACT_SHARE = 0.1
-#: Minimum seconds for the gradient of an observation: about the time of one exponential.
-MIN_SECONDS_PER_ROW = 1e-9
 #: Recommended line of code if nutpie cannot sample the model.
 PYMC_LINE = "pm.sample()"
 
@@ -162,7 +161,7 @@ def _require_worthwhile(choice: Choice, model: pm.Model, point: dict[str, np.nda
     own = replace(choice.forecast, ess_per_second=choice.forecast.ess_per_second_in_blocks)
     covariance = covariance_for_nuts(step)
     best = forecast_nuts(model, point, covariance, timed=False)
-    best = best and best.with_gradient(n_rows * MIN_SECONDS_PER_ROW)
+    best = best and best.with_gradient(n_rows * MIN_GRADIENT)
     recommended, reason = recommend_sampler(name, n_rows, size, own, best)
     if recommended != name and best is not None:
         timed = forecast_nuts(model, point, covariance)

@@ -209,7 +209,9 @@ class MinibatchStep(BlockedStep):
         model = resolve_model(settings.model)
         self.vars = step_variables(model, settings.vars)
         point = settings.point_of(model)
-        read = read_model(model, self.vars, point, settings.reading_for(method), needs)
+        read = read_model(
+            model, self.vars, point, settings, needs, linear=settings.linear_for(method)
+        )
         target = settings.target_of(read, point)
         report.log_preparation(name, target, model, point, settings.model)
         start, blocks = target.factorization.ravel(point), settings.blocks_for(method, target)

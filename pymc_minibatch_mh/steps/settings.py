@@ -27,7 +27,6 @@ from pymc_minibatch_mh.checks import (
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import require_continuous
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_point, value_variables
-from pymc_minibatch_mh.model.weights import Weights
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import ByElements
 from pymc_minibatch_mh.plan.prepare import ReadingSettings, SharedModel
@@ -143,13 +142,23 @@ PLAIN = str | bool | int | float | list | tuple | Proposal | None
 
 
 @dataclass(frozen=True)
-class SharedSettings:
+class SharedSettings(ReadingSettings):
     """The settings that every step takes besides those of its method.
 
     Parameters
     ----------
     vars : list of variables, optional
         Variables to update; by default all continuous ones. Other steps update the rest.
+    observed : list of str, optional
+        Observed variables to subsample; by default all with 1,000 observations or more.
+    weights : array of shape (N,) or dict, optional
+        Factors of the observations' log-likelihoods: survey weights, importance weights or counts
+        of equal observations. A dictionary has one array for each name of an observed variable.
+        For data in :class:`Rows`, weights are an array of the same, ``rows.data("w")``.
+    observation_dims : tuple of str
+        Dims along which observations lie; by default the first axis.
+    compile_kwargs : dict, optional
+        As in PyMC's step methods.
     taylor_order : {"auto", 0, 1, 2}
         Order of the control variates.
     centre : {"auto", "start"}
@@ -177,14 +186,6 @@ class SharedSettings:
         continues at K = 1 from draw 400 of warm-up. It has to end in warm-up: draws are kept only
         at its last temperature. A schedule needs ``taylor_order=0``, which "auto" then selects.
         Source: Seita et al. (2017), section 6.2, doi:10.48550/arXiv.1610.06848.
-    observed : list of str, optional
-        Observed variables to subsample; by default all with 1,000 observations or more.
-    weights : array of shape (N,) or dict, optional
-        Factors of the observations' log-likelihoods: survey weights, importance weights or counts
-        of equal observations. A dictionary has one array for each name of an observed variable.
-        For data in :class:`Rows`, weights are an array of the same, ``rows.data("w")``.
-    observation_dims : tuple of str
-        Dims along which observations lie; by default the first axis.
     prepared : path or step, optional
         Preparation to reuse: a file of ``step.save`` for the same model and data, or a step on the
         first of these observations, in :class:`Rows`. Then only new observations are evaluated,
@@ -204,7 +205,7 @@ class SharedSettings:
         :class:`FireflyMH` allows only 0. Source: Neal (2003), doi:10.1214/aos/1056562461.
     tune : bool
         Whether to adapt in warm-up.
-    model, rng, initial_point, compile_kwargs, blocked
+    model, rng, initial_point, blocked
         As in PyMC's step methods. The search for the mode starts at `initial_point`.
     """
 
@@ -219,9 +220,6 @@ class SharedSettings:
     temperature: float | Sequence[tuple[int, float]] = setting_field(
         _check_temperature, default=1.0
     )
-    observed: Sequence[str] | None = setting_field(default=None)
-    weights: Weights | None = setting_field(default=None)
-    observation_dims: Sequence[str] = setting_field(default=())
     # Plan of a step on the first of these observations.
     prepared: str | PathLike | BlockedStep | None = setting_field(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
@@ -235,13 +233,12 @@ class SharedSettings:
     model: pm.Model | None = setting_field(default=None, described=False)
     rng: Any = setting_field(as_generator, default=None, described=False)
     initial_point: Mapping[str, np.ndarray] | None = setting_field(default=None, described=False)
-    compile_kwargs: Mapping[str, Any] | None = setting_field(default=None, described=False)
     blocked: bool = setting_field(_check_blocked, default=True, described=False)
 
     def __post_init__(self) -> None:
         """Check each setting, and combinations of settings, before a model is read."""
         for one in fields(self):
-            if check := one.metadata["check"]:
+            if check := one.metadata.get("check"):
                 object.__setattr__(self, one.name, check(one.name, getattr(self, one.name)))
         if self.schedule and not self.tune:
             raise SettingError(
@@ -310,16 +307,13 @@ class SharedSettings:
             )
         return None
 
-    def reading_for(self, method: Method) -> ReadingSettings:
-        """Settings by which a model is read.
+    def linear_for(self, method: Method) -> bool:
+        """Whether a method may sample coordinates in which observations are linear.
 
         Bounds or ranges of a user are in terms of the model's variables.
         """
         in_own_terms = method.requirements.given or self.used_proposal.in_own_terms
-        linear = self.coordinates == "auto" and self.centre == "auto" and not in_own_terms
-        return ReadingSettings(
-            self.observed, self.weights, self.observation_dims, self.compile_kwargs, linear
-        )
+        return self.coordinates == "auto" and self.centre == "auto" and not in_own_terms
 
     @property
     def slice_moves(self) -> int | None:
@@ -374,13 +368,13 @@ class SharedSettings:
         for name in setting_names(type(self)):
             value = getattr(self, name)
             text = repr(value) if isinstance(value, PLAIN) else type(value).__name__
-            if known[name].metadata["described"] and text != repr(known[name].default):
+            if known[name].metadata.get("described", True) and text != repr(known[name].default):
                 words.append(f"{name}={text}")
         return ", ".join(words)
 
 
 #: Names of the settings that all steps share.
-SHARED = tuple(one.name for one in fields(SharedSettings))
+SHARED = ("vars", *(one.name for one in fields(SharedSettings) if one.name != "vars"))
 
 
 def _records_of(method: type[SharedSettings]) -> tuple[type, ...]:
@@ -445,17 +439,18 @@ def signature_of(constructor: Callable[..., None]) -> Signature:
 
 
 #: Shared settings in the docstring of a step class.
-IN_BRIEF = """taylor_order, centre, covariance, coordinates
+IN_BRIEF = """observed, weights, observation_dims, compile_kwargs
+    Observed variables to subsample, weights of their observations, dims of observations; as in
+    PyMC's own step methods.
+taylor_order, centre, covariance, coordinates
     Order, centre and metric of the control variates; reparametrisation of hierarchies.
 blocks, proposal, temperature
     Group effects one at a time; proposal; K > 0, which divides the log-likelihood.
-observed, weights, observation_dims
-    Observed variables to subsample, weights of their observations, and dims of observations.
 prepared, updates_per_draw
     Preparation to reuse, and updates between two draws.
 full_pass_above, moves_without_rows, tune
     Batch size above which the full data decide; slice moves of hyperparameters; adaptation.
-model, rng, initial_point, compile_kwargs, blocked
+model, rng, initial_point, blocked
     As in PyMC's own step methods."""
 #: End of a step class's docstring.
 SEE_ALSO = """

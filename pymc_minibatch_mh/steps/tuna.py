@@ -54,13 +54,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.checks import check_choice, check_flag, check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.efficiency import best_chi
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
-from pymc_minibatch_mh.reference.influential import COST_OF_A_CANDIDATE
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import (
     SharedSettings,
@@ -108,15 +108,8 @@ def poisson_test(
     return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
 
 
-#: Seconds of a row in cached data, of a row in larger data, of an update without its rows, and of
-#: PyMC's loop per draw.
-CACHED_ROW_SECONDS, ROW_SECONDS, UPDATE_SECONDS, LOOP_SECONDS = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
-#: Largest size of cached data in bytes.
-MAX_CACHED_BYTES = 2**24
-#: Largest χ before observations have been evaluated.
-INITIAL_CHI = 1.0
-#: κ before observations have been evaluated, and seconds of a candidate.
-INITIAL_RATE_FACTOR, CANDIDATE_SECONDS = 4.0, COST_OF_A_CANDIDATE * ROW_SECONDS
+#: Largest χ, and κ, before observations have been evaluated.
+MAX_INITIAL_CHI, INITIAL_RATE_FACTOR = 1.0, 4.0
 #: Fewest evaluated observations for an estimate of their ratios.
 MIN_ROWS = 50
 #: Largest share of a full-data evaluation for typical proposals at the starting χ, because some
@@ -137,7 +130,7 @@ def largest_chi(size: float, max_rate: float) -> float:
 def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
     """Starting χ, small enough that typical proposals do not need the full data."""
     return float(
-        min([INITIAL_CHI, *(largest_chi(size, MAX_START_SHARE * max_rate) for size in sizes)])
+        min([MAX_INITIAL_CHI, *(largest_chi(size, MAX_START_SHARE * max_rate) for size in sizes)])
     )
 
 
@@ -168,8 +161,9 @@ def chi_from(
         return None
     size = totals["sizes"] / totals["n_sizes"]
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    row = CACHED_ROW_SECONDS if n_bytes < MAX_CACHED_BYTES else ROW_SECONDS
-    cost = row / (UPDATE_SECONDS + LOOP_SECONDS / updates_per_draw)
+    cached = n_bytes < costs.MIN_UNCACHED_BYTES
+    row = costs.CACHED_OBSERVATION if cached else costs.OBSERVATION
+    cost = row / (costs.UPDATE + costs.LOOP / updates_per_draw)
     return best_chi([size], ratio, cost, max_rate)
 
 
@@ -183,8 +177,8 @@ def rate_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -
         return None
     candidates, rows = (totals[each] / totals["n_sizes"] for each in ("sizes", "n_ratios"))
     ratio = min(totals["squared_ratios"] / totals["n_ratios"], 1.0)
-    update = UPDATE_SECONDS + LOOP_SECONDS / updates_per_draw + candidates * CANDIDATE_SECONDS
-    return 1.0 + best_chi([rows], ratio, ROW_SECONDS / update) * float(rows)
+    update = costs.UPDATE + costs.LOOP / updates_per_draw + candidates * costs.CANDIDATE
+    return 1.0 + best_chi([rows], ratio, costs.OBSERVATION / update) * float(rows)
 
 
 @dataclass(frozen=True, eq=False)

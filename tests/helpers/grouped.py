@@ -222,7 +222,7 @@ def step_of(name):
 
 
 def target_of(model):
-    reading = ReadingSettings(None, None, (), None)
+    reading = ReadingSettings()
     point = model.initial_point()
     return Target(read_model(model, model.value_vars, point, reading, Requirements()).compiled)
 

@@ -10,13 +10,13 @@ from scipy.special import expit
 
 from helpers.in_library import move_between
 from helpers.zoo import drawn, logistic
-from pymc_minibatch_mh import FireflyMH, TunaMH, explain
+from pymc_minibatch_mh import FireflyMH, TunaMH, costs, explain
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY
 from pymc_minibatch_mh.reference.full_data import BoundedMove
-from pymc_minibatch_mh.reference.influential import COST_IN_ORDER, COST_OF_A_CANDIDATE, WORTHWHILE
+from pymc_minibatch_mh.reference.influential import WORTHWHILE
 
 ROWS, GROUPS, MEMBERS = 4_000, 2, 10
 
@@ -108,13 +108,14 @@ def chosen(c, moves, copy=NO_COPY):
 
 def test_rows_are_heavy_where_they_would_be_drawn_often():
     c = np.full(1_000, 1e-3)
-    c[:3] = 50.0, 0.505 * COST_IN_ORDER, 0.495 * COST_IN_ORDER
+    limit = costs.INCLUDED_OBSERVATION / costs.OBSERVATION
+    c[:3] = 50.0, 0.505 * limit, 0.495 * limit
     assert chosen(c, [2.0]) == [0, 1]
     # To read all that is heavy would read as many rows as before.
     assert chosen(np.full(1_000, 0.495 / WORTHWHILE), [2.0]) == []
     assert chosen(c, []) == []
     # Rows that a copy drops are drawn for less.
-    limit = COST_IN_ORDER / COST_OF_A_CANDIDATE
+    limit = costs.INCLUDED_OBSERVATION / costs.CANDIDATE
     c[:3] = 50.0, 0.505 * limit, 0.495 * limit
     copy = NO_COPY._replace(lines=np.zeros((1_000, 64), np.int8))
     assert chosen(c, [2.0], copy) == [0, 1]

@@ -43,7 +43,7 @@ def said(caplog):
 @pytest.fixture(autouse=True)
 def nuts_is_slow(monkeypatch):
     """Let no speed of this machine decide."""
-    monkeypatch.setattr(choose, "MIN_SECONDS_PER_ROW", 1.0)
+    monkeypatch.setattr(choose, "MIN_GRADIENT", 1.0)
 
 
 def refuse_bounds(monkeypatch):
@@ -147,7 +147,7 @@ def test_a_model_for_nuts_is_refused_with_the_line_to_type(monkeypatch):
         return choose.replace(summarize(*arguments), ess_per_second_in_blocks=1e-3)
 
     monkeypatch.setattr(forecast, "summarize_pilots", slow)
-    monkeypatch.setattr(choose, "MIN_SECONDS_PER_ROW", 1e-9)
+    monkeypatch.setattr(choose, "MIN_GRADIENT", 1e-9)
     with pytest.raises(NotWorthwhileError, match="times the ESS/s of TunaMH") as refusal:
         sample(logistic(), **RUN)
     assert 'Type pm.sample(nuts_sampler="nutpie") instead' in str(refusal.value)
