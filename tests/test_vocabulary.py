@@ -43,7 +43,7 @@ def test_another_word_is_noticed():
 #: Words that say nothing alone, and how often each is still the whole name of a function, an
 #: argument, a field or a variable of the package. Numbers only fall: lower them with the code.
 WORDS_ALONE = {
-    "asked": 21,
+    "asked": 20,
     "at": 22,
     "beside": 5,
     "found": 224,
@@ -55,7 +55,7 @@ WORDS_ALONE = {
     "one": 124,
     "own": 110,
     "place": 104,
-    "places": 79,
+    "places": 78,
     "said": 3,
     "told": 2,
     "whole": 47,

@@ -32,17 +32,11 @@ from pymc_minibatch_mh.expressions.graph import Apply, Expr
 from pymc_minibatch_mh.expressions.patterns import is_a, operands_first, subexpressions
 from pymc_minibatch_mh.expressions.rules import is_impossible
 from pymc_minibatch_mh.functions.interval import Array, Interval
+from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.whitened_copy import (
-    NO_COPY,
-    WhitenedCopy,
-    empty_lines,
-    orthogonalize,
-    pack_rows,
-    width_of,
-)
+from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy, empty_lines, width_of
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
@@ -339,8 +333,8 @@ class BoundsPass(RowPass):
             pairs = zip(function.arguments, place.whitened, strict=True)
             lines += [w[0] for form, w in pairs if form.is_global]
         basis = np.reshape(lines, (-1, self.size)).copy()
-        nothing = np.empty((0, self.size))
-        kept = [orthogonalize(basis, nothing, k) == 1.0 for k in range(len(basis))]
+        nothing, unit = np.empty((0, self.size)), library.function("mh_orthogonalize")
+        kept = [unit(basis, nothing, 0, k, self.size) == 1.0 for k in range(len(basis))]
         return basis[kept]
 
     def _pack(self, k: int, first: int, place: Geometry, data: RowData) -> None:
@@ -349,7 +343,9 @@ class BoundsPass(RowPass):
         whitened = np.zeros((data.rows.size, copy.own, self.size))
         for a, own in enumerate(w for form, w in pairs if not form.is_global):
             whitened[:, a] = own
-        pack_rows(whitened, copy.shared, copy.lines[first : first + data.rows.size])
+        lines, shared = copy.lines[first : first + data.rows.size], copy.shared
+        pack = library.function("mh_pack_rows")
+        pack(whitened, *whitened.shape, shared, len(shared), lines, copy.width)
 
     def bounds(
         self,

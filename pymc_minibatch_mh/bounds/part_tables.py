@@ -17,8 +17,8 @@ from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
-from pymc_minibatch_mh.native.draw import build_alias
-from pymc_minibatch_mh.native.parts import Ends, Parts, ceilings_of, fill_running
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.parts import Ends, Parts
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import Read
@@ -53,7 +53,9 @@ class PartTables:
 
     def ceilings(self, ends: Ends) -> np.ndarray:
         """Return the ceiling of every row in a move."""
-        return ceilings_of(self.parts, ends)
+        out = np.empty(self.parts.n_rows)
+        function("mh_ceilings_of")(self.parts, ends, out)
+        return out
 
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
@@ -96,10 +98,10 @@ def _parts(
         [np.abs(weights[f, own]) ** 3 for f, own in zip(range(n_factors), rows, strict=True)]
     )
     totals = np.empty(size)
-    fill_running(starts, running, totals)
+    function("mh_fill_running")(size, starts, running, totals)
     thresholds, aliases = np.empty(cubes.size), np.empty(cubes.size, np.int32)
     if cubes.any():
-        build_alias(cubes, thresholds, aliases)
+        function("mh_build_alias")(cubes.size, cubes, thresholds, aliases)
     return Parts(
         np.cbrt(cubes.astype(np.float64)),
         np.ascontiguousarray(weights.T),

@@ -20,8 +20,7 @@ from pymc_minibatch_mh.data import array_digest, code_digest
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
-from pymc_minibatch_mh.native.draw import build_alias
-from pymc_minibatch_mh.native.library import ffi
+from pymc_minibatch_mh.native.library import ffi, function
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.influential import WORTHWHILE
@@ -141,7 +140,8 @@ class Tables:
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
         for k in range(len(self.c)):
-            build_alias(self._light(k), thresholds[k], aliases[k])
+            weights = self._light(k)
+            function("mh_build_alias")(weights.size, weights, thresholds[k], aliases[k])
         return thresholds, aliases
 
     @cached_property

@@ -8,8 +8,8 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.library import Status
-from pymc_minibatch_mh.native.run import FEWEST, ROWS, SQUARES, TOTAL, propose_once, repeat_test
+from pymc_minibatch_mh.native.library import Status, function
+from pymc_minibatch_mh.native.run import FEWEST, ROWS, SQUARES, TOTAL
 from pymc_minibatch_mh.reference.full_data import (
     BoundedMove,
     Spread,
@@ -85,6 +85,9 @@ class Probe:
         self._chain.rng = rows_rng
         self._tests = self._chain.kernel_state()
         self._posterior = self._tests.record.posterior
+        drawn_from = self._chain.plan.drawn_from
+        #: Row numbers of the influential observations, which every update evaluates.
+        self._heavy = (drawn_from or self._posterior.bounds).heavy
         self.n_rows = self._chain.plan.n_rows
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MAX_TOP_ROWS)
         self._beta = float(self._posterior.reference.inverse_temperature)
@@ -95,10 +98,10 @@ class Probe:
 
     def propose(self, position: np.ndarray) -> ProposedMove:
         """Draw a proposal from a position."""
-        new = np.empty_like(position)
-        status, cheap = propose_once(self._moves, position, new)
+        new, cheap = np.empty_like(position), np.empty(1)
+        status = function("mh_propose_once")(self._moves, position, new, cheap)
         self._chain.require_decided(self._moves, status)
-        return ProposedMove(position, new, cheap)
+        return ProposedMove(position, new, float(cheap[0]))
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
         """Measured acceptance probability of a proposal under the step's own test."""
@@ -163,12 +166,6 @@ class Probe:
             *worst,
         )
 
-    @property
-    def _heavy(self) -> np.ndarray:
-        """Row numbers of the influential observations, which every update evaluates."""
-        drawn_from = self._chain.plan.drawn_from
-        return self._posterior.bounds.heavy if drawn_from is None else drawn_from.heavy
-
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
         """Index of the table that covers a proposal, and its M; -1 and NaN without a table."""
         if self._chain.plan.tables is None:
@@ -178,10 +175,12 @@ class Probe:
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
-        """Outcomes of repeated decisions, None after a violated bound."""
+        """Outcomes of repeated decisions on new rows, shape (4,), None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
-        status, outcomes = repeat_test(self._tests, move, repetitions, by_verdict)
+        outcomes = np.array([0.0, 0.0, 0.0, np.inf])
+        repeat = function("mh_repeat_test")
+        status = repeat(self._tests, *move, repetitions, by_verdict, outcomes)
         if status == Status.BOUND_VIOLATED:
             return None
         self._chain.require_decided(self._tests, status)

@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import possible_slices
-from pymc_minibatch_mh.native.slices import sweep_without_rows
+from pymc_minibatch_mh.native.library import GeneratorRecord, function
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import whitened_directions
 
@@ -37,7 +37,11 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
         return 0.0
     rng = np.random.default_rng(SEED)
     repeated = slices._replace(moves=n * max(1, min(SWEEPS, MAX_MOVES // n)))
-    sweep_without_rows(there, repeated, target.prior, target.rows.context, rng)
+    prior, context = target.prior, target.rows.context
+    value, evaluations = np.array([prior(there, context)]), np.zeros(1, np.int64)
+    function("mh_move_without_rows")(
+        there, there.size, repeated, prior, context, GeneratorRecord(rng), value, evaluations
+    )
     reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
     away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
     return float(away - np.sqrt(n))

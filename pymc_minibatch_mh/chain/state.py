@@ -57,16 +57,6 @@ class ChainState:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def proposal(self) -> Any:
-        """Record of the proposal."""
-        return self.records.proposal
-
-    @property
-    def test(self) -> Any:
-        """Record of the test."""
-        return self.records.test
-
-    @property
     def waiting(self) -> bool:
         """Whether the chain waits for other steps."""
         return not np.isnan(self.waits_at[0])

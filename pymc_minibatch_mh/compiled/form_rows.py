@@ -21,6 +21,7 @@ from pymc_minibatch_mh.compiled.scalar_functions import (
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import STORED_TYPES
 from pymc_minibatch_mh.expressions.graph import Apply, Data, Expr, Gather, LoweringError, Monomial
+from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.forms import (
     CHOICE,
     PRODUCT,
@@ -30,7 +31,6 @@ from pymc_minibatch_mh.native.forms import (
     PlacedForms,
     RowSpace,
     Term,
-    place_forms,
 )
 from pymc_minibatch_mh.native.library import FunctionAt, LaidOut
 from pymc_minibatch_mh.structure.predictors import LinearForm
@@ -205,9 +205,9 @@ def evaluate_predictors(
     *,
     directions: bool,
 ) -> PlacedForms:
-    """Evaluate the linear predictors of some rows: see :func:`native.forms.place_forms`.
+    """Evaluate the linear predictors of some rows, numbered within their term.
 
-    `directions` requests the whitened predictors.
+    `factor` is zero above its diagonal; `directions` requests the whitened predictors.
     """
     if function not in _layouts:
         layout = TermLayout(function.arguments, DataLeaves(function), ())
@@ -216,9 +216,9 @@ def evaluate_predictors(
     m = len(function.arguments)
     values, sizes, norms = (np.empty((rows.size, m)) for _ in range(3))
     whitened = np.empty((rows.size if directions else 0, m, centre.size))
-    room = PlacedForms(values, sizes, norms, whitened)
-    place_forms(term, rows, centre, factor, room)
-    return room
+    room = values, sizes, norms, whitened if directions else None
+    library.function("mh_place_forms")(term, rows, rows.size, centre, factor, centre.size, *room)
+    return PlacedForms(values, sizes, norms, whitened)
 
 
 class FormRows:

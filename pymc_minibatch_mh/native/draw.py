@@ -1,19 +1,8 @@
-"""Sampling of rows with replacement, and prefetched rows of stored data: draw.c."""
+"""Prefetched rows of stored data: draw.c."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from pymc_minibatch_mh.native.library import function
-
-
-def build_alias(weights: np.ndarray, thresholds: np.ndarray, aliases: np.ndarray) -> None:
-    """Fill an alias table: keep index i with probability thresholds[i], else take aliases[i].
-
-    All have shape (N,); `weights`, float32, are non-negative with a positive sum.
-    """
-    function("mh_build_alias")(weights.size, weights, thresholds, aliases)
-
 
 #: Columns of the supplies: next unused slot, end of the filled slots, number of supplies made.
 NEXT, END, NUMBER = range(3)

@@ -8,45 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.native.library import record_of
 from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.native.run import KernelState
 
 
-class Geometry(NamedTuple):
-    """Coordinates (w, e), and expansions in them: ``mh_geometry``, which has their shapes."""
-
-    border: np.ndarray
-    places: np.ndarray
-    factor: np.ndarray
-    whitener: np.ndarray
-    response: np.ndarray
-    sd: np.ndarray
-    border_slope: np.ndarray
-    slopes: np.ndarray
-    border_hessian: np.ndarray
-    between: np.ndarray
-    hessian: np.ndarray
-    cell_starts: np.ndarray
-    cell_elements: np.ndarray
-    cells: np.ndarray
-    border_tilt: np.ndarray
-    tilts: np.ndarray
-    prior_slope: np.ndarray
-    directions: np.ndarray
-    precisions: np.ndarray
-    total_precision: np.ndarray
-    stiffness: np.ndarray
-    densities: np.ndarray
-    scales: np.ndarray
-    scale_steps: np.ndarray
-    scale_factors: np.ndarray
-    along: np.ndarray
-    along_slope: np.ndarray
-    along_border: np.ndarray
-    along_elements: np.ndarray
-    along_own: np.ndarray
-    chosen: np.ndarray
-    read: np.ndarray
+class Geometry(record_of("mh_geometry")):  # type: ignore[misc]
+    """Coordinates (w, e), and expansions in them: ``mh_geometry`` has the shapes."""
 
     @property
     def n_elements(self) -> int:

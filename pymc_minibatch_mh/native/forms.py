@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.library import LaidOut, function
+from pymc_minibatch_mh.native.library import LaidOut
 
 #: Kinds of pieces: a run of numbers, a product of leaves, and one for an indexed coordinate.
 RUN, PRODUCT, CHOICE = range(3)
@@ -101,17 +101,3 @@ class PlacedForms(NamedTuple):
     #: d).
     norms: np.ndarray
     whitened: np.ndarray
-
-
-def place_forms(
-    term: LaidOut, rows: np.ndarray, centre: np.ndarray, factor: np.ndarray, placed: PlacedForms
-) -> None:
-    """Write linear predictors of some rows of a term to `placed`; row numbers are within the term.
-
-    `factor` is L, which is zero above its diagonal.
-    """
-    values, sizes, norms, whitened = placed
-    room = whitened if len(whitened) else None
-    function("mh_place_forms")(
-        term, rows, rows.size, centre, factor, centre.size, values, sizes, norms, room
-    )

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from collections import namedtuple
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
@@ -169,6 +170,12 @@ def dtype_of(name: str) -> np.dtype:
             for field, x in kinds
         ]
     )
+
+
+def record_of(kind: str) -> Any:
+    """Base of a named tuple with the fields of a C record, but for the counts of other fields."""
+    names = (name for name, _ in ffi.typeof(kind).fields)
+    return namedtuple(kind, [name for name in names if not name.startswith("n_")])
 
 
 @cache

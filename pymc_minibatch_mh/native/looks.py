@@ -26,32 +26,18 @@ def batch_test(record: Any) -> BatchTest:
     return BatchTest(record.sample_size, record.decide_batch, record.kappa, laid_out)
 
 
-def _merged(moments: tuple, name: str, *others: Any) -> tuple[int, float, float, float]:
-    merged = np.array([moments], dtype_of("mh_moments"))
-    function(name)(merged, *others)
+def merge_moments(moments: tuple, others: tuple) -> tuple[int, float, float, float]:
+    """n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples together."""
+    merged, other = np.array([moments, others], dtype_of("mh_moments"))[:, None]
+    function("mh_merge_moments")(merged, other)
     return merged[0].item()
 
 
-def merge_moments(
-    n: int,
-    mean: float,
-    second: float,
-    third: float,
-    m: int,
-    other_mean: float,
-    other_second: float,
-    other_third: float,
-) -> tuple[int, float, float, float]:
-    """Merged n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples."""
-    other = np.array([(m, other_mean, other_second, other_third)], dtype_of("mh_moments"))
-    return _merged((n, mean, second, third), "mh_merge_moments", other)
-
-
-def add_moments(
-    n: int, mean: float, second: float, third: float, values: np.ndarray, count: int
-) -> tuple[int, float, float, float]:
-    """n, mean and central sums of order 2 and 3, merged with the first `count` of `values`."""
-    return _merged((n, mean, second, third), "mh_add_moments", values, count)
+def moments_of(values: np.ndarray) -> tuple[int, float, float, float]:
+    """The same of some values."""
+    moments = np.zeros(1, dtype_of("mh_moments"))
+    function("mh_add_moments")(moments, values, values.size)
+    return moments[0].item()
 
 
 def unit_noise(reference: Reference, position: np.ndarray, new: np.ndarray) -> float:
@@ -65,17 +51,10 @@ def full_passes_of(
     test: BatchTest,
     reference: Reference,
     moves: np.ndarray,
-    total: int,
-    limit: float,
+    limits: tuple[int, float],
     rng: np.random.Generator,
 ) -> int:
-    """Number of proposals for which a test would evaluate the full data.
-
-    Batches are simulated with normal noise of the predicted variance, around the log ratio under
-    the Gaussian approximation. `moves` are whitened ends, shape (moves, 2, d); looks at `limit`
-    rows or more, of `total` rows without the influential ones, evaluate the full data.
-    """
-    passes = np.empty(1, np.int64)
-    limits = len(moves), moves, total, limit
-    function("mh_full_passes_of")(test, reference, *limits, GeneratorRecord(rng), passes)
+    """Number of proposals, whitened ends (n, 2, d), for which a test would read all rows."""
+    passes, inputs = np.empty(1, np.int64), (len(moves), moves, *limits, GeneratorRecord(rng))
+    function("mh_full_passes_of")(test, reference, *inputs, passes)
     return int(passes[0])

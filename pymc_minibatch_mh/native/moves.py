@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.library import function
-
 #: Kinds of tables of c_i: see moves.c.
 DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT = range(5)
 
@@ -20,8 +18,3 @@ class Move(NamedTuple):
     here: np.ndarray
     there: np.ndarray
     step: np.ndarray
-
-
-def whiten(whitener: np.ndarray, end: np.ndarray, start: np.ndarray, out: np.ndarray) -> None:
-    """Write L⁻¹(end - start)."""
-    function("mh_whiten")(whitener, end, start, end.size, np.empty(end.size), out)

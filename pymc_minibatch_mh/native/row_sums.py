@@ -3,43 +3,10 @@
 import numpy as np
 
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.library import FunctionAt, dtype_of, function
+from pymc_minibatch_mh.native.library import dtype_of, function
 
 #: Position, proposal and centre of the expansion.
 Ends = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def add_derivatives(
-    space: RowSpace, theta: np.ndarray, drawn: np.ndarray, sums: np.ndarray, hessian: np.ndarray
-) -> None:
-    """Add values and gradients, shape (1 + d,), and Hessians of some rows.
-
-    `drawn` are row numbers over all terms; an empty Hessian is not computed.
-    """
-    asked = int(hessian.size > 0)
-    function("mh_add_derivatives")(space, theta, drawn, drawn.size, asked, sums, hessian)
-
-
-def row_values(space: RowSpace, theta: np.ndarray, drawn: np.ndarray, out: np.ndarray) -> None:
-    """Write the value of each row."""
-    function("mh_row_values")(space, theta, drawn, drawn.size, out)
-
-
-def add_skewness(
-    space: RowSpace, theta: np.ndarray, factor: np.ndarray, drawn: np.ndarray, out: np.ndarray
-) -> None:
-    """Add averages of third derivatives of some rows over N(theta, L Lᵀ) to `out`, shape (d,)."""
-    function("mh_add_skewness")(space, theta, factor, drawn, drawn.size, out)
-
-
-def skewness_of_prior(
-    prior: FunctionAt, theta: np.ndarray, factor: np.ndarray, context: np.ndarray, out: np.ndarray
-) -> None:
-    """Write the average tilt of a prior part over N(theta, L Lᵀ) along L's columns.
-
-    It is Lᵀ times the third-order correction of the gradient, shape (d,).
-    """
-    function("mh_skewness_of_prior")(prior, context, theta, factor, theta.size, out)
 
 
 def differences_of(

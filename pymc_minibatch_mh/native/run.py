@@ -9,7 +9,6 @@ from pymc_minibatch_mh.native.library import (
     GeneratorRecord,
     LaidOut,
     ffi,
-    function,
     load,
 )
 from pymc_minibatch_mh.native.moves import Move
@@ -96,29 +95,5 @@ def run(
     return status, made[0]
 
 
-def propose_once(chain: LaidOut, position: np.ndarray, new: np.ndarray) -> tuple[int, float]:
-    """Write a proposal to `new`; the result is a status and the cheap part of its log ratio."""
-    cheap = np.full(1, np.nan)
-    status = function("mh_propose_once")(chain, position, new, cheap)
-    return status, float(cheap[0])
-
-
 #: Sums over repetitions of a test: Σp, Σp², Σ rows; and the smallest number of rows.
 TOTAL, SQUARES, ROWS, FEWEST = range(4)
-
-
-def repeat_test(
-    chain: LaidOut,
-    move: tuple[np.ndarray, np.ndarray, float],
-    repetitions: int,
-    by_verdict: bool,
-) -> tuple[int, np.ndarray]:
-    """Outcomes of repeated decisions on a proposal with known ends and cheap log ratio.
-
-    Each repetition draws new rows. `by_verdict` counts decisions, for tests whose probability
-    belongs to a single look. The result is a status, which ends the repetitions unless it is
-    ``MH_OK``, and the outcomes, shape (4,).
-    """
-    outcomes = np.array([0.0, 0.0, 0.0, np.inf])
-    status = function("mh_repeat_test")(chain, *move, repetitions, by_verdict, outcomes)
-    return status, outcomes

@@ -1,10 +1,8 @@
 """Slice sampling along null-space directions of the likelihood: slices.c."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-from pymc_minibatch_mh.native.library import GeneratorRecord, function
 
 
 class Slices(NamedTuple):
@@ -19,16 +17,3 @@ class Slices(NamedTuple):
 
 
 NO_SLICES = Slices(np.empty((0, 0)), np.empty((0, 2), np.int64), 0)
-
-
-def sweep_without_rows(
-    position: np.ndarray, slices: Slices, prior: Any, context: np.ndarray, rng: np.random.Generator
-) -> None:
-    """Update a position along null-space directions of the likelihood, outside of a chain.
-
-    `prior` is the log-density (``mh_log_prior``). If the number of proposals is no multiple of the
-    number of directions, the first direction is random, so that all have an equal share.
-    """
-    function("mh_sweep_without_rows")(
-        position, position.size, slices, prior, context, GeneratorRecord(rng)
-    )

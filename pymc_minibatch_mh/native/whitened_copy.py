@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.library import function
-
 #: Bytes of a scale and a residual, float32, and of a cache line.
 HEAD, CACHE_LINE = 8, 64
 
@@ -45,22 +43,3 @@ def empty_lines(n_rows: int, width: int) -> np.ndarray:
     room = np.empty(n_rows * width + CACHE_LINE, np.int8)
     first = -room.ctypes.data % CACHE_LINE
     return room[first : first + n_rows * width].reshape(n_rows, width)
-
-
-def orthogonalize(directions: np.ndarray, others: np.ndarray, k: int) -> float:
-    """Make a direction a unit vector orthogonal to the `others` and to earlier ones.
-
-    The result is 1; 0 for a zero direction; or infinity for a linearly dependent one, which becomes
-    zero and may point anywhere.
-    """
-    return function("mh_orthogonalize")(directions, others, len(others), k, directions.shape[1])
-
-
-def pack_rows(whitened: np.ndarray, shared: np.ndarray, lines: np.ndarray) -> None:
-    """Write the lines of some rows.
-
-    `whitened` are the whitened gradients of their linear predictors, shape (rows, own, d), and are
-    overwritten; `lines` has shape (rows, B).
-    """
-    sizes = whitened.shape
-    function("mh_pack_rows")(whitened, *sizes, shared, len(shared), lines, lines.shape[1])

@@ -21,8 +21,8 @@ from pymc_minibatch_mh.data.source import BLOCK_ROWS
 from pymc_minibatch_mh.native import row_sums as kernels
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.library import FunctionAt
-from pymc_minibatch_mh.native.looks import add_moments, merge_moments
+from pymc_minibatch_mh.native.library import FunctionAt, function
+from pymc_minibatch_mh.native.looks import merge_moments, moments_of
 from pymc_minibatch_mh.progress import count_parts
 from pymc_minibatch_mh.reference.influential import Changes, Largest
 from pymc_minibatch_mh.threads import map_in_threads
@@ -60,14 +60,16 @@ def derivatives_at(
     """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
     size = theta.size
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
-    kernels.add_derivatives(rows.space(derivatives=True), theta, numbers, total, products)
+    inputs = theta, numbers, numbers.size, int(hessian), total, products
+    function("mh_add_derivatives")(rows.space(derivatives=True), *inputs)
     return total, products
 
 
 def values_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.ndarray:
     """Return the log-likelihood of each row, shape (n,)."""
     out = np.empty(numbers.size)
-    kernels.row_values(rows.space(derivatives=True), theta, numbers, out)
+    space = rows.space(derivatives=True)
+    function("mh_row_values")(space, theta, numbers, numbers.size, out)
     return out
 
 
@@ -76,7 +78,8 @@ def bend_at(
 ) -> np.ndarray:
     """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
     out = np.zeros(theta.size)
-    kernels.add_skewness(rows.space(skewness=True), theta, factor, numbers, out)
+    space = rows.space(skewness=True)
+    function("mh_add_skewness")(space, theta, factor, numbers, numbers.size, out)
     return out
 
 
@@ -161,7 +164,7 @@ class Spread(NamedTuple):
         """Return that of these rows and others, with `n_top` extremes at either end."""
         moments = self.moments
         if other.moments[0]:
-            moments = merge_moments(*moments, *other.moments)
+            moments = merge_moments(moments, other.moments)
         top = extremes(np.concatenate([self.top, other.top]), n_top)
         worst = (other if other.ratio > self.ratio else self)[3:]
         return Spread(self.known + other.known, moments, top, *worst)
@@ -190,8 +193,7 @@ class SpreadIn(NamedTuple):
         between = np.searchsorted(self.heavy, (self.first, self.first + rows.size))
         inside = self.heavy[slice(*between)] - self.first
         known, drawn = float(differences[inside].sum()), np.delete(differences, inside)
-        moments = add_moments(0, 0.0, 0.0, 0.0, drawn, drawn.size)
-        return Spread(known, moments, extremes(drawn, self.n_top), ratio, row)
+        return Spread(known, moments_of(drawn), extremes(drawn, self.n_top), ratio, row)
 
 
 def extremes(values: np.ndarray, count: int) -> np.ndarray:
@@ -383,7 +385,8 @@ class FullData:
             bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent
         out = np.empty(theta.size)
-        kernels.skewness_of_prior(self.log_prior, theta, factor, self.context, out)
+        shape = theta, factor, theta.size
+        function("mh_skewness_of_prior")(self.log_prior, self.context, *shape, out)
         return out
 
     def moves(
@@ -410,7 +413,7 @@ class FullData:
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
             # A chunk of which no row counts has no mean.
             totals = [
-                (*merge_moments(*one[:4], *own[:4]), one[4] + own[4]) if own[0] else one
+                (*merge_moments(one[:4], own[:4]), one[4] + own[4]) if own[0] else one
                 for one, own in zip(totals, moments, strict=True)
             ]
             if largest is not None:

@@ -13,12 +13,9 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.special import log_ndtr
 
+from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.scale_conditional import (
-    ScaleConditional,
-    place_given_scales,
-    whiten_given_scales,
-)
+from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening
@@ -226,21 +223,20 @@ def _helps(
     """Compare independent moves by either distribution, on the prior part and the quadratic."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
-    places = np.empty((2, COMPARED, size))
+    places, normal, log_volume = np.empty((2, COMPARED, size)), np.empty(size), np.empty(1)
     places[0] = reference.centre + white[0] @ reference.factor.T
     for place, numbers in zip(places[1], white[1], strict=True):
-        place_given_scales(tables, numbers, place)
+        function("mh_place_given_scales")(tables, numbers, place, log_volume)
     pooled, densities = places.reshape(-1, size), np.empty((3, 2 * COMPARED))
-    normal = np.empty(size)
     for k, place in enumerate(pooled):
         way = place - reference.centre
         whitened = reference.whitener @ way
-        log_volume = whiten_given_scales(tables, place, normal)
+        function("mh_whiten_given_scales")(tables, place, normal, log_volume)
         densities[0, k] = (
             target.log_prior(place) + rows.gradient @ way + 0.5 * way @ rows.hessian @ way
         )
         densities[1, k] = np.log(np.diag(reference.whitener)).sum() - 0.5 * whitened @ whitened
-        densities[2, k] = log_volume - 0.5 * normal @ normal
+        densities[2, k] = log_volume[0] - 0.5 * normal @ normal
     return _acceptance(densities, 1) > _acceptance(densities, 0)
 
 

@@ -82,7 +82,7 @@ class BatchMethod(Method):
             moves = rng.standard_normal((PROPOSALS_PER_BLOCK, 2, size))
             moves[::2, 1] = moves[::2, 0] + WALK_SCALE / math.sqrt(size) * moves[::2, 1]
             limits = drawn, min(limit - plan.n_rows + drawn, drawn)
-            passes += full_passes_of(test, plan.reference, moves, *limits, rng)
+            passes += full_passes_of(test, plan.reference, moves, limits, rng)
         if not (passes or test.kappa < math.inf):
             _log.warning(
                 "Some observations have zero likelihood in every trial proposal, so full-data "

@@ -44,11 +44,11 @@ def test_a_chain_changes_nothing_that_it_shares(program):
 @pytest.mark.parametrize(("share", "growth"), [(0.05, 1.0), (0.06, 1.1), (0.2, 1.1), (0.22, 1.5)])
 def test_predicted_noise_grows_with_what_was_missing(prepared, share, growth):
     chain = chain_of(prepared("two_likelihoods", "BarkerMinibatchMH").program, 1)
-    before = chain.state.test.kappa
+    before = chain.state.records.test.kappa
     batches = WINDOW * chain.program.updates_per_draw
     chain.state.window_counts["underestimated"] = share * batches
     _adapt_records(chain)
-    assert chain.state.test.kappa == pytest.approx(growth * before)
+    assert chain.state.records.test.kappa == pytest.approx(growth * before)
 
 
 @pytest.mark.parametrize("made", [0, 2])

@@ -143,7 +143,7 @@ def test_what_was_learned_at_another_temperature_is_forgotten(method):
     assert not numbers(state.total_counts).any()
     assert not state.warm_up_sum.any()
     fresh = step.program.method.record(step.program.plan)
-    assert repr(state.test) == repr(fresh)
+    assert repr(state.records.test) == repr(fresh)
 
 
 def test_warm_up_that_ends_early_is_refused():

@@ -17,7 +17,8 @@ from pymc_minibatch_mh.compiled.form_rows import (
 )
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.scalar_functions import MAX_TABLE_BYTES
-from pymc_minibatch_mh.native.row_sums import add_derivatives, add_skewness, differences_of
+from pymc_minibatch_mh.native import library
+from pymc_minibatch_mh.native.row_sums import differences_of
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
 N = 60
@@ -105,7 +106,8 @@ def derived(parts, theta, rows):
     """Return value, gradient and Hessian of some rows, as passes add them up."""
     placed_rows = FormRows(row_functions(parts), parts.size).at(row_source(parts))
     sums, hessian = np.zeros(1 + theta.size), np.zeros((theta.size, theta.size))
-    add_derivatives(placed_rows.space(derivatives=True), theta, rows, sums, hessian)
+    space = placed_rows.space(derivatives=True)
+    library.function("mh_add_derivatives")(space, theta, rows, rows.size, 1, sums, hessian)
     return sums[0], sums[1:], hessian
 
 
@@ -142,7 +144,8 @@ def test_averages_of_slopes_are_those_of_the_curvature_nearby(writing):
     theta, factor = 0.3 * rng.normal(size=10), np.tril(rng.normal(size=(10, 10)))
     placed_rows = FormRows([function], parts.size).at(row_source(parts))
     found = np.ones(10)
-    add_skewness(placed_rows.space(skewness=True), theta, factor, rows, found)
+    space = placed_rows.space(skewness=True)
+    library.function("mh_add_skewness")(space, theta, factor, rows, rows.size, found)
 
     def curvature(away):
         return (derived(parts, theta + away, rows)[2] * (factor @ factor.T)).sum()

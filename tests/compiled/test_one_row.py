@@ -9,7 +9,8 @@ from helpers.tiers import fast
 from model.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
-from pymc_minibatch_mh.native.row_sums import add_derivatives, moments_of_move
+from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.row_sums import moments_of_move
 from pymc_minibatch_mh.structure.row_function import row_functions
 
 Y = np.array([0.9])
@@ -125,5 +126,5 @@ def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     assert second < 1e-18 * mean**2
 
     sums, none = np.zeros(1 + parts.size), np.zeros((0, 0))
-    add_derivatives(space, theta, drawn, sums, none)
+    function("mh_add_derivatives")(space, theta, drawn, drawn.size, 0, sums, none)
     np.testing.assert_allclose(sums[0], drawn.size * before, rtol=1e-9)

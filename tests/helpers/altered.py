@@ -58,7 +58,7 @@ def in_the_same_state(step, factor, **test):
     prepared = scaled_tables(own.plan, factor)
     other = with_prepared(step, prepared)
     chain.program = FixedProgram(prepared, own.sampler, own.updates_per_draw)
-    chain.change(test=chain.state.test._replace(**test))
+    chain.change(test=chain.state.records.test._replace(**test))
     other.chain = chain
     return other
 

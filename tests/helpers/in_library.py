@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, vectorize
 
 from pymc_minibatch_mh.native.library import LaidOut, dtype_of, ffi, function, load
-from pymc_minibatch_mh.native.moves import Move, whiten
+from pymc_minibatch_mh.native.moves import Move
 
 _VERDICTS = {load().MH_REJECT: 0.0, load().MH_ACCEPT: 1.0, load().MH_READ_MORE: -1.0}
 #: Settings by their identity, which nothing else can have while they are here; and laid out.
@@ -188,9 +188,10 @@ class Products(NamedTuple):
 def move_between(reference: Any, position: np.ndarray, new: np.ndarray) -> Move:
     """Return the move between two positions."""
     move = Move(position, new, *(np.empty(new.size) for _ in range(3)))
-    whiten(reference.whitener, position, reference.centre, move.here)
-    whiten(reference.whitener, new, reference.centre, move.there)
-    whiten(reference.whitener, new, position, move.step)
+    ends = (position, reference.centre), (new, reference.centre), (new, position)
+    for (end, start), out in zip(ends, move[2:], strict=True):
+        scratch = np.empty(new.size)
+        function("mh_whiten")(reference.whitener, end, start, new.size, scratch, out)
     return move
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from helpers.in_library import products, size_of_move
 from pymc_minibatch_mh.native import whitened_copy as kernels
-from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
+from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, function, load
 from pymc_minibatch_mh.native.moves import SHARP, Move
 from pymc_minibatch_mh.native.whitened_copy import WhitenedCopy
 
@@ -39,7 +39,8 @@ def copy_of(whitened, shared=None):
     n_rows, own, d = whitened.shape
     shared = np.empty((0, d)) if shared is None else shared
     lines = kernels.empty_lines(n_rows, kernels.width_of(d, own))
-    kernels.pack_rows(whitened.copy(), shared, lines)
+    packed = whitened.copy(), *whitened.shape, shared, len(shared), lines, lines.shape[1]
+    function("mh_pack_rows")(*packed)
     return WhitenedCopy(lines, shared, own)
 
 

@@ -3,7 +3,6 @@ import pytest
 from scipy.stats import chi2
 
 from law.statistical.budget import LEVEL
-from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
 
 WEIGHTS = {
@@ -22,7 +21,7 @@ every_set = pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS.key
 def built(weights):
     weights = np.asarray(weights, dtype=np.float32)
     thresholds, aliases = np.empty(weights.size), np.empty(weights.size, dtype=np.int32)
-    build_alias(weights, thresholds, aliases)
+    function("mh_build_alias")(weights.size, weights, thresholds, aliases)
     return weights, thresholds, aliases
 
 

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.native.draw import build_alias
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
-from pymc_minibatch_mh.native.parts import Ends, Parts, ceilings_of, fill_running
+from pymc_minibatch_mh.native.parts import Ends, Parts
 
 #: Elements that each row reads of factors with 3 and 2 elements; -1 for none.
 ELEMENTS = np.array([[0, 3], [1, 3], [1, 4], [2, 4], [2, -1], [0, 4]], dtype=np.int32)
@@ -26,7 +25,7 @@ def made(signed):
     sums = [np.cumsum(np.abs(weights[own, factor[g]]) ** 3) for g, own in enumerate(rows)]
     running, totals = np.concatenate(sums), np.array([own[-1] for own in sums])
     thresholds, aliases = np.empty(N), np.empty(N, np.int32)
-    build_alias(cubes, thresholds, aliases)
+    function("mh_build_alias")(N, cubes, thresholds, aliases)
     border = np.cbrt(cubes.astype(float))
     first, total = np.array([0, 3, 5]), float(cubes.sum(dtype=float))
     return Parts(
@@ -36,6 +35,13 @@ def made(signed):
 
 
 ENDS = Ends(RNG.uniform(-1.5, 1.5, L), RNG.uniform(-1.5, 1.5, L), (0.7, 1.2, 0.9))
+
+
+def ceilings_of(parts, ends):
+    """Return the ceiling of every row."""
+    out = np.empty(N)
+    function("mh_ceilings_of")(parts, ends, out)
+    return out
 
 
 def own_parts(parts, e):
@@ -172,6 +178,6 @@ def test_sums_run_within_each_element():
         np.array([1.0, 2.0, 3.0, 4.0, 5.0]),
         np.empty(3),
     )
-    fill_running(starts, values, totals)
+    function("mh_fill_running")(3, starts, values, totals)
     assert values.tolist() == [1.0, 3.0, 3.0, 7.0, 12.0]
     assert totals.tolist() == [3.0, 0.0, 12.0]

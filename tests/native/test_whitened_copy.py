@@ -5,8 +5,7 @@ import pytest
 
 from helpers import wide
 from pymc_minibatch_mh.native.bound_tables import Table
-from pymc_minibatch_mh.native.draw import build_alias
-from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, load
+from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, function, load
 from pymc_minibatch_mh.native.moves import SHARP
 
 D = 70
@@ -133,7 +132,7 @@ def test_candidates_are_kept_in_proportion_to_their_ceilings():
     copy, c = wide.copy_of(RNG.normal(size=(n, 1, 35))), RNG.uniform(0.1, 1.0, n)
     c = c.astype(np.float32)
     thresholds, aliases = np.empty(n), np.empty(n, np.int32)
-    build_alias(c, thresholds, aliases)
+    function("mh_build_alias")(n, c, thresholds, aliases)
     here, there = RNG.normal(size=(2, 35))
     ends = wide.Ends(copy, wide.move_of(here, there), 2, 4.0 / wide.size(here, there, 2))
     table = LaidOut("mh_table", Table(np.inf, SHARP, float(c.sum()), c, thresholds, aliases))

@@ -7,12 +7,8 @@ from scipy.special import logsumexp
 
 from proposals.proposing import proposed
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH
-from pymc_minibatch_mh.native.library import LaidOut
-from pymc_minibatch_mh.native.scale_conditional import (
-    ScaleConditional,
-    place_given_scales,
-    whiten_given_scales,
-)
+from pymc_minibatch_mh.native.library import LaidOut, function
+from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.proposals.mixture import GivenScalesNumbers, MixtureNumbers
 from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles
 
@@ -55,15 +51,15 @@ def numbers(component, rho=0.0, scale=0.7):
 
 
 def place_of(white, of):
-    place = np.empty(white.size)
-    volume = place_given_scales(of, white, place)
-    return place, volume
+    place, volume = np.empty(white.size), np.empty(1)
+    function("mh_place_given_scales")(of, white, place, volume)
+    return place, volume[0]
 
 
 def white_of(place, of):
-    white = np.empty(place.size)
-    volume = whiten_given_scales(of, place, white)
-    return white, volume
+    white, volume = np.empty(place.size), np.empty(1)
+    function("mh_whiten_given_scales")(of, place, white, volume)
+    return white, volume[0]
 
 
 #: Within the tables, near their ends, and beyond all knots.
@@ -157,9 +153,10 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
         step = TunaMH()
     tables, target = step.plan.scale_conditional, step.target
     assert tables is not None
-    place, ratios = np.empty(GROUPS + 2), []
+    ratios = []
     for white in np.random.default_rng(6).standard_normal((300, GROUPS + 2)):
-        log_q = place_given_scales(tables, white, place) - 0.5 * white @ white
+        place, volume = place_of(white, tables)
+        log_q = volume - 0.5 * white @ white
         ratios.append(target.log_prior(place) + target.log_likelihood(place) - log_q)
     assert np.std(ratios) < 0.05
 

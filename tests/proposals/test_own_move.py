@@ -95,7 +95,7 @@ def moments(trace):
 def test_a_langevin_move_on_a_batch_of_rows_is_exact(model, moved, reference):
     step = moved(CustomProposal(langevin, state=[0.01], batch_size=ROWS // 10, adapt=adapt))
     assert distance(model, step, reference) < FAR
-    assert step.chain.state.proposal.state[0] != 0.01
+    assert step.chain.state.records.proposal.state[0] != 0.01
 
 
 def test_a_move_without_the_way_back_is_noticed(model, moved, reference):
@@ -121,7 +121,7 @@ def test_a_batch_estimates_the_gradient_of_all_rows(moved, batch_size):
     found = []
     for _ in range(300 if batch_size == 100 else 1):
         chain.advance(1)
-        found.append(chain.state.proposal.state.copy())
+        found.append(chain.state.records.proposal.state.copy())
     found = np.array(found)
     exact = step.target.full_data.likelihood(chain.position, hessian=False)
     # Half of the rows or more stand for all of them.
@@ -205,12 +205,12 @@ def test_a_move_that_goes_wrong_ends_sampling_by_its_name(model, moved, trace, m
     for raised in (in_a_run, in_an_audit, in_the_check):
         assert type(raised.value.__cause__) is (cause or type(None))
     chain = Chain(step.program, np.random.default_rng(1), adapting=False)
-    chain.state.proposal.state[2] = 1.0
+    chain.state.records.proposal.state[2] = 1.0
     before = chain.position.copy()
     with pytest.raises(MinibatchError, match=message):
         chain.advance(50)
     np.testing.assert_array_equal(chain.position, before)
-    chain.state.proposal.state[2] = 0.0
+    chain.state.records.proposal.state[2] = 0.0
     assert chain.advance(50).counts["accepted"].any()
 
 

@@ -26,7 +26,7 @@ def start(step):
 
 
 def brightness(step):
-    return step.chain.state.test.brightness
+    return step.chain.state.records.test.brightness
 
 
 def advanced(step, start, draws):

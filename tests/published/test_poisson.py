@@ -64,7 +64,7 @@ def test_posterior_is_that_of_quadrature(bounded, step):
     assert 0.3 < float(stats["bound_ratio"].max()) <= 1.0
     # λ + L rows are drawn, and those that are kept are evaluated again, λ + Σ m_i at the centre.
     widths, below = step.tables.headers[:, 2]
-    expected = 2.0 * step.chain.state.test.lam + widths + below
+    expected = 2.0 * step.chain.state.records.test.lam + widths + below
     assert float(stats["n_obs"].mean()) == pytest.approx(expected, rel=0.05)
 
 

@@ -80,7 +80,7 @@ def counted(monkeypatch, step, point, draws=DRAWS, **settings):
     step = copy.copy(step)
     step.setup_chain(np.random.default_rng(1), 0, draws)
     point, _ = step.step(point)
-    step.chain.change(test=step.chain.state.test._replace(**settings))
+    step.chain.change(test=step.chain.state.records.test._replace(**settings))
     counter.begin()
     stats = []
     for _ in range(draws):

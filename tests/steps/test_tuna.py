@@ -194,7 +194,7 @@ def share_of_full_passes(step, tune, draws, before=None):
     """Return the share of updates after warm-up that read all rows."""
     step.setup_chain(np.random.default_rng(3), tune, draws)
     if before is not None:
-        step.chain.change(test=step.chain.state.test._replace(chi=before))
+        step.chain.change(test=step.chain.state.records.test._replace(chi=before))
     point = step.gaussian_draw(np.random.default_rng(2), 1.0)
     full = 0
     for draw in range(tune + draws):
@@ -208,7 +208,7 @@ def share_of_full_passes(step, tune, draws, before=None):
 def test_chi_of_one_makes_every_move_read_all_rows_and_is_kept(step):
     fixed = with_method(step, chi=1.0)
     assert share_of_full_passes(fixed, 100, 50, before=1.0) == 1.0
-    assert fixed.chain.state.test.chi == 1.0
+    assert fixed.chain.state.records.test.chi == 1.0
 
 
 def test_an_automatic_chi_needs_no_full_passes(step):

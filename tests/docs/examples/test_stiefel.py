@@ -95,7 +95,7 @@ def two_matrices():
 def test_where_the_matrix_lies_is_read_from_the_model():
     model = two_matrices()
     step = PenaltyMH([model["v"]], model=model, taylor_order=0, proposal=StiefelWalk(0.2))
-    found = step.program.sampler.proposal.linked(step.chain.state.proposal, step.plan)
+    found = step.program.sampler.proposal.linked(step.chain.state.records.proposal, step.plan)
     assert found.state.tolist() == [0.2, 4, 2, 2, 2, 1]
 
 

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS
 from pymc_minibatch_mh.native.bound_tables import TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.native.draw import NUMBER
 from pymc_minibatch_mh.native.library import load
-from pymc_minibatch_mh.native.looks import add_moments, unit_noise
+from pymc_minibatch_mh.native.looks import merge_moments, moments_of, unit_noise
 from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.published.barker_paper import growing_test
 from pymc_minibatch_mh.steps import austere, barker, penalty
@@ -213,7 +213,7 @@ class ByLooks:
                 while len(batch) < target:
                     row = take(0)
                     batch += [row] if row not in batch else []
-                moments = add_moments(n, *moments[1:], change[batch[n:]], target - n)
+                moments = merge_moments(moments, moments_of(change[batch[n:]]))
                 n, mean, second, third = moments
                 read = n + self.heavy.size
                 log_ratio = cheap + BETA * (total * mean + change[self.heavy].sum())

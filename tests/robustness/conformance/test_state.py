@@ -320,16 +320,16 @@ def test_a_chain_that_takes_over_from_another_is_noticed(step, start):
 
 
 def test_warm_up_adapts(step, start):
-    before = step.chain.state.proposal
+    before = step.chain.state.records.proposal
     run(step, start, 150)
-    assert unequal(step.chain.state.proposal, before)
+    assert unequal(step.chain.state.records.proposal, before)
 
 
 def test_a_chain_without_warm_up_does_not_adapt(step, start):
     step.setup_chain(np.random.default_rng(1), 0, 100)
-    before = step.chain.state.proposal
+    before = step.chain.state.records.proposal
     run(step, start, 100)
-    assert not unequal(step.chain.state.proposal, before)
+    assert not unequal(step.chain.state.records.proposal, before)
 
 
 def test_a_pickle_is_little_larger_than_the_data():
