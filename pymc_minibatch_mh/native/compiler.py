@@ -124,8 +124,14 @@ def units(compiler: Compiler) -> Iterator[Unit]:
             for name, wider in {"baseline": (), **SETS.get(compiler.processor, {})}.items():
                 yield Unit(source, (*wider, *_renamed(name)))
         else:
-            own = (f"-DMH_DIGEST={digest()}",) if source.name == "library.c" else ()
-            yield Unit(source, own)
+            yield Unit(source, _own_options() if source.name == "library.c" else ())
+
+
+def _own_options() -> tuple[str, ...]:
+    """Options of the file that tells digest and records of the sources."""
+    records = re.findall(r"^} (mh_\w+);$", (FOLDER / "mh.h").read_text("utf-8"), flags=re.MULTILINE)
+    layouts = " ".join(f"LAYOUT({name})" for name in records if name != "mh_status")
+    return f"-DMH_DIGEST={digest()}", f"-DMH_RECORDS={layouts}"
 
 
 def _renamed(name: str) -> Iterator[str]:
