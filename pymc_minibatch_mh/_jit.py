@@ -10,8 +10,8 @@ from pymc_minibatch_mh.errors import MinibatchError
 from pymc_minibatch_mh.progress import show_compiling
 
 
-def compile_by_numba(signature: Any = None, *, inlined: bool = False) -> Callable[[Callable], Any]:
-    """Compile a function by numba, for a signature or for all argument types at a call.
+def compile_by_numba(*, inlined: bool = False) -> Callable[[Callable], Any]:
+    """Compile a function by numba, for all argument types at a call.
 
     The function releases the GIL and follows IEEE for division by zero. With `inlined` it is
     compiled into its callers. The disk cache stores it with the functions of a model that call it.
@@ -21,7 +21,7 @@ def compile_by_numba(signature: Any = None, *, inlined: bool = False) -> Callabl
             "NUMBA_DISABLE_JIT turns numba's compiler off, but this package needs it. Unset that "
             "environment variable, and start Python anew."
         )
-    return njit(signature, nogil=True, error_model="numpy", forceinline=inlined)
+    return njit(nogil=True, error_model="numpy", forceinline=inlined)
 
 
 class _Watch(event.Listener):

@@ -255,7 +255,8 @@ class StoredRows(ArrayRows):
         """Ordered results of calls on blocks of rows; each process reads its blocks itself."""
         names = tuple((column.name, column.values.name) for column in self.columns)
         placed: list[Block] = [
-            (_as_slice(rows), _CallOnRows(names, self.others, call)) for rows, call in blocks
+            (consecutive_slice(rows), _CallOnRows(names, self.others, call))
+            for rows, call in blocks
         ]
         return map_blocks(self.stored_by, dict.fromkeys(name for _, name in names), work, placed)
 
@@ -274,12 +275,10 @@ class _CallOnRows:
         return self.call(work, rows, np.arange(rows.n_rows))
 
 
-def _as_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
-    return rows if isinstance(rows, slice) else consecutive_slice(rows)
-
-
-def consecutive_slice(rows: np.ndarray) -> slice | np.ndarray:
+def consecutive_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
     """Row numbers as a slice if they are consecutive."""
+    if isinstance(rows, slice):
+        return rows
     follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
     if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
         return slice(int(rows[0]), int(rows[-1]) + 1)

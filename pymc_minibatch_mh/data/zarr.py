@@ -179,7 +179,8 @@ class ZarrStorage:
     def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
         if isinstance(rows, np.ndarray) and self._few_rows_per_chunk(name):
             chosen, places = np.unique(rows, return_inverse=True)
-            found = self._taken(name, chosen)[places]
+            require_rows(chosen, self.n_rows)
+            found = self._decoded(name, chosen, lambda array: array.oindex[chosen])[places]
         else:
             field = self.fields[name]
             empty = np.empty((0, *field.shape), dtype=field.dtype)
@@ -192,10 +193,6 @@ class ZarrStorage:
         """Whether decoding the chunks of a few rows costs less than caching all of them."""
         small = self._arrays[name].chunks[0] < MIN_PART_ROWS
         return small and self.n_rows * self.fields[name].itemsize > MIN_CACHE_BYTES
-
-    def _taken(self, name: str, rows: np.ndarray) -> np.ndarray:
-        require_rows(rows, self.n_rows)
-        return self._decoded(name, rows, lambda array: array.oindex[rows])
 
     def _part(self, name: str, number: int) -> np.ndarray:
         rows = slice(int(self._edges[name][number]), int(self._edges[name][number + 1]))

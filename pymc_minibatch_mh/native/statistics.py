@@ -1,5 +1,6 @@
 """Statistics of draws: counts of the updates, by the field names of the library's records."""
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -45,12 +46,15 @@ class Statistic(NamedTuple):
     averaged: bool = False
 
 
+#: Mean of a number over the updates of a draw.
+_mean = partial(Statistic, np.float64, averaged=True)
+
 #: All are scalars per draw. A name that PyMC's steps use has the same type, so that both can sample
 #: one model. `accepted` is boolean in some PyMC steps and not in others, so no step here uses that
 #: name.
 STATS = {
-    "accept": Statistic(np.float64, "estimated acceptance probability", "accept", averaged=True),
-    "accepted_share": Statistic(np.float64, "share of accepted updates", "accepted", averaged=True),
+    "accept": _mean("estimated acceptance probability", "accept"),
+    "accepted_share": _mean("share of accepted updates", "accepted"),
     "n_obs": Statistic(np.int64, "evaluations of rows, each of them counted", "n_obs"),
     "n_looks": Statistic(np.int64, "looks that the test took", "n_looks", "batches"),
     "full_pass": Statistic(np.int64, "updates that read all rows", "full_pass"),
@@ -60,27 +64,13 @@ STATS = {
     "n_groups_in_full": Statistic(
         np.int64, "groups of which all rows were read", "n_groups_in_full", "effects"
     ),
-    "accept_border": Statistic(
-        np.float64,
-        "acceptance of the border of elements",
-        "accept_border",
-        "effects",
-        averaged=True,
-    ),
-    "accept_elements": Statistic(
-        np.float64, "mean acceptance of elements", "accept_elements", "effects", averaged=True
-    ),
-    "accept_scales": Statistic(
-        np.float64, "acceptance of scales with elements", "accept_scales", "scales", averaged=True
-    ),
-    "accept_directions": Statistic(
-        np.float64, "acceptance along directions", "accept_directions", "directions", averaged=True
-    ),
+    "accept_border": _mean("acceptance of the border of elements", "accept_border", "effects"),
+    "accept_elements": _mean("mean acceptance of elements", "accept_elements", "effects"),
+    "accept_scales": _mean("acceptance of scales with elements", "accept_scales", "scales"),
+    "accept_directions": _mean("acceptance along directions", "accept_directions", "directions"),
     "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", "log_ratio"),
     "log_ratio_std": Statistic(np.float64, "its standard error", "log_ratio_std", "batches"),
-    "error_estimate": Statistic(
-        np.float64, "estimated error of `accept`", "error", "batches", averaged=True
-    ),
+    "error_estimate": _mean("estimated error of `accept`", "error", "batches"),
     "bound_ratio": Statistic(np.float64, "largest change over bound", "bound_ratio", "bounds"),
     "certified": Statistic(np.bool_, "whether the draw is exact by bounds of the model itself"),
     "invalid": Statistic(np.int64, "updates rejected as a log-density was not finite", "invalid"),

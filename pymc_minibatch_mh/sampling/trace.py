@@ -245,9 +245,6 @@ def _evaluate_draw_by_draw(
     return out
 
 
-_log = logging.getLogger("pymc")
-
-
 @dataclass(frozen=True, eq=False)
 class RecordedVariables:
     """Graphs of variables recorded at every draw, in PyMC's order, and of large deterministics."""
@@ -344,22 +341,18 @@ def make_datatree(
     parts = {"warmup_": warm_up, "": draws}
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
     values = {k: factorization.values(x.positions, overwritten=True) for k, x in phases.items()}
+    make = _GroupMaker(model, factorization, attrs)
     groups = {
-        f"{prefix}posterior": _posterior_group(
-            model, factorization, kept.variables, values[prefix], part.coords, attrs
-        )
+        f"{prefix}posterior": make.posterior(kept.variables, values[prefix], part.coords)
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
-        stats = _make_dataset(model, part.stats, part.coords, attrs, with_dims=False)
-        groups[f"{prefix}sample_stats"] = stats
-    groups["observed_data"] = _make_dataset(model, find_observations(model), {})
+        groups[f"{prefix}sample_stats"] = make.dataset(part.stats, part.coords, with_dims=False)
+    groups["observed_data"] = make.dataset(find_observations(model), {})
     if constants := find_constants(model):
-        groups["constant_data"] = _make_dataset(model, constants, {})
+        groups["constant_data"] = make.dataset(constants, {})
     if kept.large:
-        groups[THINNED] = _thinned_group(
-            model, factorization, kept, values[""], draws.coords, attrs
-        )
+        groups[THINNED] = make.thinned(kept.large, values[""], draws.coords)
     return xr.DataTree.from_dict(groups)
 
 
@@ -372,68 +365,64 @@ def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factoriza
     )
 
 
-def _make_dataset(
-    model: pm.Model,
-    arrays: Mapping[str, np.ndarray],
-    sampled: Mapping[Any, np.ndarray],
-    attrs: Mapping[str, str | float] | None = None,
-    with_dims: bool = True,
-) -> xr.Dataset:
-    """Group of a trace from arrays, with the coordinates `sampled` on the first axes."""
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    with warnings.catch_warnings():
-        # A small number of draws may be intended.
-        warnings.filterwarnings("ignore", "Found chain dimension to be longer")
-        return dict_to_dataset(
-            arrays,
-            inference_library=pm,
-            coords={**coords, **sampled},
-            dims=dims if with_dims else None,
-            sample_dims=list(sampled),
-            attrs=attrs,
+@dataclass(frozen=True, eq=False)
+class _GroupMaker:
+    """Groups of the trace of a model; those of draws have the attributes `attrs`."""
+
+    model: pm.Model
+    factorization: Factorization
+    attrs: Mapping[str, str | float]
+
+    def dataset(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        sampled: Mapping[Any, np.ndarray],
+        with_dims: bool = True,
+    ) -> xr.Dataset:
+        """Group of arrays, with the coordinates `sampled` on the first axes."""
+        coords, dims = coords_and_dims_for_inferencedata(self.model)
+        with warnings.catch_warnings():
+            # A small number of draws may be intended.
+            warnings.filterwarnings("ignore", "Found chain dimension to be longer")
+            return dict_to_dataset(
+                arrays,
+                inference_library=pm,
+                coords={**coords, **sampled},
+                dims=dims if with_dims else None,
+                sample_dims=list(sampled),
+                attrs=self.attrs if sampled else None,
+            )
+
+    def posterior(
+        self, variables: Sequence[Variable], values: np.ndarray, coords: Mapping[str, np.ndarray]
+    ) -> xr.Dataset:
+        """Group of variables at draws, shape (chains, draws, d)."""
+        by_name, flat = self.factorization.cut(values), values.reshape(-1, values.shape[-1])
+        found = {block.variable: by_name[block.name] for block in self.factorization.blocks}
+        others = [v for v in variables if v not in found]
+        evaluated = evaluate_at_draws(self.model, self.factorization, others, flat)
+        for variable, x in zip(others, evaluated, strict=True):
+            found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
+        arrays = {str(v.name): found[v] for v in variables}
+        names = get_default_varnames(list(arrays), include_transformed=False)
+        return self.dataset({name: arrays[name] for name in names}, coords)
+
+    def thinned(
+        self,
+        large: Sequence[tuple[LargeDeterministic, Variable]],
+        values: np.ndarray,
+        coords: Mapping[str, np.ndarray],
+    ) -> xr.Dataset:
+        """Group of large deterministics at a few of the draws."""
+        n_chains, n_draws = values.shape[:2]
+        most = min(LARGE_DRAWS, LARGE_BYTES // (n_chains * sum(x.bytes_per_draw for x, _ in large)))
+        every = slice(None, None, ceil(n_draws / max(1, most)))
+        few = values[:, every]
+        _log.info(
+            "%s: kept for %d of %d draws of each chain, in the group %r of the trace.",
+            ", ".join(repr(one.name) for one, _ in large),
+            few.shape[1],
+            n_draws,
+            THINNED,
         )
-
-
-def _posterior_group(
-    model: pm.Model,
-    factorization: Factorization,
-    variables: tuple[Variable, ...],
-    values: np.ndarray,
-    coords: Mapping[str, np.ndarray],
-    attrs: Mapping[str, str | float],
-) -> xr.Dataset:
-    by_name = factorization.cut(values)
-    found = {block.variable: by_name[block.name] for block in factorization.blocks}
-    others = [v for v in variables if v not in found]
-    flat = evaluate_at_draws(model, factorization, others, values.reshape(-1, values.shape[-1]))
-    for variable, x in zip(others, flat, strict=True):
-        found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
-    arrays = {str(v.name): found[v] for v in variables}
-    names = get_default_varnames(list(arrays), include_transformed=False)
-    return _make_dataset(model, {name: arrays[name] for name in names}, coords, attrs)
-
-
-def _thinned_group(
-    model: pm.Model,
-    factorization: Factorization,
-    kept: RecordedVariables,
-    values: np.ndarray,
-    coords: Mapping[str, np.ndarray],
-    attrs: Mapping[str, str | float],
-) -> xr.Dataset:
-    n_chains, n_draws = values.shape[:2]
-    size = sum(one.bytes_per_draw for one, _ in kept.large)
-    most = min(LARGE_DRAWS, LARGE_BYTES // (n_chains * size))
-    every = slice(None, None, ceil(n_draws / max(1, most)))
-    few = values[:, every]
-    _log.info(
-        "%s: kept for %d of %d draws of each chain, in the group %r of the trace.",
-        ", ".join(repr(one.name) for one, _ in kept.large),
-        few.shape[1],
-        n_draws,
-        THINNED,
-    )
-    coords = {**coords, "draw": coords["draw"][every]}
-    return _posterior_group(
-        model, factorization, tuple(v for _, v in kept.large), few, coords, attrs
-    )
+        return self.posterior([v for _, v in large], few, {**coords, "draw": coords["draw"][every]})
