@@ -38,7 +38,6 @@ static double cube_of_border(int64_t kind, const double *border)
     return kind == WAY ? mh_cube(border[2]) : cube_of(kind, border[0], border[1]);
 }
 
-
 /* Write the sums of the cubes of every kind, of the border, then of each factor, (3, F + 1).
  * Elements beyond their radii have no share. */
 static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *sums,

@@ -183,7 +183,6 @@ static mh_status ask_rows(mh_iteration *on, double cheap, double *log_ratio, mh_
     return MH_OK;
 }
 
-
 mh_status mh_move_border(mh_iteration *on, mh_counts *counts)
 {
     double *new_position = on->move->new, log_ratio, probability = 0.0;

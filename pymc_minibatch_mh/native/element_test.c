@@ -12,7 +12,6 @@
 /* Candidates beyond which all rows are read, as there is no room for more. */
 static const double MOST_CANDIDATES = 1e8;
 
-
 /* Add what a row says that was kept by its ceiling: it is thinned. */
 static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double *log_ratio,
                         mh_counts *counts)

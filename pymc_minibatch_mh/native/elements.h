@@ -47,7 +47,6 @@ static inline mh_kind_tally *mh_tally_of(const mh_iteration *on, int64_t kind)
     return (mh_kind_tally *)on->own->chain.tallies + kind;
 }
 
-
 /* Whether a move goes on to its rows: delayed acceptance has the cheap part decide. */
 static inline int mh_passes_first_stage(const mh_iteration *on, double cheap)
 {

@@ -31,27 +31,23 @@ enum { BLOCK = 1024, UNKNOWN = -1 };
 typedef struct {
     const mh_brightness *own;
     const mh_place *place;
-    const mh_posterior *posterior;
     const mh_generator *rng;
     mh_counts *counts;
-    mh_arena *scratch;
+    mh_read read;
     int64_t *drawn;
-    int64_t *numbers;
-    double *differences;
-    double *scales;
     double *odds;
 } pass;
 
-static mh_status begin(pass *self)
+static mh_status begin(const mh_brightness *own, const mh_place *place,
+                       const mh_posterior *posterior, mh_counts *counts, pass *out,
+                       mh_arena *scratch)
 {
-    const int64_t room = mh_min(BLOCK, self->own->n_rows);
-    self->drawn = mh_take(self->scratch, room, int64_t);
-    self->numbers = mh_take(self->scratch, room, int64_t);
-    self->differences = mh_take(self->scratch, room, double);
-    self->scales = mh_take(self->scratch, room, double);
-    self->odds = mh_take(self->scratch, room, double);
-    MH_NEED(self->drawn && self->numbers && self->differences && self->scales && self->odds);
-    return MH_OK;
+    const int64_t room = mh_min(BLOCK, own->n_rows);
+    *out = (pass){.own = own, .place = place, .counts = counts};
+    out->drawn = mh_take(scratch, room, int64_t);
+    out->odds = mh_take(scratch, room, double);
+    MH_NEED(out->drawn && out->odds);
+    return mh_take_read(posterior, &place->move, room, &out->read, scratch);
 }
 
 /* An excess below 0, which is rounding if the bound is valid, is taken for 0. */
@@ -90,21 +86,20 @@ static void swap(int32_t *rows, int64_t i, int64_t j)
  * counts remember the row that exceeds its bound most. */
 static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
 {
-    const mh_table *table = self->posterior->bounds.tables + self->place->table;
-    const double beta = self->posterior->reference.inverse_temperature;
+    const mh_posterior *posterior = self->read.posterior;
+    const mh_table *table = posterior->bounds.tables + self->place->table;
+    const double beta = posterior->reference.inverse_temperature;
     for (int64_t i = 0; i < n; i++)
         self->drawn[i] = rows[i];
     mh_ask_for_bounds(table, self->drawn, n);
-    const mh_read read = {self->posterior, &self->place->move, self->scratch,
-                          self->numbers,   self->differences,  self->scales};
-    MH_TRY(mh_read_drawn(&read, self->drawn, n));
+    MH_TRY(mh_read_drawn(&self->read, self->drawn, n));
     for (int64_t i = 0; i < n; i++) {
-        const int64_t row = self->numbers[i];
+        const int64_t row = self->read.rows[i];
         const double bound = (double)table->c[row] * self->place->m;
-        const double change = self->differences[i];
+        const double change = self->read.differences[i];
         /* A lower bound says nothing of how far a row can rise. */
         const double fall = change > 0.0 ? 0.0 : change;
-        mh_hold_against_bound(row, fall, self->scales[i], bound, beta, self->counts);
+        mh_hold_against_bound(row, fall, self->read.scales[i], bound, beta, self->counts);
         rows[i] = (int32_t)row;
         self->odds[i] = mh_log_odds(beta * change + bound);
     }
@@ -172,10 +167,11 @@ mh_status mh_update_brightness(const mh_brightness *own, const mh_place *place,
                                const mh_posterior *posterior, const mh_generator *rng,
                                mh_counts *counts, double *odds, int64_t *n_read, mh_arena *scratch)
 {
-    pass self = {own, place, posterior, rng, counts, scratch, NULL, NULL, NULL, NULL, NULL};
     const int64_t n_bright = *own->n_bright;
+    pass self;
     int64_t end;
-    MH_TRY(begin(&self));
+    MH_TRY(begin(own, place, posterior, counts, &self, scratch));
+    self.rng = rng;
     *own->n_bright = UNKNOWN;
     *odds = 0.0;
     *n_read = own->n_rows;
@@ -191,8 +187,8 @@ mh_status mh_odds_of_bright(const mh_brightness *own, const mh_place *place,
                             const mh_posterior *posterior, mh_counts *counts, double *odds,
                             mh_arena *scratch)
 {
-    pass self = {own, place, posterior, NULL, counts, scratch, NULL, NULL, NULL, NULL, NULL};
-    MH_TRY(begin(&self));
+    pass self;
+    MH_TRY(begin(own, place, posterior, counts, &self, scratch));
     *odds = 0.0;
     for (int64_t first = 0; first < *own->n_bright; first += BLOCK) {
         const int64_t n = mh_min(BLOCK, *own->n_bright - first);
@@ -282,7 +278,7 @@ mh_status mh_decide_by_bright_rows(const void *record, mh_chain *chain, double c
         log_ratio = cheap + change;
     }
     counts->log_ratio = log_ratio;
-    out->probability = log_ratio > -INFINITY ? exp(mh_smaller(0.0, log_ratio)) : 0.0;
+    out->probability = mh_chance_of(log_ratio);
     out->accepted = mh_uniform(&chain->generator) < out->probability;
     if (out->accepted && !bounded)
         *own->n_bright = UNKNOWN;

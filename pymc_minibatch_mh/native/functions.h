@@ -132,8 +132,6 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
  * evaluations are added. */
 mh_status mh_move_by_slice(double *position, int64_t size, const double *step, int64_t first, int64_t last, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
 mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
-/* The same outside of a chain. */
-mh_status mh_sweep_without_rows(double *position, int64_t size, const mh_slices *slices, mh_log_prior prior, const int64_t *context, const mh_generator *rng, mh_arena *scratch);
 
 /* ---- mixture.c, walk.c, langevin.c, own_move.c ---- */
 double mh_log_share_above(double bound);
@@ -165,8 +163,6 @@ mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double
 /* Thin a drawn row of `change` dU_i, within its bound, in a move of `size` C M: the probability of
  * keeping it, and what a kept row adds to the log ratio. */
 void mh_thin(double change, double bound, double size, const mh_poisson_test *test, double *keep, double *added);
-/* min(1, exp(cheap + log_product)), or of each of the two, multiplied, if delayed. */
-double mh_accept_probability(double cheap, double log_product, int64_t delayed);
 mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 /* ---- looks.c ---- */

@@ -111,7 +111,6 @@ static inline void products_of_two(const int8_t *const lines[2], const float *mi
  * updates took up to a third longer; asked for all at once before, twice as long. */
 enum { LINES_AHEAD = 12 };
 
-
 /* Write Q.(a + a')/2 and Q.(a' - a)/2 of lines: see whitened_copy.c. */
 void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *rows, int64_t n,
                           const float *middle, const float *half, int64_t size, float *out)

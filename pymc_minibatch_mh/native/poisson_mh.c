@@ -20,20 +20,9 @@ enum { WIDTHS, BELOW };
 
 /* Drawn rows, in the order in which they are read. */
 typedef struct {
-    int64_t *rows;
+    mh_read read;
     double *shares; /* where in their ranges the log-likelihoods lie, in [0, 1] */
-    double *differences;
-    double *scales;
 } levels;
-
-static int take_levels(levels *self, int64_t n, mh_arena *scratch)
-{
-    self->rows = mh_take(scratch, n, int64_t);
-    self->shares = mh_take(scratch, n, double);
-    self->differences = mh_take(scratch, n, double);
-    self->scales = mh_take(scratch, n, double);
-    return self->rows && self->shares && self->differences && self->scales;
-}
 
 double mh_keep_by_level(double share, double raised) { return (raised + share) / (raised + 1.0); }
 
@@ -44,22 +33,24 @@ double mh_growth_of_level(double share, double new_share, double raised)
 
 /* Read n rows at the end of a move from the centre. The counts remember the row that is furthest
  * out of its range. */
-static mh_status read_levels(const mh_posterior *posterior, const mh_move *from_centre,
-                             const int64_t *drawn, int64_t n, mh_counts *counts, levels *out,
-                             mh_arena *scratch)
+static mh_status read_levels(mh_chain *chain, const mh_move *from_centre, const int64_t *drawn,
+                             int64_t n, mh_counts *counts, levels *out)
 {
+    const mh_posterior *posterior = &chain->posterior;
     const float *widths = posterior->bounds.tables[WIDTHS].c;
     const float *below = posterior->bounds.tables[BELOW].c;
     const double beta = posterior->reference.inverse_temperature;
-    const mh_read read = {posterior, from_centre, scratch,
-                          out->rows, out->differences, out->scales};
-    MH_TRY(mh_read_drawn(&read, drawn, n));
+    out->shares = mh_take(chain->scratch, n, double);
+    MH_NEED(out->shares);
+    MH_TRY(mh_take_read(posterior, from_centre, n, &out->read, chain->scratch));
+    MH_TRY(mh_read_drawn(&out->read, drawn, n));
     for (int64_t i = 0; i < n; i++) {
-        const int64_t row = out->rows[i];
+        const int64_t row = out->read.rows[i];
+        const double difference = out->read.differences[i];
         const double width = (double)widths[row], half = 0.5 * width, low = (double)below[row];
-        const double from_middle = out->differences[i] + (low - half) / beta;
-        mh_hold_against_bound(row, from_middle, out->scales[i], half, beta, counts);
-        const double share = width > 0.0 ? (low + beta * out->differences[i]) / width : 0.0;
+        const double from_middle = difference + (low - half) / beta;
+        mh_hold_against_bound(row, from_middle, out->read.scales[i], half, beta, counts);
+        const double share = width > 0.0 ? (low + beta * difference) / width : 0.0;
         out->shares[i] = mh_smaller(mh_larger(share, 0.0), 1.0);
     }
     return MH_OK;
@@ -72,7 +63,7 @@ static int64_t thin_levels(levels *self, int64_t n, double raised, const mh_gene
     for (int64_t i = 0; i < n; i++) {
         if (!(mh_uniform(rng) < mh_keep_by_level(self->shares[i], raised)))
             continue;
-        self->rows[kept] = self->rows[i];
+        self->read.rows[kept] = self->read.rows[i];
         self->shares[kept] = self->shares[i];
         kept += 1;
     }
@@ -90,20 +81,19 @@ static mh_status weigh_drawn(mh_chain *chain, int64_t count, double raised, mh_c
     int64_t *drawn = mh_take(chain->scratch, count, int64_t);
     double *centre = mh_take(chain->scratch, size, double);
     levels here, there;
-    MH_NEED(drawn && centre && take_levels(&here, count, chain->scratch));
+    MH_NEED(drawn && centre);
     mh_copy_to(centre, posterior->reference.centre, size);
     mh_draw_alias(&chain->generator, posterior->bounds.n_drawn, table->thresholds, table->aliases,
                   count, drawn);
     const mh_move back = {centre, chain->move.position, centre, centre, centre};
-    MH_TRY(read_levels(posterior, &back, drawn, count, counts, &here, chain->scratch));
+    MH_TRY(read_levels(chain, &back, drawn, count, counts, &here));
     const int64_t kept = thin_levels(&here, count, raised, &chain->generator);
     *n_obs = (double)(count + kept);
     if (kept == 0)
         return MH_OK;
-    MH_NEED(take_levels(&there, kept, chain->scratch));
     /* Rows lie term after term by now, and are read in that order once more. */
     const mh_move forth = {centre, chain->move.new, centre, centre, centre};
-    MH_TRY(read_levels(posterior, &forth, here.rows, kept, counts, &there, chain->scratch));
+    MH_TRY(read_levels(chain, &forth, here.read.rows, kept, counts, &there));
     for (int64_t i = 0; i < kept; i++)
         *product += mh_growth_of_level(here.shares[i], there.shares[i], raised);
     return MH_OK;
@@ -132,7 +122,7 @@ mh_status mh_decide_by_levels(const void *record, mh_chain *chain, double cheap,
     counts->n_looks += 1.0;
     counts->log_ratio = cheap + product;
     counts->log_ratio_std = 0.0;
-    out->probability = mh_accept_probability(cheap, product, 0);
+    out->probability = mh_chance_of(counts->log_ratio);
     out->accepted = mh_uniform(rng) < out->probability;
     return MH_OK;
 }

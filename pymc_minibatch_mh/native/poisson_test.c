@@ -67,15 +67,6 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
         *added = log1p(back) - log1p(there);
 }
 
-/* A log ratio of NaN or -inf rejects. */
-double mh_accept_probability(double cheap, double log_product, int64_t delayed)
-{
-    const double log_ratio = cheap + log_product;
-    if (delayed && log_ratio > -INFINITY)
-        return exp(mh_smaller(0.0, cheap) + mh_smaller(0.0, log_product));
-    return mh_chance_of(log_ratio);
-}
-
 /* Thin a row that was read; return what it adds to the log ratio. One that exceeds its bound is
  * clipped, which is odd in its change; the counts remember the row that does so most. */
 static double thin_read(const poisson_pair *pair, int64_t row, double difference, double scale)
@@ -267,7 +258,7 @@ mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_
     counts->n_looks += 1.0;
     counts->log_ratio = cheap + product;
     /* Past the first stage of a delayed acceptance, the product is left to decide. */
-    out->probability = mh_accept_probability(delayed ? 0.0 : cheap, product, 0);
+    out->probability = mh_chance_of(delayed ? product : cheap + product);
     out->accepted = mh_uniform(rng) < out->probability;
     return MH_OK;
 }

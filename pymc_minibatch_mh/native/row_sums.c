@@ -23,6 +23,7 @@ mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int
                              mh_arena *scratch)
 {
     arranged some;
+    MH_SCOPE(scratch);
     MH_TRY(room_for(rows, n, &some, scratch));
     for (int64_t start = 0; start < n; start += BLOCK) {
         mh_arrange(rows, drawn + start, mh_min(BLOCK, n - start), some.numbers, some.ends);
@@ -36,15 +37,11 @@ mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n,
                         double *out, mh_arena *scratch)
 {
-    arranged one;
-    double *sums = mh_take(scratch, 1 + rows->size, double);
-    MH_TRY(room_for(rows, 1, &one, scratch));
-    MH_NEED(sums);
+    MH_VECTOR(double, sums, scratch, 1 + rows->size);
     mh_fill(sums, 1 + rows->size, 0.0);
     for (int64_t i = 0; i < n; i++) {
         sums[0] = 0.0;
-        mh_arrange(rows, drawn + i, 1, one.numbers, one.ends);
-        MH_TRY(mh_derivatives_of_rows(rows, theta, one.numbers, one.ends, 0, sums, NULL, scratch));
+        MH_TRY(mh_add_derivatives(rows, theta, drawn + i, 1, 0, sums, NULL, scratch));
         out[i] = sums[0];
     }
     return MH_OK;

@@ -50,7 +50,6 @@ static double point_at(const mh_scale_conditional *tables, int64_t k, double nor
     return points[j] + 0.5 * (slopes[j] + slope) * away;
 }
 
-
 /* U for z, and the logarithm of dz/du: the inverse of point_at. */
 static double normal_at(const mh_scale_conditional *tables, int64_t k, double point,
                         double *log_slope)

@@ -94,17 +94,6 @@ mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *
         MH_SCOPE(scratch);
         MH_TRY(mh_move_by_slice(position, size, slices->steps + j * size, ends[0], ends[1], prior,
                                 context, rng, value, evaluations, scratch));
-
     }
     return MH_OK;
-}
-
-mh_status mh_sweep_without_rows(double *position, int64_t size, const mh_slices *slices,
-                                mh_log_prior prior, const int64_t *context,
-                                const mh_generator *rng, mh_arena *scratch)
-{
-    double value = prior(position, context);
-    int64_t evaluations = 0;
-    return mh_move_without_rows(position, size, slices, prior, context, rng, &value, &evaluations,
-                                scratch);
 }

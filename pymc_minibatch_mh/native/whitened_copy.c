@@ -128,7 +128,6 @@ static double squares_along(const mh_copy *copy, const double *vector, int64_t s
     return total;
 }
 
-
 /* Numbers that a line of one direction is multiplied by, up to a multiple of sixteen: a line has as
  * many, and they leave no rest. */
 static int64_t length_of_line(int64_t size) { return (HEAD + size + 15) / 16 * 16; }
@@ -286,7 +285,6 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
         }
     }
 }
-
 
 /* Write the first those of n candidates that both ends do not drop, which are nearly all; where
  * these overflow, a row is kept. Returned is how many are left. */

@@ -70,11 +70,6 @@ def thin(change, bound, size, test):
     return found[0], found[1]
 
 
-def accept_probability(cheap, log_product, delayed):
-    """Return the acceptance probability of a Poisson test."""
-    return load().mh_accept_probability(cheap, log_product, int(delayed))
-
-
 def next_rows(n, total, most_drawn, test):
     """Return the rows of the look of the confidence sampler after one at `n` rows."""
     return load().mh_confidence_rows(n, total, most_drawn, laid_out(test))
@@ -117,7 +112,6 @@ def _ctypes(name, result, *arguments):
     return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
-_accept = _ctypes("mh_accept_probability", *[ctypes.c_double] * 3, ctypes.c_int64)
 _by_width = _ctypes("mh_confidence_decide", None, *[ctypes.c_double] * 3, ctypes.c_void_p)
 _READ_MORE = load().MH_READ_MORE
 
@@ -125,7 +119,10 @@ _READ_MORE = load().MH_READ_MORE
 @vectorize
 def accept_many(cheap, log_product, delayed):
     """Return acceptance probabilities of a Poisson test."""
-    return _accept(cheap, log_product, int(delayed))
+    log_ratio = cheap + log_product
+    if not log_ratio > -np.inf:
+        return 0.0
+    return np.exp(min(0.0, cheap) + min(0.0, log_product) if delayed else min(0.0, log_ratio))
 
 
 @njit

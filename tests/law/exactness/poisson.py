@@ -1,6 +1,6 @@
 """Transition matrices of the Poisson-minibatch tests, summed over every vector of counts.
 
-The functions that are enumerated are the shipped `mh_thin` and `mh_accept_probability`. Row i
+The function that is enumerated is the shipped `mh_thin`, beside the acceptance probability. Row i
 of a move is kept a Poisson number of times with mean R c_i/C times its probability to be kept.
 """
 

@@ -1,8 +1,8 @@
 """Transition matrices of PoissonMH, summed over every vector of counts.
 
-The functions that are enumerated are the shipped `keep_by_level`, `growth_of_level` and
-`accept_probability`. Row i is kept a Poisson number of times with mean R M_i/L times its
-probability to be kept. Log-likelihoods are relative to those of the first state.
+The functions that are enumerated are the shipped `keep_by_level` and `growth_of_level`. Row i is
+kept a Poisson number of times with mean R M_i/L times its probability to be kept. Log-likelihoods
+are relative to those of the first state.
 """
 
 from collections.abc import Callable
