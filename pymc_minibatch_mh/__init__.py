@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
     from pymc_minibatch_mh.published.barker_paper import BarkerPaperMH as BarkerPaperMH
+    from pymc_minibatch_mh.published.confidence_scan import ConfidenceScanMH as ConfidenceScanMH
     from pymc_minibatch_mh.published.firefly import FireflyMH as FireflyMH
     from pymc_minibatch_mh.published.poisson import PoissonMH as PoissonMH
     from pymc_minibatch_mh.published.ranges import Ranges as Ranges
+    from pymc_minibatch_mh.published.tuna_paper import TunaPaperMH as TunaPaperMH
     from pymc_minibatch_mh.sampling.driver import sample as sample
     from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
@@ -54,6 +56,7 @@ _ON_FIRST_USE = {
     "BarkerPaperMH": "published.barker_paper",
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
+    "ConfidenceScanMH": "published.confidence_scan",
     "CustomProposal": "proposals.own_move",
     "CustomTestMH": "steps.own_test",
     "FactorizedMH": "steps.tuna",
@@ -70,6 +73,7 @@ _ON_FIRST_USE = {
     "Rows": "model.rows",
     "ScalableSubsamplingMH": "steps.tuna",
     "TunaMH": "steps.tuna",
+    "TunaPaperMH": "published.tuna_paper",
     "audit": "diagnostics.audit",
     "explain": "diagnostics.explain",
     "factorize": "model.factorization",

@@ -158,12 +158,12 @@ def prepared(model_of, tmp_path_factory):
     than a chain's state works on a copy.
     """
     from helpers.prepared import Steps
-    from helpers.zoo import METHODS, RANGED
+    from helpers.zoo import METHODS, PAPERS, RANGED
 
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "steps"
     folder.mkdir(exist_ok=True)
-    return Steps(folder, model_of, METHODS | RANGED)
+    return Steps(folder, model_of, METHODS | RANGED | PAPERS)
 
 
 @pytest.fixture(scope="session")

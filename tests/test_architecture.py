@@ -16,7 +16,7 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 AS_IN_C = {"steps/own_test.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 583, "native": 1_529, "data": 2_110, "functions": 2_508, "expressions": 3_152,
+    "(top)": 587, "native": 1_529, "data": 2_110, "functions": 2_508, "expressions": 3_152,
     "model": 3_914, "structure": 1_472, "reparametrize": 1_105, "compiled": 2_066,
     "proposals": 1_236, "reference": 4_113, "bounds": 2_729, "plan": 1_985, "samplers": 406,
     "chain": 1_103, "steps": 2_847, "published": 1_060, "sampling": 2_090, "diagnostics": 3_642,

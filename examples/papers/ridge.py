@@ -18,11 +18,12 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps.barker import (
     BarkerMethod,
     BarkerTest,
     CorrectionTable,
+    barker_test,
     correction_table,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -134,7 +135,7 @@ def ridge_test(ridge: float, points: int, sigma: float, **settings: Any) -> Bark
     """
     table = ridge_correction(sigma, ridge * (COARSE / points) ** 2, points=COARSE)
     masses = table.masses / table.masses.sum()
-    return growing_test(sigma, **settings)._replace(
+    return growing(barker_test(sigma, **settings))._replace(
         table_error=table.error,
         atoms=np.ascontiguousarray(table.atoms),
         masses=np.ascontiguousarray(masses),

@@ -19,7 +19,7 @@ from papers.runner import Size, main, trials
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerPaperMH,
-    ConfidenceMH,
+    ConfidenceScanMH,
     RandomWalk,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -91,7 +91,7 @@ def tests(model: pm.Model, mean: float, n_rows: int) -> dict[str, MinibatchStep]
             batch_size=n_rows // 10, epsilon=0.05, **published
         ),
         "Austere, all rows from half of them on": AustereMH(batch_size=100, epsilon=0.05, **shared),
-        "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **published),
+        "Confidence": ConfidenceScanMH(batch_size=100, gamma=2.0, **published),
         "Barker": BarkerPaperMH(batch_size=100, sigma=1.0, **published),
     }
 

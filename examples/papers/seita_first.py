@@ -22,7 +22,7 @@ from papers.report import Cell, Claim, Panel, Report, Table, curve, histogram, m
 from papers.runner import Array, Size, main, trials
 from papers.seita_logistic import EVERY, WALK, regression, starts, walk
 from papers.seita_mixture import compared_rows
-from pymc_minibatch_mh import AustereMH, BarkerPaperMH, ConfidenceMH
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, ConfidenceScanMH
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 PUBLISHED_ROWS, TEMPERATURE = 450_000, 1_000.0
@@ -63,7 +63,7 @@ def steps(model: pm.Model, n_rows: int) -> dict[str, MinibatchStep]:
         PROGRAMMED: early_barker(**shared),
         WRITTEN: BarkerPaperMH(batch_size=100, sigma=1.0, **shared),
         "Austere": AustereMH(batch_size=100, epsilon=0.05, **shared),
-        "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **shared),
+        "Confidence": ConfidenceScanMH(batch_size=100, gamma=2.0, **shared),
     }
 
 

@@ -29,7 +29,7 @@ from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
     BarkerPaperMH,
-    ConfidenceMH,
+    ConfidenceScanMH,
     RandomWalk,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -126,7 +126,7 @@ def steps(model: pm.Model) -> dict[str, MinibatchStep]:
         RIDGE: RidgeBarkerMH(ridge=10.0, points=4_000, **growing, **shared),
         "Austere (nc)": PerUpdateAustereMH(design=PerUpdate(TOLERANCE), **shared),
         "Austere (c)": AustereMH(batch_size=450, epsilon=0.01, **shared),
-        "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **shared),
+        "Confidence": ConfidenceScanMH(batch_size=100, gamma=2.0, **shared),
     }
 
 

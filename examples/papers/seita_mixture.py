@@ -25,7 +25,7 @@ from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
     BarkerPaperMH,
-    ConfidenceMH,
+    ConfidenceScanMH,
     RandomWalk,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -78,14 +78,14 @@ def steps(model: pm.Model, temperature: float) -> dict[str, MinibatchStep]:
     shared = settings(model, temperature)
     growing = shared | {"sigma": 1.0}
     austere = shared | {"epsilon": 0.005, "full_pass_above": np.inf}
-    confidence = shared | {"batch_size": 100, "range": "scan"}
+    confidence = shared | {"batch_size": 100}
     return {
         "Barker": BarkerPaperMH(batch_size=50, **growing),
         "Austere (c)": AustereMH(batch_size=50, **austere),
-        "Confidence": ConfidenceMH(gamma=2.0, **confidence),
+        "Confidence": ConfidenceScanMH(gamma=2.0, **confidence),
         IN_2016.format("Barker"): BarkerPaperMH(batch_size=100, **growing),
         IN_2016.format("Austere (c)"): AustereMH(batch_size=100, **austere),
-        IN_2016.format("Confidence"): ConfidenceMH(gamma=1.5, **confidence),
+        IN_2016.format("Confidence"): ConfidenceScanMH(gamma=1.5, **confidence),
     }
 
 

@@ -27,7 +27,7 @@ from papers.seita_logistic import (
     starts,
     walk,
 )
-from pymc_minibatch_mh import AustereMH, BarkerPaperMH, ConfidenceMH
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, ConfidenceScanMH
 
 #: Standard deviation of the walk -> published rows a test.
 PUBLISHED_STEPS = {0.005: 116.1, 0.01: 216.5, 0.05: 2215.6}
@@ -111,7 +111,7 @@ def of_tests(model: Any, digits: Digits, size: Size, seed: int) -> dict[str, Tri
     tests = {
         "Austere (nc)": PerUpdateAustereMH(design=PerUpdate(TOLERANCE), **settings),
         "Austere (c)": AustereMH(batch_size=300, epsilon=0.01, **settings),
-        "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **settings),
+        "Confidence": ConfidenceScanMH(batch_size=100, gamma=2.0, **settings),
     }
     found = {}
     for name, test in tests.items():

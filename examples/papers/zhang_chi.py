@@ -26,7 +26,7 @@ from papers.data import sevens_and_nines
 from papers.report import Cell, Claim, Panel, Report, Table, curve
 from papers.runner import Run, Size, main, trials
 from papers.zhang_logistic import least_updates, regression, seconds_per_update, walk
-from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh import TunaMH, TunaPaperMH
 from pymc_minibatch_mh.steps.tuna import chi_for_gap
 
 WALKS = (5e-4, 1e-3, 1.5e-3, 2.5e-3, 4e-3)
@@ -90,7 +90,7 @@ def walks(
 
     def cost(chi: Any, scale: float) -> Cost:
         draws, tune = size.of(100, 1_000, 3_000), size.of(100, 500, 500) * (chi == "auto")
-        step = TunaMH(chi=chi, form="paper", proposal=walk(scale), **shared)
+        step = TunaPaperMH(chi=chi, proposal=walk(scale), **shared)
         run = trials(step, draws, starts=starts, tune=tune, seed=seed)
         return cost_of(run, least_updates(run, spread))
 

@@ -20,9 +20,10 @@ import pymc as pm
 from papers.report import Claim, Curve, Look, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.zhang_laws import batch_decision, gap, poisson_acceptance, rate, stationary, walk
-from pymc_minibatch_mh import AustereMH, BarkerPaperMH, CustomProposal, FactorizedMH, TunaMH
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh import AustereMH, BarkerPaperMH, CustomProposal, FactorizedMH, TunaPaperMH
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps.austere import austere_test
+from pymc_minibatch_mh.steps.barker import barker_test
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.tuna import chi_for_gap, poisson_test
 
@@ -38,7 +39,7 @@ RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
 TESTS: dict[str, Any] = {
     "Austere, ε = .05": austere_test(0.05, batch_size=BATCH),
     "Austere, ε = .01": austere_test(0.01, batch_size=BATCH),
-    "Barker": growing_test(1.0, batch_size=BATCH),
+    "Barker": growing(barker_test(1.0, batch_size=BATCH)),
 }
 
 #: How often steps to the right and to the left are accepted.
@@ -80,7 +81,7 @@ def steps(model: pm.Model, **settings: Any) -> dict[str, MinibatchStep]:
     """Return the steps of figures 1a and 1b."""
     same = shared(model, **settings)
     return {
-        TUNA: TunaMH(chi=CHI, form="paper", **same),
+        TUNA: TunaPaperMH(chi=CHI, **same),
         "Austere, ε = .05": AustereMH(batch_size=BATCH, epsilon=0.05, **same),
         "Barker": BarkerPaperMH(batch_size=BATCH, sigma=1.0, **same),
         ALL: AustereMH(epsilon=0.0, **same),
@@ -234,7 +235,7 @@ def acceptance(size: Size, seed: int) -> tuple[list[Claim], Panel]:
     kinds: dict[str, tuple[Any, Callable[..., MinibatchStep]]] = {}
     for chi in CHIS:
         test = poisson_test("paper", chi)
-        kinds[f"TunaMH, χ = {chi:g}"] = test, partial(TunaMH, chi=chi, form="paper")
+        kinds[f"TunaMH, χ = {chi:g}"] = test, partial(TunaPaperMH, chi=chi)
     # Dashed, as it lies on the line of χ = 0.
     kinds["FactorizedMH"] = poisson_test("factorized"), FactorizedMH
     grid = np.geomspace(0.1, 30.0, size.of(5, 30, 40))

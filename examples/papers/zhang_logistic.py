@@ -29,6 +29,7 @@ from pymc_minibatch_mh import (
     RandomWalk,
     ScalableSubsamplingMH,
     TunaMH,
+    TunaPaperMH,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -73,7 +74,7 @@ def published(model: pm.Model, *, thin: int = 1) -> dict[str, MinibatchStep]:
     """Return the methods of figure 4; `thin` updates of TFMH make a draw."""
     shared: dict[str, Any] = {"model": model, "centre": "start", "full_pass_above": np.inf}
     found: dict[str, MinibatchStep] = {
-        tuna(chi): TunaMH(chi=chi, form="paper", proposal=walk(scale), **shared)
+        tuna(chi): TunaPaperMH(chi=chi, proposal=walk(scale), **shared)
         for chi, (scale, _) in TUNA.items()
     }
     found[TFMH] = FactorizedMH(proposal=walk(WALKS[TFMH]), updates_per_draw=thin, **shared)

@@ -30,7 +30,7 @@ from pymc_minibatch_mh import (
     PoissonMH,
     RandomWalk,
     Ranges,
-    TunaMH,
+    TunaPaperMH,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -132,11 +132,11 @@ def steps(model: pm.Model, x: Array, temperature: float) -> dict[str, Callable[[
     return {
         TFMH: lambda: FactorizedMH(bounds=by_hand, **shared),
         SMH_1: lambda: FactorizedMH(taylor_order=1, **expanded),
-        TUNA: lambda: TunaMH(chi=CHI, form="paper", bounds=by_hand, **shared),
+        TUNA: lambda: TunaPaperMH(chi=CHI, bounds=by_hand, **shared),
         FLY: lambda: FireflyMH(q=5e-4, bounds=below, **shared),
         POISSON: lambda: PoissonMH(lam=published, ranges=levels, **shared),
         SMALL_LAM: lambda: PoissonMH(lam=size, ranges=levels, **shared),
-        DERIVED: lambda: TunaMH(chi=CHI, form="paper", **shared),
+        DERIVED: lambda: TunaPaperMH(chi=CHI, **shared),
         FULL: lambda: AustereMH(epsilon=0.0, **shared),
     }
 

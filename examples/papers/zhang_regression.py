@@ -40,6 +40,7 @@ from pymc_minibatch_mh import (
     FireflyMH,
     RandomWalk,
     TunaMH,
+    TunaPaperMH,
     explain,
 )
 from pymc_minibatch_mh.native.posterior import Reference
@@ -135,7 +136,7 @@ def walks(model: pm.Model, X: Array, mode: Array, sd: float) -> dict[str, tuple[
         "full_pass_above": np.inf,
     }
     expanded: dict[str, Any] = {"model": model, "full_pass_above": np.inf}
-    tuna: dict[str, Any] = {"chi": CHI, "form": "paper", "bounds": bounds, **plain}
+    tuna: dict[str, Any] = {"chi": CHI, "bounds": bounds, **plain}
 
     def walk(scale: float) -> Any:
         return RandomWalk(scale, covariance="identity", adapt=False)
@@ -144,7 +145,7 @@ def walks(model: pm.Model, X: Array, mode: Array, sd: float) -> dict[str, tuple[
         MH: (lambda s: AustereMH(epsilon=0.0, proposal=walk(s), **plain), best),
         TFMH: (lambda s: FactorizedMH(bounds=bounds, proposal=walk(s), **plain), 60.0 / total),
         FLY: (lambda s: FireflyMH(bound="untuned", proposal=walk(s), **expanded), 0.7 * best),
-        TUNA: (lambda s: TunaMH(proposal=walk(s), **tuna), min(500.0 / total, best)),
+        TUNA: (lambda s: TunaPaperMH(proposal=walk(s), **tuna), min(500.0 / total, best)),
         SMH_1: (
             lambda s: FactorizedMH(taylor_order=1, proposal=walk(s), **expanded),
             0.15 * best,

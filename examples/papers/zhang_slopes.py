@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Run, Size, main, trials
-from pymc_minibatch_mh import RandomWalk, TunaMH
+from pymc_minibatch_mh import RandomWalk, TunaMH, TunaPaperMH
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 COVARIATES, STEP = 5, 2.38
@@ -38,9 +38,9 @@ def regression(rows: int, seed: int) -> pm.Model:
 def steps(model: pm.Model) -> dict[str, MinibatchStep]:
     """Return the published test at every order, and ours as it is."""
     walk = RandomWalk(STEP / np.sqrt(COVARIATES), adapt=False)
-    published: dict[str, Any] = {"model": model, "chi": 0.0, "form": "paper", "proposal": walk}
+    published: dict[str, Any] = {"model": model, "chi": 0.0, "proposal": walk}
     found: dict[str, MinibatchStep] = {
-        f"order {order}": TunaMH(taylor_order=order, full_pass_above=np.inf, **published)
+        f"order {order}": TunaPaperMH(taylor_order=order, full_pass_above=np.inf, **published)
         for order in EXPONENTS
     }
     return found | {OURS: TunaMH(model=model)}

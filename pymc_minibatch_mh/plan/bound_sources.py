@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -91,17 +91,39 @@ class DerivedBounds(BoundSource):
 
 
 @dataclass(frozen=True, eq=False)
-class UserBounds(BoundSource):
-    """Bounds of a user, or a function that returns them for a centre."""
+class UserSource(BoundSource):
+    """Numbers of a user for all rows, or a function that returns them for a centre."""
 
-    bounds: GivenBounds
-
+    value: Any
     derived = False
+    #: Type of the numbers, the setting, and the call that makes them.
+    kind: ClassVar[type]
+    setting: ClassVar[str]
+    call: ClassVar[str]
+
+    def given(self, target: Target, reference: Reference) -> Any:
+        """Value of the setting, or the value that its function returns for the centre."""
+        given = self.value
+        if not isinstance(given, self.kind):
+            given = given(target.factorization.unravel(reference.centre, {}))
+        if not isinstance(given, self.kind):
+            raise SettingError(
+                f"{self.setting}= is a function that returned a {type(given).__name__}. Return "
+                f"{self.call} for the centre that it is called with."
+            )
+        tell_of_unverified_bounds(term_names(target.factorization), self.setting)
+        return given
+
+
+class UserBounds(UserSource):
+    """Bounds of a user."""
+
+    kind, setting, call = Bounds, "bounds", "Bounds(c, metric)"
 
     def tables(self, target: Target, reference: Reference) -> Tables:
         """Bounds as the user gives them, unverified."""
-        given = of_user(target, reference, self.bounds, Bounds, "bounds", "Bounds(c, metric)")
-        return with_heavy_rows(target, reference, given.tables(target.source.n_rows))
+        bounds = self.given(target, reference)
+        return with_heavy_rows(target, reference, bounds.tables(target.source.n_rows))
 
 
 def bound_source(bounds: GivenBounds | None) -> BoundSource:
@@ -120,18 +142,3 @@ def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tab
         return tables
     heavy = heavy_rows(tables, seeded_moves(target, reference, tables))
     return tables.reading_always(heavy) if heavy.size else tables
-
-
-def of_user[T](
-    target: Target, reference: Reference, given: Any, kind: type[T], setting: str, call: str
-) -> T:
-    """Value of a user's setting, or the value that their function returns for the centre."""
-    if not isinstance(given, kind):
-        given = given(target.factorization.unravel(reference.centre, {}))
-    if not isinstance(given, kind):
-        raise SettingError(
-            f"{setting}= is a function that returned a {type(given).__name__}. Return "
-            f"{call} for the centre that it is called with."
-        )
-    tell_of_unverified_bounds(term_names(target.factorization), setting)
-    return given

@@ -80,7 +80,7 @@ class Brightness(NamedTuple):
     q: float
     #: All row numbers, shape (N,) of int32, the bright ones first; updated in place.
     rows: np.ndarray
-    #: Number of bright observations, or UNKNOWN, shape (1,) of int64.
+    #: Number of bright observations, or NOT_DRAWN, shape (1,) of int64.
     n_bright: np.ndarray
     #: Position at which the set was drawn, shape (d,).
     at: np.ndarray
@@ -120,9 +120,8 @@ class FireflyMethod(Method):
     @property
     def guarantee(self) -> Guarantee:
         """Exact without conditions for quadratic lower bounds, else given valid bounds."""
-        if self.touching is not None:
-            return Guarantee(Promise.EXACT)
-        return Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+        given_bounds = self.touching is None
+        return Guarantee(Promise.EXACT_GIVEN_BOUNDS if given_bounds else Promise.EXACT)
 
     @property
     def requirements(self) -> Requirements:
@@ -255,7 +254,6 @@ class FireflyMH(MinibatchStep):
 
 
 def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
-    """SettingError if other steps would update variables on which brightness depends."""
     moved = step_variables(model, vars)
     left = [value.name for value in model.value_vars if value not in moved]
     if left:

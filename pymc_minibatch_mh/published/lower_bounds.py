@@ -59,9 +59,8 @@ def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
 
     `centre` has the linear predictors at the centre, shape (rows, m); they become data of the rows.
     """
-    touching = _AtCentre(function.exprs, len(function.columns))
+    root = _gap_root(function, _AtCentre(function.exprs, len(function.columns)))
     columns = [Column(f"centre[{k}]", np.ascontiguousarray(u), 0) for k, u in enumerate(centre.T)]
-    root = _gap_root(function, touching)
     return replace(function, root=root, columns=(*function.columns, *columns))
 
 
@@ -131,7 +130,7 @@ def _gap_expression(function: RowFunction, expr: Expr, touching: _AtXi | _AtCent
         gaps = [_gap_expression(function, x, touching) for x in branches]
         return exprs.node(scalar.switch, [condition, *gaps])
     core, factor = scaled_core(exprs, expr)
-    if _is_negative(function, factor):
+    if (RowData(function, slice(0, function.n_rows)).value(factor) <= 0.0).all():
         weight = exprs.times(exprs.minus_one, factor)
         if is_a(core, scalar_math.Softplus) and polynomial_degree(core.inputs[0]) <= 1:
             xi = touching.predictor(core.inputs[0])
@@ -142,37 +141,26 @@ def _gap_expression(function: RowFunction, expr: Expr, touching: _AtXi | _AtCent
     raise _NoLowerBoundError(f"{operation_name(getattr(core, 'op', core))} of the parameters")
 
 
-def _is_negative(function: RowFunction, factor: Expr) -> bool:
-    """Whether a data expression is 0 or below in all rows."""
-    return bool((RowData(function, slice(0, function.n_rows)).value(factor) <= 0.0).all())
-
-
 def _above_softplus(exprs: ExprGraph, core: Expr, xi: Expr) -> Expr:
-    (v,), plain = core.inputs, PlainArithmetic(exprs)
-    half = exprs.node(scalar.mul, [plain.half, xi])
-    four = exprs.node(scalar.mul, [exprs.constant(4.0), xi])
-    slope = exprs.node(scalar.true_div, [exprs.node(scalar.tanh, [half]), four])
+    (v,), plain, node = core.inputs, PlainArithmetic(exprs), exprs.node
+    half = node(scalar.mul, [plain.half, xi])
+    four = node(scalar.mul, [exprs.constant(4.0), xi])
+    slope = node(scalar.true_div, [node(scalar.tanh, [half]), four])
     # log(2 cosh(ξ/2)) = softplus(ξ) - ξ/2
-    top = exprs.node(scalar.sub, [exprs.node(scalar_math.softplus, [xi]), half])
-    square = exprs.node(scalar.mul, [slope, exprs.node(scalar.sqr, [xi])])
-    level = exprs.node(scalar.sub, [top, square])
-    bound = plain.multiply(slope, exprs.node(scalar.sqr, [v]))
-    return _bound_minus_function(exprs, core, level, plain.multiply(plain.half, v), bound)
+    top = node(scalar.sub, [node(scalar_math.softplus, [xi]), half])
+    level = node(scalar.sub, [top, node(scalar.mul, [slope, node(scalar.sqr, [xi])])])
+    bound = plain.multiply(slope, node(scalar.sqr, [v]))
+    less = plain.multiply(exprs.minus_one, core)
+    return plain.add(plain.multiply(plain.half, v), bound, level, less)
 
 
 def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
-    (w,) = core.inputs
-    slope = exprs.node(scalar.reciprocal, [exprs.node(scalar.add, [exprs.one, there])])
-    top = exprs.node(scalar.log1p, [there])
-    level = exprs.node(scalar.sub, [top, exprs.node(scalar.mul, [slope, there])])
-    return _bound_minus_function(exprs, core, level, PlainArithmetic(exprs).multiply(slope, w))
-
-
-def _bound_minus_function(exprs: ExprGraph, core: Expr, level: Expr, *quadratic: Expr) -> Expr:
-    """Quadratic upper bound minus the function."""
-    plain = PlainArithmetic(exprs)
+    (w,), plain, node = core.inputs, PlainArithmetic(exprs), exprs.node
+    slope = node(scalar.reciprocal, [node(scalar.add, [exprs.one, there])])
+    top = node(scalar.log1p, [there])
+    level = node(scalar.sub, [top, node(scalar.mul, [slope, there])])
     less = plain.multiply(exprs.minus_one, core)
-    return plain.add(*quadratic, level, less)
+    return plain.add(plain.multiply(slope, w), level, less)
 
 
 #: Placeholder for ξ: each bound is tangent at the centre.
@@ -237,20 +225,12 @@ def _gap_rows(target: Target, touching: Touching, reference: Reference) -> Place
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions
-    if touching == AT_CENTRE:
-        gaps = [
-            gap_at_centre(function, _predictors_at_centre(function, reference))
-            for function in functions
-        ]
-    else:
-        gaps = [lower_bound_gap(function, touching) for function in functions]
+    gaps = []
+    for function in functions:
+        if touching == AT_CENTRE:
+            rows, ends = np.arange(function.n_rows), (reference.centre, reference.factor)
+            there = evaluate_predictors(function, rows, *ends, directions=False)
+            gaps.append(gap_at_centre(function, there.values))
+        else:
+            gaps.append(lower_bound_gap(function, touching))
     return PlacedFormRows(FormRows(gaps, target.factorization.size), target.source)
-
-
-def _predictors_at_centre(function: RowFunction, reference: Reference) -> np.ndarray:
-    """Linear predictors of all observations of a term at the centre, shape (rows, m)."""
-    rows = np.arange(function.n_rows)
-    there = evaluate_predictors(
-        function, rows, reference.centre, reference.factor, directions=False
-    )
-    return there.values

@@ -28,9 +28,9 @@ decide every proposal.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from pymc_minibatch_mh.checks import check_positive
 from pymc_minibatch_mh.errors import SettingError
@@ -45,6 +45,7 @@ from pymc_minibatch_mh.steps.settings import (
     or_auto,
     setting_field,
     takes_settings,
+    user_numbers_check,
 )
 
 #: Index of the table of the M_i; the next table has the m_i.
@@ -107,20 +108,8 @@ class LevelsMethod(Method):
         return LevelsTest(lam, self.most_drawn(plan), int(self.tolerates_violations))
 
 
-def _check_lam(name: str, value: Any) -> float:
-    return check_positive(name, value, "Give one, or 'auto' to have it chosen.")
-
-
-def _check_ranges(name: str, value: Any) -> Any:
-    """Derived or custom ranges; arrays of the user are copied."""
-    if isinstance(value, Ranges):
-        return deepcopy(value)
-    if value is None or callable(value):
-        return value
-    raise SettingError(
-        f"{name}={type(value).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
-        "function that returns it for the centre that it is called with."
-    )
+_check_lam = partial(check_positive, or_else="Give one, or 'auto' to have it chosen.")
+_check_ranges = user_numbers_check(Ranges, "ranges", "Ranges(low, high)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ from pymc_minibatch_mh.native.bound_tables import KIND
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
-from pymc_minibatch_mh.plan.bound_sources import BoundSource, functions_of, of_user, support_of
+from pymc_minibatch_mh.plan.bound_sources import BoundSource, UserSource, functions_of, support_of
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
@@ -119,24 +119,9 @@ def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[i
 
 
 def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:
-    data = RowData(function, np.array([row]))
-    return _explain_without_range(function, data, box_of_support(function, data, *support), row)
-
-
-def _enclose_expression(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
-    """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
-    low, high = np.empty((2, data.rows.size))
-    for rows, part, branch in branches_by_data(root, data):
-        enclosure = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
-        low[rows], high[rows] = enclosure.lo, enclosure.hi
-    return Interval(low, high)
-
-
-def _explain_without_range(
-    function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
-) -> BoundsError:
     """Error with the first operation of an observation whose values are unbounded."""
-    jets = Jets(data, boxes, 1)
+    data = RowData(function, np.array([row]))
+    jets = Jets(data, box_of_support(function, data, *support), 1)
     culprit = first_unbounded(function.root, lambda expr: are_bounded([jets.of(expr)[()]]))
     why = "the sampled parameters have no bound that limits it"
     if culprit is not None:
@@ -147,6 +132,15 @@ def _explain_without_range(
         "pm.Uniform, pass ranges=Ranges(low, high), or use TunaMH(), which needs bounds of "
         "differences only."
     )
+
+
+def _enclose_expression(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
+    """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
+    low, high = np.empty((2, data.rows.size))
+    for rows, part, branch in branches_by_data(root, data):
+        enclosure = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
+        low[rows], high[rows] = enclosure.lo, enclosure.hi
+    return Interval(low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,18 +229,15 @@ class DerivedRanges(RangeSource):
         return RangesPass(functions_of(target), reference, support_of(target)).tables()
 
 
-@dataclass(frozen=True, eq=False)
-class UserRanges(RangeSource):
-    """Ranges of a user, or a function of the centre that returns them."""
+class UserRanges(RangeSource, UserSource):
+    """Ranges of a user."""
 
-    ranges: CustomRanges
-
-    derived = False
+    kind, setting, call = Ranges, "ranges", "Ranges(low, high)"
 
     def tables(self, target: Target, reference: Reference) -> Tables:
-        """Ranges of the user, unverified."""
-        given = of_user(target, reference, self.ranges, Ranges, "ranges", "Ranges(low, high)")
-        return given.tables(target.source.n_rows, reference.inverse_temperature)
+        """Ranges as the user gives them, unverified."""
+        ranges = self.given(target, reference)
+        return ranges.tables(target.source.n_rows, reference.inverse_temperature)
 
 
 def _furthest_out(

@@ -241,26 +241,46 @@ class BarkerMethod(BatchMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BarkerSettings(SharedSettings):
-    """Settings of :class:`BarkerMinibatchMH`; :func:`barker_test` checks their combinations.
+class BarkerTestSettings(SharedSettings):
+    """Settings of Barker's tests; :func:`barker_test` checks their combinations.
 
     Parameters
     ----------
     batch_size : int
-        Size of the smallest batch.
+        Size of the smallest batch, and of every further one.
     sigma : float in (0.5, 1.7]
         Standard deviation of the log ratio after noise is added to that of the batch. The batch
         size is proportional to 1/sigma²; the correction has an error of 1.6e-5 at 1.2, 5.4e-8 at 1.
     max_error : float, optional
         Largest predicted error of the acceptance probability.
-    skew_correction : bool
-        Whether to correct the acceptance probability for the batch's skewness.
     """
 
     batch_size: int = setting_field(partial(check_integer, least=2), default=100)
     sigma: float = setting_field(check_positive, default=1.2)
     max_error: float | None = setting_field(default=None)
+
+    @property
+    def test(self) -> BarkerTest:
+        """Initial kernel settings."""
+        return barker_test(self.sigma, batch_size=self.batch_size, max_error=self.max_error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarkerSettings(BarkerTestSettings):
+    """Settings of :class:`BarkerMinibatchMH`.
+
+    Parameters
+    ----------
+    skew_correction : bool
+        Whether to correct the acceptance probability for the batch's skewness.
+    """
+
     skew_correction: bool = setting_field(check_flag, default=False)
+
+    @property
+    def test(self) -> BarkerTest:
+        """Initial kernel settings."""
+        return super().test._replace(skewed=int(self.skew_correction))
 
 
 class BarkerMinibatchMH(MinibatchStep):
@@ -286,10 +306,4 @@ class BarkerMinibatchMH(MinibatchStep):
 
     @takes_settings(BarkerSettings)
     def __init__(self, settings: BarkerSettings) -> None:
-        test = barker_test(
-            settings.sigma,
-            batch_size=settings.batch_size,
-            max_error=settings.max_error,
-            skew_correction=settings.skew_correction,
-        )
-        self._prepare(settings, BarkerMethod(test))
+        self._prepare(settings, BarkerMethod(settings.test))

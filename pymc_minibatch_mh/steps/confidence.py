@@ -3,29 +3,23 @@
 The uniform u is drawn first, so Metropolis compares a mean over all observations with a threshold.
 A look at n observations, drawn without replacement, decides if the distance between their mean and
 the threshold exceeds an empirical Bernstein bound (formulas in native/confidence.c). Otherwise the
-next look has gamma times as many observations, up to the full data; with "bounds" the full data
-decide as soon as a look would exceed `full_pass_above`.
-
-    range     s                        R                    observations beside the batches
-    bounds    of the batch             2 M max c_i          none
-    scan      of all observations      2 max|l_i|           all of them, at every update
-
-"bounds" takes c_i and M from the derived table that covers the proposal, and evaluates the full
-data if no table does. "scan" is the test in the comparison of Seita et al. (2017).
+next look has gamma times as many observations, up to the full data, which decide as soon as a look
+would exceed `full_pass_above`. The bound takes s from the batch, and R = 2 M max c_i with c_i and M
+from the derived table that covers the proposal; the full data decide if no table does.
 
 For the same u, an update decides differently from full-data Metropolis with probability at most
-Σ_{k>=2} δ_k < δ/p, at every pair of positions, if no l_i lies outside R. The scan guarantees this,
-and otherwise every evaluated observation is checked.
+Σ_{k>=2} δ_k < δ/p, at every pair of positions, if no l_i lies outside R. Every evaluated
+observation is checked.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.checks import check_choice, check_integer, check_positive
+from pymc_minibatch_mh.checks import check_integer, check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
@@ -45,22 +39,17 @@ class ConfidenceTest(NamedTuple):
     #: Constants p and δ of the levels δ_k.
     p: float
     delta: float
-    #: 1 for `range="scan"`, 0 for "bounds".
+    #: 1 for :mod:`published.confidence_scan`, else 0.
     scans: int
     #: Largest c_i of each table, shape (T,); empty with a scan.
     largest: np.ndarray
 
 
 def confidence_test(
-    batch_size: int = 100,
-    gamma: float = 2.0,
-    p: float = 2.0,
-    delta: float = 0.01,
-    *,
-    scans: bool = False,
+    batch_size: int = 100, gamma: float = 2.0, p: float = 2.0, delta: float = 0.01
 ) -> ConfidenceTest:
     """Initial kernel settings of the confidence test."""
-    return ConfidenceTest(batch_size, gamma, p, delta, int(scans), np.empty(0))
+    return ConfidenceTest(batch_size, gamma, p, delta, 0, np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,28 +60,22 @@ class ConfidenceMethod(Method):
 
     # The acceptance probability depends on the deciding look, which the uniform number selects.
     returns_probability = False
+    #: Condition of the guarantee.
+    condition: ClassVar[str] = "given valid bounds"
 
     @property
     def guarantee(self) -> Guarantee:
         """Approximate, with the controlled error and its condition."""
-        condition = (
-            "by a scan of all rows at every update" if self.settings.scans else "given valid bounds"
-        )
         return Guarantee(
             Promise.APPROXIMATE,
-            f"probability delta that a decision differs from the full data's, {condition}, not the "
-            "bias of the posterior",
+            f"probability delta that a decision differs from the full data's, {self.condition}, "
+            "not the bias of the posterior",
         )
-
-    @property
-    def reads_all_rows(self) -> bool:  # type: ignore[override]
-        """Whether every update evaluates all observations, with ``range="scan"``."""
-        return bool(self.settings.scans)
 
     @property
     def requirements(self) -> Requirements:
-        """Derived bounds, or nothing with a scan."""
-        return Requirements(bounds=None if self.settings.scans else DerivedBounds(), in_memory=True)
+        """Derived bounds."""
+        return Requirements(bounds=DerivedBounds(), in_memory=True)
 
     def record(self, plan: Plan) -> ConfidenceTest:
         """Settings with the largest bound of each table."""
@@ -115,17 +98,17 @@ class ConfidenceSettings(SharedSettings):
         Power in the levels of the looks, δ_k = (p - 1) δ/(p k^p), k = 2, 3, ...
     delta : float in (0, 1)
         δ.
-    range : {"bounds", "scan"}
-        Source of the range of the observations' differences: derived bounds, or a scan of all
-        observations before each first batch, as in Seita et al. (2017), which ``n_obs`` and
-        ``full_pass`` count.
     """
 
     batch_size: int = setting_field(partial(check_integer, least=2), default=100)
     gamma: float = setting_field(check_positive, default=2.0)
     p: float = setting_field(check_positive, default=2.0)
     delta: float = setting_field(check_positive, default=0.01)
-    range: str = setting_field(partial(check_choice, known=("bounds", "scan")), default="bounds")
+
+    @property
+    def test(self) -> ConfidenceTest:
+        """Initial kernel settings."""
+        return confidence_test(self.batch_size, self.gamma, self.p, self.delta)
 
     def __post_init__(self) -> None:
         """SettingError for batches that do not grow, and for errors that are no probabilities."""
@@ -157,7 +140,7 @@ class ConfidenceMH(MinibatchStep):
     Raises
     ------
     BoundsError
-        If an observation has no bound, with ``range="bounds"``.
+        If an observation has no bound.
     BoundViolationError
         While sampling, if an observation exceeds its bound.
 
@@ -165,15 +148,10 @@ class ConfidenceMH(MinibatchStep):
     ----------
     Bardenet, Doucet, Holmes (2014), "Towards scaling up Markov chain Monte Carlo: an adaptive
     subsampling approach", ICML.
-    Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
-    Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848.
     """
 
     name = "confidence_mh"
 
     @takes_settings(ConfidenceSettings)
     def __init__(self, settings: ConfidenceSettings) -> None:
-        levels = settings.gamma, settings.p, settings.delta
-        scans = settings.range == "scan"
-        test = confidence_test(settings.batch_size, *levels, scans=scans)
-        self._prepare(settings, ConfidenceMethod(test))
+        self._prepare(settings, ConfidenceMethod(settings.test))

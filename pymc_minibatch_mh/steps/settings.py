@@ -503,16 +503,24 @@ def step_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Var
     return variables
 
 
-def check_bounds(name: str, value: Any) -> Any:
-    """Derived or custom bounds; arrays of the user are copied."""
-    if isinstance(value, Bounds):
-        return replace(value, c=deepcopy(value.c))
-    if value is None or callable(value):
-        return value
-    raise SettingError(
-        f"{name}={type(value).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
-        "function that returns it for the centre that it is called with."
-    )
+def user_numbers_check(kind: type[Any], numbers: str, call: str) -> Check:
+    """Check of derived or custom numbers for all observations; arrays of the user are copied."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, kind):
+            arrays = {part.name: getattr(value, part.name) for part in fields(kind)}
+            return replace(value, **{x: deepcopy(a) for x, a in arrays.items() if not callable(a)})
+        if value is None or callable(value):
+            return value
+        raise SettingError(
+            f"{name}={type(value).__name__} is not a set of {numbers}. Pass {call}, or a function "
+            "that returns it for the centre that it is called with."
+        )
+
+    return check
+
+
+check_bounds = user_numbers_check(Bounds, "bounds", "Bounds(c, metric)")
 
 
 def check_violation(name: str, value: Any) -> str:

@@ -17,9 +17,9 @@ independent Poisson(φ_i(θ→θ')). Accept with
     min(1, exp(λ_c) Π_i [φ_i(θ'→θ)/φ_i(θ→θ')]^s_i)
 
 or, with delayed acceptance, min(1, exp(λ_c)) before any observation is evaluated, times min(1,
-Π...). *best* at χ = 0 is MH-SS; *paper* is TunaMH as published; *factorized* is SMH, where every
-kept observation rejects. *best* has the largest φ below the thinning bound: it evaluates as many
-observations as *paper*, and accepts at least as often.
+Π...). *best* at χ = 0 is MH-SS; *paper* is TunaMH as published (:mod:`published.tuna_paper`);
+*factorized* is SMH, where every kept observation rejects. *best* has the largest φ below the
+thinning bound: it evaluates as many observations as *paper*, and accepts at least as often.
 
 Guarantee
 ---------
@@ -49,13 +49,12 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh import costs
-from pymc_minibatch_mh.checks import check_choice, check_flag, check_positive
+from pymc_minibatch_mh.checks import check_flag, check_positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.plan.bound_sources import GivenBounds, bound_source
 from pymc_minibatch_mh.plan.efficiency import best_chi
@@ -293,9 +292,6 @@ class TunaSettings(BoundedSettings):
     chi : float or "auto"
         χ >= 0: larger values evaluate more observations and accept more often. "auto" chooses χ
         in warm-up.
-    form : {"best", "paper"}
-        Poisson intensities: the largest that the bounds allow, or the published ones, which accept
-        less often.
     spectral_gap_ratio : float in (0, 1), optional
         Guaranteed share of the spectral gap of Metropolis–Hastings; replaces `chi`.
     """
@@ -303,7 +299,6 @@ class TunaSettings(BoundedSettings):
     chi: float | str = setting_field(
         or_auto(number_check(0.0, sys.float_info.max, _NO_CHI)), default="auto"
     )
-    form: str = setting_field(partial(check_choice, known=("best", "paper")), default="best")
     spectral_gap_ratio: float | None = setting_field(default=None)
 
     @property
@@ -348,7 +343,7 @@ class TunaMH(MinibatchStep):
 
     @takes_settings(TunaSettings)
     def __init__(self, settings: TunaSettings) -> None:
-        self._prepare(settings, settings.method(settings.form, settings.used_chi))
+        self._prepare(settings, settings.method("best", settings.used_chi))
 
 
 class FactorizedMH(MinibatchStep):

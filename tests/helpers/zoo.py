@@ -9,13 +9,16 @@ from scipy.special import expit
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
+    BarkerPaperMH,
     ConfidenceMH,
+    ConfidenceScanMH,
     FactorizedMH,
     FireflyMH,
     PenaltyMH,
     PoissonMH,
     ScalableSubsamplingMH,
     TunaMH,
+    TunaPaperMH,
 )
 from pymc_minibatch_mh import sample as sample_in_blocks
 
@@ -29,6 +32,8 @@ SOME_METHODS = [
 ]
 #: What needs the ranges of log-likelihoods, which only `bounded` has of these models.
 RANGED = {"PoissonMH": PoissonMH}
+#: Other rules for methods above, as published.
+PAPERS = {step.__name__: step for step in (BarkerPaperMH, ConfidenceScanMH, TunaPaperMH)}
 
 
 def logistic(rows=5_000):

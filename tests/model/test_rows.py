@@ -14,7 +14,9 @@ from pymc_minibatch_mh import Rows
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.model.factorization import factorize
+from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.plan.identity import split_digests
+from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
@@ -124,7 +126,8 @@ def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _, _ = pair
     rng = np.random.default_rng(2)
     reference = stored.expand(np.zeros(stored.factorization.size), rng)[0]
-    stored.check(model, lambda: reference.centre + reference.factor @ rng.standard_normal(2))
+    near = DensePlan(stored, Requirements(), reference)
+    stored.check(model, lambda: near.gaussian_draw(rng, 1.0))
 
 
 def changed(**arrays):

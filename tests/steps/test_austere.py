@@ -12,7 +12,7 @@ from helpers.in_library import decide_batch, sample_size
 from helpers.zoo import sample
 from pymc_minibatch_mh import AustereMH, audit, explain
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps import austere, barker, penalty
 
 BIG = 10**6
@@ -150,7 +150,8 @@ def test_logistic_at_the_infinities():
 
 
 #: Tests on batches, whose decisions have the same ends.
-TESTS = [austere.austere_test(), barker.barker_test(), growing_test(), penalty.penalty_test()]
+BARKER = barker.barker_test()
+TESTS = [austere.austere_test(), BARKER, growing(BARKER), penalty.penalty_test()]
 
 
 @pytest.mark.parametrize("n", [500, BIG])

@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr
 
 from benchmarks.skew import AIM, LAWS
 from helpers.in_library import barker_error, barker_probability, decide_batch, sample_size
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps import barker
 from pymc_minibatch_mh.steps.barker import SHIPPED_SIGMAS, correction_table, minimax_correction
 
@@ -77,7 +77,7 @@ def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
 
 
 def test_growth_reads_on_until_the_variance_and_the_error_fit():
-    settings = growing_test(max_error=0.05)
+    settings = growing(barker.barker_test(max_error=0.05))
     assert [sample_size(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
     assert decide_batch(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
     assert decide_batch(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
@@ -92,7 +92,7 @@ def test_edgeworth_error_is_the_documented_sum():
         expected += 0.0319 * s2**2 / 199 + table.error
         found = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
         assert found == pytest.approx(expected, rel=1e-12)
-        grown = growing_test()._replace(skewness=0.5)
+        grown = growing(DEFAULT)._replace(skewness=0.5)
         more = decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
 

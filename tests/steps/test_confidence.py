@@ -7,6 +7,7 @@ from scipy.stats import hypergeom
 
 from helpers.in_library import decide_by_width, level, next_rows
 from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.published.confidence_scan import ScanMethod
 from pymc_minibatch_mh.steps import confidence
 
 DEFAULT = confidence.confidence_test()
@@ -57,7 +58,7 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
         2_000,
     ]
     # After a scan, until there are no more.
-    assert looks(13_000, confidence.confidence_test(scans=True))[-2:] == [12_800, 13_000]
+    assert looks(13_000, DEFAULT._replace(scans=1))[-2:] == [12_800, 13_000]
     # A factor that adds less than a row still adds one.
     assert looks(9, confidence.confidence_test(2, gamma=1.01)) == [2, 3, 4, 9]
 
@@ -95,8 +96,8 @@ def test_infinite_and_undefined_log_ratios(width):
     assert decide_by_width(math.inf, width, 0.999) == (1, 1)
 
 
-@pytest.mark.parametrize("scans", [False, True])
-def test_the_guarantee_says_what_the_range_rests_on(scans):
-    method = confidence.ConfidenceMethod(confidence.confidence_test(scans=scans))
+@pytest.mark.parametrize("kind", [confidence.ConfidenceMethod, ScanMethod])
+def test_the_guarantee_says_what_the_range_rests_on(kind):
+    method, scans = kind(DEFAULT), kind is ScanMethod
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)
     assert method.requirements.derives == (not scans)

@@ -100,7 +100,7 @@ WAYS = {
     "penalty": ("logistic", "PenaltyMH", {}),
     "poisson": ("bounded", "PoissonMH", {}),
     "confidence": ("logistic", "ConfidenceMH", {"taylor_order": 1, "delta": 1e-6}),
-    "confidence by a scan": ("logistic", "ConfidenceMH", {"range": "scan"}),
+    "confidence by a scan": ("logistic", "ConfidenceScanMH", {}),
     "austere": ("logistic", "AustereMH", {"taylor_order": 1, "epsilon": 1e-6}),
 }
 #: Ways in which later looks of some updates read all rows.

@@ -85,7 +85,6 @@ every.gives(
 every.gives("TunaMH(['level'])", lambda g: g.build("TunaMH", vars=["level"]))
 every.gives("TunaMH([level, level])", lambda g: g.build("TunaMH", vars=[g.model["level"]] * 2))
 
-own.setting("TunaMH", "form", "fast")
 own.setting("TunaMH", "chi", -1, math.nan, math.inf, "large")
 own.gives("TunaMH(chi=1e12)", lambda g: g.build("TunaMH", chi=1e12, prepared=g.file))
 own.settings("TunaMH", chi=1.0, spectral_gap_ratio=0.5)
@@ -126,6 +125,5 @@ BELOW = np.where(np.arange(N) == 1, -np.inf, -1.0)
 own.gives("PoissonMH(ranges=Ranges(low, high)) with low[1]=-inf", ranges(BELOW, np.ones(N)))
 own.gives("PoissonMH(ranges=Ranges('low', high))", ranges("low", np.ones(N)))
 own.gives("PoissonMH() of a regression with normal priors", lambda g: g.build("PoissonMH"))
-own.setting("ConfidenceMH", "range", "guess")
 
 CASES = [*every.cases, *own.cases]

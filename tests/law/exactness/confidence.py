@@ -33,7 +33,7 @@ UNIFORMS = (np.arange(2_000) + 0.5) / 2_000
 
 SETTINGS = {
     "bounds": confidence.confidence_test(delta=0.1),
-    "scan": confidence.confidence_test(delta=0.1, scans=True),
+    "scan": confidence.confidence_test(delta=0.1)._replace(scans=1),
 }
 
 

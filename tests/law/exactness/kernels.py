@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers.in_library import decide_batch, sample_size
 from law.exactness.enumeration import Chain, Rule, audited_spread, sample_statistics
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps import austere, barker, penalty
 
 VALUES = np.array(
@@ -48,7 +48,7 @@ CHAINS["rare event, read always"] = replace(CHAINS["rare event"], heavy=(7,))
 RULES = {
     "barker": rule(barker.barker_test(batch_size=4)),
     "barker, sigma=1": rule(barker.barker_test(1.0, batch_size=4)),
-    "barker, grow": rule(growing_test(batch_size=3)),
+    "barker, grow": rule(growing(barker.barker_test(batch_size=3))),
     "penalty": rule(penalty.penalty_test(batch_size=4)),
     "austere, eps=.05": rule(austere.austere_test(0.05, batch_size=3)),
     "austere, eps=.01": rule(austere.austere_test(0.01, batch_size=4)),
@@ -56,7 +56,7 @@ RULES = {
 
 FULL_DATA_RULES = {
     "barker": rule(barker.barker_test(batch_size=7)),
-    "barker, grow": rule(growing_test(batch_size=7)),
+    "barker, grow": rule(growing(barker.barker_test(batch_size=7))),
     "penalty": rule(penalty.penalty_test(batch_size=7)),
     "austere": rule(austere.austere_test(batch_size=7)),
     "austere, eps=0": rule(austere.austere_test(0.0, batch_size=3)),

@@ -8,8 +8,9 @@ from dataclasses import replace
 from helpers import in_library
 from law.exactness.enumeration import audited_spread, sample_statistics
 from law.exactness.kernels import BETA, RULES
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps import penalty
+from pymc_minibatch_mh.steps.barker import barker_test
 
 
 def with_variance(base, factor):
@@ -36,7 +37,7 @@ def full_data_when_variance_is_large():
 
 
 def growth_passed_off_as_fixed():
-    return replace(RULES["barker"], settings=growing_test(batch_size=4))
+    return replace(RULES["barker"], settings=growing(barker_test(batch_size=4)))
 
 
 def sized_by_the_direction():

@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 
 from helpers.tiers import fast
 from law.statistical.budget import VERY_FAR
-from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, sample
+from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, TunaPaperMH, sample
 from pymc_minibatch_mh.bounds import part_tables
 from pymc_minibatch_mh.reference import arrow_reference as grouped
 
@@ -94,7 +94,7 @@ def off_by(draws, mean, sd):
 
 METHODS = {
     "TunaMH": (TunaMH, {}, "centred"),
-    "paper, delayed": (TunaMH, {"form": "paper", "delayed_acceptance": True}, "non-centred"),
+    "paper, delayed": (TunaPaperMH, {"delayed_acceptance": True}, "non-centred"),
     "MH-SS": (ScalableSubsamplingMH, {}, "non-centred"),
     "factorized": (FactorizedMH, {}, "centred"),
     "heavy tails": (TunaMH, {}, "heavy tails"),

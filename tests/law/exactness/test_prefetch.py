@@ -28,7 +28,7 @@ from pymc_minibatch_mh.native.draw import NUMBER
 from pymc_minibatch_mh.native.library import load
 from pymc_minibatch_mh.native.looks import merge_moments, moments_of, unit_noise
 from pymc_minibatch_mh.native.moves import GIVEN
-from pymc_minibatch_mh.published.barker_paper import growing_test
+from pymc_minibatch_mh.published.barker_paper import growing
 from pymc_minibatch_mh.steps import austere, barker, penalty
 
 # The law.
@@ -226,7 +226,7 @@ class ByLooks:
 TESTS = {
     "penalty": penalty.penalty_test(batch_size=3),
     "barker": barker.barker_test(batch_size=2),
-    "barker, grow": growing_test(batch_size=2),
+    "barker, grow": growing(barker.barker_test(batch_size=2)),
     "austere": austere.austere_test(0.2, batch_size=2),
 }
 

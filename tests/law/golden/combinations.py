@@ -16,11 +16,10 @@ import zarr
 from data.stored_rows import in_npy
 from helpers.families import FAMILIES
 from helpers.grouped import MODELS as GROUPED
-from helpers.zoo import METHODS, MODELS, RANGED, bounded
+from helpers.zoo import METHODS, MODELS, PAPERS, RANGED, bounded
 from own_move import student
 from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import (
-    BarkerPaperMH,
     Bounds,
     CustomProposal,
     CustomTestMH,
@@ -31,7 +30,7 @@ from pymc_minibatch_mh import (
 )
 
 ROWS = 2_000
-STEPS = METHODS | RANGED | {"BarkerPaperMH": BarkerPaperMH, "CustomTestMH": CustomTestMH}
+STEPS = METHODS | RANGED | PAPERS | {"CustomTestMH": CustomTestMH}
 Arrays = dict[str, np.ndarray]
 
 
@@ -163,7 +162,7 @@ COMBINATIONS = {
     # Methods.
     "tuna": _way("logistic", "TunaMH"),
     "tuna in PyMC": _way("logistic", "TunaMH", pymc=True),
-    "tuna as published": _way("poisson", "TunaMH", form="paper", chi=1.0),
+    "tuna as published": _way("poisson", "TunaPaperMH", chi=1.0),
     "tuna with delayed acceptance": _way("poisson", "TunaMH", delayed_acceptance=True),
     "tuna by bounds of a user": _way(
         "logistic", "TunaMH", bounds=slopes_of_logistic, taylor_order=0, coordinates="model"
@@ -182,7 +181,7 @@ COMBINATIONS = {
     "austere": _way("poisson", "AustereMH", taylor_order=1, epsilon=0.05),
     "austere of raw differences": _way("logistic", "AustereMH", taylor_order=0, pymc=True),
     "confidence": _way("logistic", "ConfidenceMH", taylor_order=1),
-    "confidence by a scan": _way("poisson", "ConfidenceMH", taylor_order=0, range="scan"),
+    "confidence by a scan": _way("poisson", "ConfidenceScanMH", taylor_order=0),
     "a test of a user": _way("logistic", "CustomTestMH", taylor_order=1, **by_own_test),
     # Models.
     "centred hierarchy": _way(centred, "TunaMH"),

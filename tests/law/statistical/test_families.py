@@ -85,7 +85,7 @@ def test_posterior_is_that_of_nuts(model_of, prepared, references, family):
         ("ScalableSubsamplingMH", {}),
         ("FactorizedMH", {}),
         ("TunaMH", {"delayed_acceptance": True}),
-        pytest.param("TunaMH", {"form": "paper", "chi": 1.0}, marks=pytest.mark.slow),
+        pytest.param("TunaPaperMH", {"chi": 1.0}, marks=pytest.mark.slow),
         pytest.param("TunaMH", {"taylor_order": 1}, marks=pytest.mark.slow),
     ],
 )

@@ -203,7 +203,7 @@ def test_a_state_of_another_model_is_refused(own, changed, weights, what):
 
 def test_the_settings_of_exact_tests_are_told_from_each_other():
     changes = [
-        {}, {"form": "paper"}, {"chi": 1.0}, {"delayed_acceptance": True},
+        {}, {"chi": 1.0}, {"delayed_acceptance": True},
         {"on_violation": "warn"},
     ]  # fmt: skip
     keys = [TunaSettings(**change).key for change in changes]
