@@ -26,6 +26,7 @@ def test_mutant_is_killed(mutant, tmp_path):
     assert not survives(mutant.changes, mutant.killer, tmp_path)
 
 
+@pytest.mark.c_mutant
 @needs_compiler
 def test_a_change_that_changes_nothing_survives(tmp_path):
     same = Change("arena.c", "", "last->used += bytes;", "last->used  += bytes;")

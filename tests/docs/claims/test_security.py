@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
+from helpers.tiers import fast
 
 ROOT = Path(pymc_minibatch_mh.__file__).parent
 TREES = {
@@ -123,7 +124,7 @@ def test_no_file_is_unpickled():
     assert [name for name, given in archives if given.get("allow_pickle") != "False"] == []
 
 
-@pytest.mark.parametrize("method", ["TunaMH", "PenaltyMH"])
+@pytest.mark.parametrize("method", fast(["TunaMH", "PenaltyMH"], ["TunaMH"]))
 def test_an_update_takes_no_memory_for_each_row(method):
     printed, said = run(LITTLE, method)
     assert printed, said

@@ -73,9 +73,9 @@ def beside(method, other):
 @pytest.mark.parametrize(
     ("method", "other"),
     [
-        ("TunaMH", "NUTS"),
-        pytest.param("TunaMH", "Metropolis", marks=pytest.mark.slow),
-        ("PenaltyMH", "Metropolis"),
+        pytest.param("TunaMH", "NUTS", marks=pytest.mark.slow),
+        ("TunaMH", "Metropolis"),
+        pytest.param("PenaltyMH", "Metropolis", marks=pytest.mark.slow),
         pytest.param("PenaltyMH", "Slice", marks=pytest.mark.slow),
         pytest.param("TunaMH", "Slice", marks=pytest.mark.slow),
         pytest.param("TunaMH", "DEMetropolisZ", marks=pytest.mark.slow),

@@ -10,7 +10,6 @@ from scipy import stats
 
 from helpers.altered import with_tables
 from helpers.families import FAMILIES
-from helpers.tiers import fast
 from helpers.zoo import coordinates, drawn
 from law.statistical.budget import FAR, VERY_FAR
 from law.statistical.comparison import gaps
@@ -139,7 +138,8 @@ def moments(log_prior, ends):
     return [of_shape @ x, of_shape @ x**2, of_level @ level, of_level @ level**2]
 
 
-@pytest.mark.parametrize("name", fast(list(PRIORS), ["shift"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRIORS)
 def test_posterior_is_that_of_quadrature(name):
     prior, log_prior, ends = PRIORS[name]
     with pm.Model() as model:

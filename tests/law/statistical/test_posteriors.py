@@ -53,6 +53,7 @@ def test_posterior_is_that_of_nuts(model_of, prepared, references, model, method
     assert off.small
 
 
+@pytest.mark.slow
 def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, prepared, references):
     # Bright rows hold moves back, and are forgotten slowly: here the prior says as much as they do.
     step = prepared("two_likelihoods", "FireflyMH", bound="untuned")

@@ -89,7 +89,7 @@ def names_of(model):
     return [rv.name for rv in model.free_RVs]
 
 
-@pytest.mark.parametrize("family", fast(BY_ROW, ("bernoulli", "poisson", "cumulative")))
+@pytest.mark.parametrize("family", fast(BY_ROW, ("bernoulli", "poisson")))
 def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
     model = flat(family).backend.model
     with caplog.at_level(logging.WARNING, logger="pymc_minibatch_mh"):

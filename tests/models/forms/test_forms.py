@@ -22,8 +22,8 @@ from structure.recomposed import assert_rows_are
 # PyMC's own call, for a pm.MatrixNormal.
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")
 
-#: Every other form, of every section; their neighbours are of the slow tier.
-FAST = [*ACCEPTED][::2]
+#: Every third form, of every section; their neighbours are of the slow tier.
+FAST = [*ACCEPTED][::3]
 
 
 def line_on_the_page(form):

@@ -41,7 +41,7 @@ def in_another_process(families, methods, folder):
 @pytest.mark.parametrize(
     ("families", "methods"),
     [
-        pytest.param(["normal_mixture"], ["TunaMH"], id="mixture"),
+        pytest.param(["zero_inflated_poisson"], ["TunaMH"], id="counts"),
         pytest.param(list(FAMILIES), ["TunaMH", "PenaltyMH"], id="all", marks=pytest.mark.slow),
     ],
 )

@@ -72,6 +72,8 @@ np.savez(sys.argv[2], **{name: trace.posterior[name].to_numpy() for name in trac
 """
 
 
+# Another process takes over a folder in sampling/test_resume.py as well.
+@pytest.mark.slow
 def test_another_process_goes_on_with_the_same_bits(tmp_path):
     step, given = TunaMH(model=two_likelihoods()), RUN | {"tune": 300} | QUIET
     whole = sample(step, 900, **given)
