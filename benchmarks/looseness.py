@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from bounds.certified import fit, hunt
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL
 
 FILE = Path(__file__).with_suffix(".json")

@@ -19,7 +19,7 @@ import numpy as np
 import pymc as pm
 
 from helpers import zoo
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES, MODELS
 from law.statistical import hierarchies
 
 FOLDER = Path(__file__).parents[1] / "tests" / "law" / "statistical"
@@ -51,7 +51,7 @@ class Kind:
 
 KINDS = {
     "zoo": Kind(
-        "references.json", zoo.MODELS, zoo.coordinates, 4, 8_000, 20_260_101, 5_000, 1.01
+        "references.json", MODELS, zoo.coordinates, 4, 8_000, 20_260_101, 5_000, 1.01
     ),
     "family": Kind(
         "family_references.json", FAMILIES, zoo.coordinates, 4, 18_000, 20_260_201, 26_000, 1.003

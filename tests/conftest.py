@@ -144,8 +144,7 @@ def _configuration():
 @pytest.fixture(scope="session")
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""
-    from helpers.families import FAMILIES
-    from helpers.zoo import MODELS, bounded
+    from helpers.models import FAMILIES, MODELS, bounded
 
     return cache(lambda name: (MODELS | FAMILIES | {"bounded": bounded})[name]())
 

@@ -12,7 +12,7 @@ from numba import njit
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers.interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
-from helpers.zoo import logistic
+from helpers.models import logistic
 from pymc_minibatch_mh import ScalableSubsamplingMH, threads
 from pymc_minibatch_mh.plan.dense import DensePlan
 from pymc_minibatch_mh.proposals.user_functions import address_of

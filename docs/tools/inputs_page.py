@@ -11,7 +11,8 @@ from pathlib import Path
 
 from docs.inputs.case import FOLDER, NUMBER, Case, Shared
 from docs.inputs.catalogue import CASES
-from helpers.zoo import METHODS, poisson
+from helpers.models import poisson
+from helpers.zoo import METHODS
 
 PAGE = Path(__file__).parents[2] / "tests" / "docs" / "inputs" / "README.md"
 MARKERS = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->")

@@ -10,7 +10,7 @@ from pathlib import Path
 from docs.claims.claims import CLAIMS
 from docs.tools.inputs_page import ACCEPTED, on_the_page
 from docs.tools.inputs_page import PAGE as INPUTS
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from law.exactness import law
 from law.statistical.budget import BUDGET, RANDOM
 from law.statistical.test_families import QUICK

@@ -14,7 +14,7 @@ from scipy import optimize
 from bounds.exponentials import EXPONENTIALS
 from bounds.vectors import VECTORS
 from expressions.values import plain
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.expressions.graph import Argument

@@ -15,8 +15,8 @@ import pytest
 from benchmarks.looseness import FEW_ROWS, FILE, HUNTED, ORDERS, measured
 from bounds.certified import HuntFromCentre, Rows, evaluate, fit, hunt
 from bounds.vectors import VECTORS
-from helpers.families import FAMILIES
 from helpers.in_library import move_between, products, size_of_move
+from helpers.models import FAMILIES
 from helpers.tiers import QUICK, fast
 from model.evaluation import rows_of_batch
 from pymc_minibatch_mh.errors import BoundsError

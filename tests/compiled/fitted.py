@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from pymc_minibatch_mh.compiled.form_rows import FormRows, evaluate_predictors
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.model.factorization import factorize

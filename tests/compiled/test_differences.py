@@ -13,8 +13,8 @@ from pymc.distributions.dist_math import i0e_scalar
 from pytensor.scalar import basic as scalar
 
 from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
-from helpers.families import FAMILIES
 from helpers.in_library import ULPS
+from helpers.models import FAMILIES
 from helpers.tiers import QUICK, fast
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives, undefined_operation
 from pymc_minibatch_mh.compiled.form_rows import FormRows

@@ -5,7 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from helpers import zoo
+from helpers import models
 from models.gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.form_rows import evaluate_predictors
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -60,10 +60,10 @@ def scale_in_rows():
 
 
 FOUND = {
-    "logistic": (zoo.logistic, []),
+    "logistic": (models.logistic, []),
     "scale in rows": (scale_in_rows, []),
     "doubled": (doubled, []),
-    "student": (zoo.student, [{"tau_log__"}]),
+    "student": (models.student, [{"tau_log__"}]),
     "radon": (lambda: radon_intercepts(ROWS), [{"mu_a"}, {"sigma_a_log__"}]),
     "rugby": (
         lambda: rugby(ROWS),

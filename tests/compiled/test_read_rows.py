@@ -11,9 +11,8 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 
 from compiled.fitted import rows_of
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES, poisson
 from helpers.tiers import fast
-from helpers.zoo import poisson
 from model.evaluation import evaluate, positions, rows_of_whole, split_of
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, compiled_graph, row_source

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from compiled.fitted import rows_of
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.tiers import fast
 from pymc_minibatch_mh.compiled import prior as compiled_prior
 from pymc_minibatch_mh.compiled.prior import GraphPrior, ScalarPrior

@@ -1,10 +1,9 @@
-"""Small tall models that the tests share; each is compiled once per session."""
+"""Methods that tests ask alike, and how they sample."""
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytest
-from scipy.special import expit
 
 from pymc_minibatch_mh import (
     AustereMH,
@@ -30,74 +29,11 @@ SOME_METHODS = [
     pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
     for name in METHODS
 ]
-#: What needs the ranges of log-likelihoods, which only `bounded` has of these models.
+#: What needs the ranges of log-likelihoods, which only `bounded` has of the shared models.
 RANGED = {"PoissonMH": PoissonMH}
 #: Other rules for methods above, as published.
 PAPERS = {step.__name__: step for step in (BarkerPaperMH, ConfidenceScanMH, TunaPaperMH)}
 
-
-def logistic(rows=5_000):
-    """A design in pm.Data, an int8 response, and a prior that hardly counts."""
-    rng = np.random.default_rng(11)
-    X = np.column_stack([np.ones(rows), rng.standard_normal((rows, 2))])
-    y = (rng.random(rows) < expit(X @ [-0.5, 1.0, 0.3])).astype(np.int8)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 10.0, shape=3)
-        pm.Bernoulli("y", logit_p=pm.Data("X", X) @ beta, observed=y)
-    return model
-
-
-def student(rows=5_000, groups=8):
-    """Heavy tails, an unknown scale, and a hierarchy of few groups, whose Jacobian counts."""
-    rng = np.random.default_rng(12)
-    group = rng.integers(0, groups, rows)
-    y = 0.5 * rng.standard_normal(groups)[group] + 1.5 * rng.standard_t(4, rows)
-    with pm.Model() as model:
-        sigma = pm.HalfNormal("sigma", 5.0)
-        tau = pm.HalfNormal("tau", 1.0)
-        effect = pm.Normal("effect", 0.0, tau, shape=groups)
-        pm.StudentT("y", nu=4, mu=effect[group], sigma=sigma, observed=y)
-    return model
-
-
-def two_likelihoods(rows=3_500, more_rows=1_500):
-    """Two likelihoods of different length, and a prior that says as much as both."""
-    rng = np.random.default_rng(13)
-    x = rng.standard_normal(rows)
-    seen = (rng.random(rows) < expit(0.1 + 0.05 * x)).astype(np.int8)
-    measured = 0.1 + 1.2 * rng.standard_normal(more_rows)
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 0.02)
-        slope = pm.Normal("slope", 0.0, 0.03)
-        pm.Bernoulli("seen", logit_p=level + slope * x, observed=seen)
-        pm.Normal("measured", level, 1.2, observed=measured)
-    return model
-
-
-def poisson(rows=5_000):
-    """Counts, with a log link."""
-    rng = np.random.default_rng(14)
-    x = rng.uniform(-1.0, 1.0, rows)
-    counts = rng.poisson(np.exp(0.4 + 0.6 * x))
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 2.0)
-        slope = pm.Normal("slope", 0.0, 2.0)
-        pm.Poisson("counts", mu=pm.math.exp(level + slope * x), observed=counts)
-    return model
-
-
-def bounded(rows=5_000):
-    """Parameters between two numbers, so that every log-likelihood has a range, a narrow one."""
-    rng = np.random.default_rng(17)
-    X = np.column_stack([np.ones(rows), rng.uniform(-1.0, 1.0, (rows, 2))])
-    y = (rng.random(rows) < 0.5 + 0.02 * (X @ [0.4, -0.5, 0.6])).astype(np.int8)
-    with pm.Model() as model:
-        beta = pm.Uniform("beta", -1.0, 1.0, shape=3)
-        pm.Bernoulli("y", p=0.5 + 0.02 * (pm.Data("X", X) @ beta), observed=y)
-    return model
-
-
-MODELS = {f.__name__: f for f in (logistic, student, two_likelihoods, poisson)}
 
 #: Variables that are compared on the log scale, on which they are about normal.
 POSITIVE = ("sigma", "scale", "alpha", "nu", "phi", "tau")

@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.grouped import slopes
+from helpers.models import slopes
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.data import archive

@@ -8,7 +8,8 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from helpers.zoo import MODELS, drawn
+from helpers.models import MODELS
+from helpers.zoo import drawn
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,

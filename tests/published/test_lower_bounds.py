@@ -7,9 +7,9 @@ import pymc as pm
 import pytest
 
 from bounds.certified import evaluate
-from helpers import zoo
-from helpers.families import FAMILIES
+from helpers import models
 from helpers.in_library import expansion_change
+from helpers.models import FAMILIES
 from pymc_minibatch_mh import FireflyMH
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
@@ -128,7 +128,7 @@ def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
 
 @cache
 def model():
-    return zoo.logistic(2_000)
+    return models.logistic(2_000)
 
 
 @cache

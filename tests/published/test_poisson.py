@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from helpers import zoo
+from helpers import models
 from helpers.published import keep_by_level
 from helpers.zoo import drawn
 from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH
@@ -31,7 +31,7 @@ def step(prepared):
 @cache
 def data():
     """Return the design and the response of the model."""
-    model = zoo.bounded()
+    model = models.bounded()
     return model["X"].get_value(), model.rvs_to_values[model["y"]].data
 
 

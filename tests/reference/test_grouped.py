@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 
-from helpers.grouped import FAST, MODELS, SUMMED, expanded, target_of
+from helpers.grouped import FAST, SUMMED, expanded, target_of
+from helpers.models import GROUPED
 from helpers.tiers import fast
 from pymc_minibatch_mh.reference import arrow_reference as grouped
 from pymc_minibatch_mh.reference import arrow_sums as element_rows
@@ -17,7 +18,7 @@ from pymc_minibatch_mh.reference.arrow_reference import Arrow, find_grouped
 # On the worker that bounds the rows of the same models.
 pytestmark = pytest.mark.xdist_group("elements")
 
-every = pytest.mark.parametrize("name", fast(MODELS, FAST))
+every = pytest.mark.parametrize("name", fast(GROUPED, FAST))
 
 
 def _near(found, seed=1, scale=1.0):

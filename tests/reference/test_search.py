@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.tiers import fast
 from model.evaluation import at_points
 from models.gallery.catalogue import EXAMPLES

@@ -9,7 +9,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.zoo import METHODS, two_likelihoods
+from helpers.models import two_likelihoods
+from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, sample

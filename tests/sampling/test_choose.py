@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.zoo import logistic
+from helpers.models import logistic
 from pymc_minibatch_mh import PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.diagnostics import forecast
 from pymc_minibatch_mh.errors import (

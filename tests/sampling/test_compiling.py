@@ -9,9 +9,10 @@ import pymc as pm
 import pytensor
 import pytest
 
-from helpers import grouped
+from helpers import models
+from helpers.models import bounded
 from helpers.prepared import dumps, loads
-from helpers.zoo import METHODS, bounded
+from helpers.zoo import METHODS
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
     CustomProposal,
@@ -101,7 +102,7 @@ def normal():
 
 #: What steps do beside the usual: model, method and settings.
 KINDS = {
-    "effects one by one": (grouped.logistic, TunaMH, {"blocks": True}),
+    "effects one by one": (models.crossed_logistic, TunaMH, {"blocks": True}),
     "Langevin": (small, TunaMH, {"proposal": Langevin()}),
     "a batch in a move": (small, TunaMH, {"proposal": Langevin(batch_size=50)}),
     "a move of a user": (small, TunaMH, {"proposal": CustomProposal(nudge, state=[0.1])}),

@@ -10,7 +10,7 @@ import copy
 import numpy as np
 import pytest
 
-from helpers.grouped import MODELS as GROUPED
+from helpers.models import GROUPED
 from plan.test_influential import rare_groups
 from pymc_minibatch_mh import AustereMH, TunaMH
 from pymc_minibatch_mh.chain.program import SamplerSpec

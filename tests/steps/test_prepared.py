@@ -7,9 +7,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.families import FAMILIES
-from helpers.grouped import slopes
-from helpers.zoo import poisson, sample, student
+from helpers.models import FAMILIES, poisson, slopes, student
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.compiled.model import CompiledModel

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from helpers import grouped
+from helpers import models
 from helpers.zoo import METHODS, RANGED
 from pymc_minibatch_mh import FireflyMH, TunaMH, sample
 from pymc_minibatch_mh.native.statistics import STATS
@@ -44,7 +44,7 @@ def test_a_plain_model_has_the_statistics_of_its_method(prepared, method):
 
 
 def test_effects_that_are_accepted_one_by_one_have_statistics_of_their_own():
-    with grouped.logistic():
+    with models.crossed_logistic():
         step = TunaMH(blocks=True)
     stats = sample(step, 200, tune=100, chains=1, random_seed=3, **QUIET).sample_stats
     effects = {"n_groups_in_full", "accept_border", "accept_elements", "n_candidates"}

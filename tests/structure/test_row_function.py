@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.tiers import fast
 from model.evaluation import split_of
 from pymc_minibatch_mh.errors import BoundsError

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from pymc_minibatch_mh import log_likelihood
 
 CHOSEN = [1_999, 3, 3, 700]

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from helpers.grouped import slopes
+from helpers.models import slopes
 from helpers.zoo import drawn
 from pymc_minibatch_mh import TunaMH, audit
 from pymc_minibatch_mh.bounds.part_tables import PartTables

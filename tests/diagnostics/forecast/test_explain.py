@@ -7,7 +7,8 @@ import pytest
 from scipy.special import stdtrit
 
 from helpers.altered import with_program, with_tables
-from helpers.zoo import logistic, sample
+from helpers.models import logistic
+from helpers.zoo import sample
 from law.compound.models import switched
 from pymc_minibatch_mh import PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.program import SamplerSpec

@@ -32,7 +32,8 @@ if "socket" in sys.argv:
     import socket
     socket.create_connection(("127.0.0.1", 9))
 import pymc_minibatch_mh as mb
-from helpers.zoo import logistic, sample
+from helpers.models import logistic
+from helpers.zoo import sample
 
 model = logistic()
 step = mb.TunaMH(model=model)
@@ -48,7 +49,7 @@ import sys
 from resource import RUSAGE_SELF, getrusage
 import numpy as np
 import pymc_minibatch_mh as mb
-from helpers.zoo import logistic
+from helpers.models import logistic
 
 rows, updates = 300_000, 500
 step = getattr(mb, sys.argv[1])(model=logistic(rows))

@@ -7,7 +7,8 @@ import numpy as np
 import pymc as pm
 
 from docs.inputs.case import Section, build_on
-from helpers.zoo import poisson, sample
+from helpers.models import poisson
+from helpers.zoo import sample
 from pymc_minibatch_mh import PenaltyMH
 from steps.editable import EDITS, Editable, edited
 

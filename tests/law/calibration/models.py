@@ -14,7 +14,7 @@ from scipy.stats import norm
 from scipy.stats import poisson as poisson_law
 from scipy.stats import t as student_law
 
-from helpers import zoo
+from helpers import models
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def log_gamma(log_x, shape, rate):
 
 def two_likelihoods():
     """A logistic regression and a normal sample that share their level."""
-    model = zoo.two_likelihoods()
+    model = models.two_likelihoods()
     rows, more = (model.rvs_to_values[model[name]].data.size for name in ("seen", "measured"))
     x = np.random.default_rng(13).standard_normal(rows)
 
@@ -71,7 +71,7 @@ def two_likelihoods():
         return bernoulli_sum(level + slope * x, data["seen"]) - 0.5 * squares / 1.2**2
 
     names = "level", "slope"
-    return Simulator(zoo.two_likelihoods, prior, log_prior, observe, log_likelihood, names)
+    return Simulator(models.two_likelihoods, prior, log_prior, observe, log_likelihood, names)
 
 
 def poisson(rows=1_500):

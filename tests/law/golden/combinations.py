@@ -14,9 +14,8 @@ import pymc as pm
 import zarr
 
 from data.stored_rows import in_npy
-from helpers.families import FAMILIES
-from helpers.grouped import MODELS as GROUPED
-from helpers.zoo import METHODS, MODELS, PAPERS, RANGED, bounded
+from helpers.models import FAMILIES, GROUPED, MODELS, bounded
+from helpers.zoo import METHODS, PAPERS, RANGED
 from own_move import student
 from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import (

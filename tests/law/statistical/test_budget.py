@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.nodes import TESTS, exists
 from law.statistical.budget import BUDGET, RANDOM
 from law.statistical.test_families import QUICK

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from helpers.altered import with_tables
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.zoo import coordinates, drawn
 from law.statistical.budget import FAR, VERY_FAR
 from law.statistical.comparison import gaps

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
+from helpers.models import MODELS
 from helpers.tiers import fast
-from helpers.zoo import METHODS, MODELS, drawn
+from helpers.zoo import METHODS, drawn
 from law.statistical.comparison import distance
 from law.statistical.mutants import MUTANTS, TEMPERED_MUTANTS
 from pymc_minibatch_mh import overdispersed_initvals

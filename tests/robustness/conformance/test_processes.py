@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.another_process import printed
-from helpers.families import FAMILIES
+from helpers.models import FAMILIES
 from helpers.zoo import METHODS
 from robustness.conformance.harness import run
 from steps.test_prepared import keys

@@ -14,7 +14,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from helpers.zoo import METHODS, logistic
+from helpers.models import logistic
+from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import Bounds, CustomProposal, PenaltyMH, TunaMH

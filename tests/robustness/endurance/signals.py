@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from helpers.zoo import METHODS, poisson, sample
+from helpers.models import poisson
+from helpers.zoo import METHODS, sample
 
 TUNE, DRAWS, CORES = 100, 80_000, 2
 #: Seconds in which a signal comes, and after which a process hangs.

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from helpers.zoo import two_likelihoods
+from helpers.models import two_likelihoods
 from pymc_minibatch_mh import TunaMH, sample
 from pymc_minibatch_mh.sampling import checkpoint
 
@@ -64,7 +64,7 @@ import sys
 import numpy as np
 from robustness.endurance.test_checkpoint import QUIET, RUN
 from pymc_minibatch_mh import TunaMH, sample
-from helpers.zoo import two_likelihoods
+from helpers.models import two_likelihoods
 
 step, given = TunaMH(model=two_likelihoods()), RUN | {"tune": 300} | QUIET
 trace = sample(step, 900, resume=sys.argv[1], **given)
