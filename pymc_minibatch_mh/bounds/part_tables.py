@@ -17,8 +17,8 @@ from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
+from pymc_minibatch_mh.native.elements import Ends, Parts
 from pymc_minibatch_mh.native.library import function
-from pymc_minibatch_mh.native.parts import Ends, Parts
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import Read

@@ -16,7 +16,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import MinibatchError
-from pymc_minibatch_mh.native.draw import ALL, NO_SUPPLY, NUMBER, Supply
+from pymc_minibatch_mh.native.bound_tables import ALL, NO_SUPPLY, NUMBER, Supply
 from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.threads import DelayedInterrupts, wait_for_result

@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.prefetch import Prefetcher
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
-from pymc_minibatch_mh.native.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.native.run import NO_SLICES, Slices
 from pymc_minibatch_mh.native.statistics import STATS, Statistic
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.plan import Plan

@@ -1,10 +1,9 @@
-"""Tables of bounds, and the choice of a table for a proposal: bounds.c."""
+"""Tables of bounds, the choice of a table for a proposal, and prefetched rows: bounds.c, draw.c."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.draw import NO_SUPPLY, Supply
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
@@ -26,6 +25,31 @@ class Table(NamedTuple):
     c: np.ndarray | None
     thresholds: np.ndarray | None
     aliases: np.ndarray | None
+
+
+#: Columns of the supplies: next unused slot, end of the filled slots, number of supplies made.
+NEXT, END, NUMBER = range(3)
+#: Request for the change of all rows in a proposal, in place of a table; ALL - n requests n rows.
+ALL = -1
+
+
+class Supply(NamedTuple):
+    """Prefetched rows of one chain: ``mh_supply``."""
+
+    #: NEXT, END and NUMBER of each table of bounds, shape (T, 3).
+    places: np.ndarray
+    #: Address of a function that draws further rows (``mh_refill``).
+    refill: Any
+    #: Change of all rows in a proposal, after its request, shape (1,).
+    change: np.ndarray
+    #: Rows of one supply; 0 if all rows are in memory.
+    room: int
+    #: Number of all rows, and the row number of each slot.
+    n_rows: int
+    rows: np.ndarray
+
+
+NO_SUPPLY = Supply(np.empty((0, 3), np.int64), None, np.empty(1), 0, 0, NO_ROWS)
 
 
 class BoundTables(NamedTuple):

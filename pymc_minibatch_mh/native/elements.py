@@ -1,7 +1,7 @@
-"""Updates that accept thousands of random effects one at a time, each from a few observations.
+"""Records of hierarchies: effects that are accepted one at a time, and effects given their scales.
 
 All observations may depend on the common coordinates w, and each on one effect e per factor:
-elements.c documents an iteration, element_test.c its exactness.
+elements.c documents an iteration, element_test.c its exactness, parts.c the bounds.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.native.library import record_of
-from pymc_minibatch_mh.native.parts import Parts
 from pymc_minibatch_mh.native.run import KernelState
 
 
@@ -25,6 +24,28 @@ class Geometry(record_of("mh_geometry")):  # type: ignore[misc]
     def n_factors(self) -> int:
         """Number of factors F."""
         return self.densities.size
+
+
+class Parts(record_of("mh_parts")):  # type: ignore[misc]
+    """Look-ups of all rows, by which their ceilings are found: ``mh_parts`` has the shapes."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of observations N."""
+        return self.border.size
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors and choices F."""
+        return self.first.size - 1
+
+
+class Ends(NamedTuple):
+    """Both ends of a move: effects, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
+
+    here: np.ndarray
+    there: np.ndarray
+    border: tuple[float, float, float]
 
 
 class ElementTest(NamedTuple):
@@ -52,3 +73,21 @@ class ElementChain(NamedTuple):
     def worst_move(self) -> np.ndarray | None:
         """Worst violation, as in ``KernelState``."""
         return self.chain.worst_move
+
+
+class ScaleConditional(record_of("mh_scale_conditional")):  # type: ignore[misc]
+    """Normal distribution of effects given their scales, and a distribution of the scales.
+
+    Scales φ = φ₀ + A z, and the rest x = m(z) + W(z)⁻¹ w: see scale_conditional.c. The tables,
+    ``mh_scale_conditional`` has the shapes, only affect acceptance rates, never exactness.
+    """
+
+    @property
+    def n_normal_knots(self) -> int:
+        """Number of knots of u."""
+        return self.points.shape[1]
+
+    @property
+    def n_knots(self) -> int:
+        """Number of knots of z."""
+        return self.means.shape[1]

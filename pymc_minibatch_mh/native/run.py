@@ -13,8 +13,21 @@ from pymc_minibatch_mh.native.library import (
 )
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.posterior import Posterior
-from pymc_minibatch_mh.native.slices import NO_SLICES, Slices
 from pymc_minibatch_mh.native.statistics import TALLY
+
+
+class Slices(NamedTuple):
+    """Directions of slice proposals without observations, and their number: ``mh_slices``."""
+
+    #: Directions with the length of the slices' steps, shape (n, d).
+    steps: np.ndarray
+    #: First nonzero entry of each direction, and the end after the last one, int64, shape (n, 2).
+    ends: np.ndarray
+    #: Proposals after each update.
+    moves: int
+
+
+NO_SLICES = Slices(np.empty((0, 0)), np.empty((0, 2), np.int64), 0)
 
 
 class KernelState(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.bound_check import PREPARATION_SEED, audited_parts, largest_of_parts
 from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
-from pymc_minibatch_mh.native.elements import Geometry
-from pymc_minibatch_mh.native.parts import Parts
+from pymc_minibatch_mh.native.elements import Geometry, Parts
 from pymc_minibatch_mh.plan.plan import ByElements, Plan, Requirements, record_arrays, stored_record
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.target import Target

@@ -16,8 +16,8 @@ from pymc_minibatch_mh.compiled.graphs import term_names
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS, TOTAL
+from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.posterior import Reference, whitened_norm
-from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.plan.append import (
     NotExtendedError,

@@ -15,8 +15,8 @@ from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.data.source import EvenRows, NumberedRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.inputs import term_storage
+from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.plan.bound_sources import BoundSource, DerivedBounds, functions_of
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.mode import Calibration

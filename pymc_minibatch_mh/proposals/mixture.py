@@ -9,10 +9,10 @@ position and enters the acceptance ratio. The mean follows from the gradient at 
 lie below zero.
 
 *Effects given their scales.* Proposals of a hierarchy use coordinates that are standard normal if
-effects are normal given their scales (:mod:`pymc_minibatch_mh.native.scale_conditional`); the
-acceptance ratio includes the Jacobian determinant. A random walk in these coordinates moves a scale
-together with the effects that the likelihood leaves free: a partial non-centring (Papaspiliopoulos,
-Roberts & Sköld, Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014).
+effects are normal given their scales (``ScaleConditional``); the acceptance ratio includes the
+Jacobian determinant. A random walk in these coordinates moves a scale together with the effects
+that the likelihood leaves free: a partial non-centring (Papaspiliopoulos, Roberts & Sköld,
+Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014).
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ import numpy as np
 from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.checks import check_flag, check_positive, is_number
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
+from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tune_scale
 

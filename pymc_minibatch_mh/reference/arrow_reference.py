@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dtrtri
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.native.parts import Ends
+from pymc_minibatch_mh.native.elements import Ends
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.special import log_ndtr
 
+from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening

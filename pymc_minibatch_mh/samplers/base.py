@@ -10,7 +10,7 @@ from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
-from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.native.run import Slices
 from pymc_minibatch_mh.native.statistics import TALLY, Feature
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan

@@ -11,8 +11,7 @@ from pymc_minibatch_mh import costs
 from pymc_minibatch_mh.native.elements import ElementChain, ElementTest
 from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut
 from pymc_minibatch_mh.native.posterior import Posterior
-from pymc_minibatch_mh.native.run import KernelState
-from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.native.run import KernelState, Slices
 from pymc_minibatch_mh.native.statistics import KIND_TALLY, TALLY, Feature
 from pymc_minibatch_mh.plan.arrow import ArrowPlan
 from pymc_minibatch_mh.plan.efficiency import best_chi

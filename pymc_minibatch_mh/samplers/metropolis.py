@@ -7,8 +7,8 @@ import numpy as np
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.posterior import Posterior
+from pymc_minibatch_mh.native.run import Slices
 from pymc_minibatch_mh.native.run import linked as linked_chain
-from pymc_minibatch_mh.native.slices import Slices
 from pymc_minibatch_mh.plan.method import Method, WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.proposals.base import Proposal

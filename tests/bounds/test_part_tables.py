@@ -6,7 +6,7 @@ import pytest
 from helpers.grouped import FAST, step_of
 from helpers.models import GROUPED
 from helpers.tiers import fast
-from pymc_minibatch_mh.native.parts import Ends
+from pymc_minibatch_mh.native.elements import Ends
 from pymc_minibatch_mh.native.row_sums import differences_of
 
 # On the worker that expands the same models.

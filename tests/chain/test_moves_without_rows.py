@@ -14,7 +14,7 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
 from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.slices import NO_SLICES
+from pymc_minibatch_mh.native.run import NO_SLICES
 
 TUNE, DRAWS = 100, 200
 

@@ -23,7 +23,7 @@ from helpers.interrupts import answers, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS, empty_supplies
 from pymc_minibatch_mh.errors import MinibatchError
-from pymc_minibatch_mh.native.draw import END, NEXT, NUMBER
+from pymc_minibatch_mh.native.bound_tables import END, NEXT, NUMBER
 
 C = np.array(
     [[0.3, 0.0, 0.25, 0.2, 0.3, 0.15, 0.5], [0.6, 0.4, 0.3, 0.9, 0.3, 0.7, 0.5]], np.float32

@@ -9,8 +9,7 @@ from pymc_minibatch_mh.native.library import GeneratorRecord, ffi
 from pymc_minibatch_mh.native.looks import batch_test
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.run import linked, run
-from pymc_minibatch_mh.native.slices import NO_SLICES
+from pymc_minibatch_mh.native.run import NO_SLICES, linked, run
 from pymc_minibatch_mh.native.statistics import COUNTS, TALLY
 
 #: Components of the proposals that are tallied, at most.

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from pymc_minibatch_mh.native.elements import Ends, Parts
 from pymc_minibatch_mh.native.library import GeneratorRecord, function
-from pymc_minibatch_mh.native.parts import Ends, Parts
 
 #: Elements that each row reads of factors with 3 and 2 elements; -1 for none.
 ELEMENTS = np.array([[0, 3], [1, 3], [1, 4], [2, 4], [2, -1], [0, 4]], dtype=np.int32)

@@ -13,7 +13,7 @@ from law.exactness.toys import jump, rows_of
 from native.chain import draws_of
 from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, load
 from pymc_minibatch_mh.native.posterior import Reference
-from pymc_minibatch_mh.native.slices import Slices
+from pymc_minibatch_mh.native.run import Slices
 
 pytestmark = ON_BATCHES
 

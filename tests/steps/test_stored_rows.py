@@ -16,8 +16,7 @@ from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.native.bound_tables import TOTAL
-from pymc_minibatch_mh.native.draw import END, NEXT
+from pymc_minibatch_mh.native.bound_tables import END, NEXT, TOTAL
 from pymc_minibatch_mh.native.moves import JOINT
 from pymc_minibatch_mh.plan import dense
 from robustness.conformance.harness import run

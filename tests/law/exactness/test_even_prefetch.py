@@ -13,7 +13,7 @@ import pytest
 
 from chain.prefetched import Own
 from pymc_minibatch_mh.data.source import EvenRows, StoredRows
-from pymc_minibatch_mh.native.draw import NEXT, NO_SUPPLY
+from pymc_minibatch_mh.native.bound_tables import NEXT, NO_SUPPLY
 from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
 
 NOTHING = np.empty(0, np.int64)

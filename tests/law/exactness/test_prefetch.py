@@ -23,8 +23,7 @@ from law.exactness.test_even_prefetch import even_rows
 from law.exactness.toys import METRIC, jump, metric, rows_of
 from native.chain import Loop, line, visited
 from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS
-from pymc_minibatch_mh.native.bound_tables import TOTAL, no_tables, table_of_move
-from pymc_minibatch_mh.native.draw import NUMBER
+from pymc_minibatch_mh.native.bound_tables import NUMBER, TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.native.library import load
 from pymc_minibatch_mh.native.looks import merge_moments, moments_of, unit_noise
 from pymc_minibatch_mh.native.moves import GIVEN

@@ -22,7 +22,7 @@ from pymc_minibatch_mh import Bounds, CustomProposal, PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import factorize
-from pymc_minibatch_mh.native.draw import END, NEXT
+from pymc_minibatch_mh.native.bound_tables import END, NEXT
 from pymc_minibatch_mh.plan.identity import key_of
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.tuna import TunaSettings
