@@ -29,7 +29,7 @@ from pymc_minibatch_mh.diagnostics.draws import posterior_draws
 from pymc_minibatch_mh.diagnostics.model_summary import subsampled_terms
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.bambi import clean_trace, response_parameters
-from pymc_minibatch_mh.sampling.fitted_trace import bambi_trace
+from pymc_minibatch_mh.sampling.trace import bambi_trace
 
 ROWS = 1_200
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
