@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.model.factorization import factorize as factorize
     from pymc_minibatch_mh.model.rows import Rows as Rows
     from pymc_minibatch_mh.proposals.base import Proposal as Proposal
+    from pymc_minibatch_mh.proposals.custom import CustomProposal as CustomProposal
     from pymc_minibatch_mh.proposals.langevin import Langevin as Langevin
     from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
     from pymc_minibatch_mh.proposals.mixture import Mixture as Mixture
-    from pymc_minibatch_mh.proposals.own_move import CustomProposal as CustomProposal
     from pymc_minibatch_mh.proposals.user_functions import rows_gradient as rows_gradient
     from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
     from pymc_minibatch_mh.published.barker_paper import BarkerPaperMH as BarkerPaperMH
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
-    from pymc_minibatch_mh.steps.own_test import CustomTestMH as CustomTestMH
+    from pymc_minibatch_mh.steps.custom import CustomTestMH as CustomTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
     from pymc_minibatch_mh.steps.tuna import FactorizedMH as FactorizedMH
     from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
@@ -57,8 +57,8 @@ _ON_FIRST_USE = {
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
     "ConfidenceScanMH": "published.confidence_scan",
-    "CustomProposal": "proposals.own_move",
-    "CustomTestMH": "steps.own_test",
+    "CustomProposal": "proposals.custom",
+    "CustomTestMH": "steps.custom",
     "FactorizedMH": "steps.tuna",
     "FireflyMH": "published.firefly",
     "Langevin": "proposals.langevin",

@@ -13,7 +13,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 #: Takes what ``pm.sample`` takes, by the same names.
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Takes what ``mh_users_decide_batch`` in ``mh.h`` does.
-AS_IN_C = {"steps/own_test.py: decide_batch"}
+AS_IN_C = {"steps/custom.py: decide_batch"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
     "(top)": 587, "native": 1_529, "data": 2_110, "functions": 2_508, "expressions": 3_152,

@@ -26,7 +26,7 @@ from numba import njit
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.own_move import LinkedOwnMove, link_function, require_proposed
+from pymc_minibatch_mh.proposals.custom import LinkedCustom, link_function, require_proposed
 from pymc_minibatch_mh.proposals.user_functions import MOVE_SIGNATURE
 from pymc_minibatch_mh.proposals.walk import tune_scale
 
@@ -103,7 +103,7 @@ def rotate(position: Any, new: Any, rng: Any, state: Any, metric: Any, rows: Any
     return 0.0
 
 
-def linked(scale: float, first: int, shape: tuple[int, int], size: int) -> LinkedOwnMove:
+def linked(scale: float, first: int, shape: tuple[int, int], size: int) -> LinkedCustom:
     """Return the walk of a matrix of a shape, which begins at `first` of `size` coordinates."""
     rows, columns = shape
     sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
@@ -174,7 +174,7 @@ class StiefelWalk(Proposal):
             return record
         return StiefelNumbers(tune_scale(record.scale, window[0], total[0], walk_target))
 
-    def linked(self, record: StiefelNumbers, plan: Any) -> LinkedOwnMove:
+    def linked(self, record: StiefelNumbers, plan: Any) -> LinkedCustom:
         """Return the scale with the place of the matrix.
 
         Raises
@@ -193,7 +193,7 @@ class StiefelWalk(Proposal):
         (block,) = moved
         return linked(record.scale, block.start, block.shape, factorization.size)
 
-    def require_proposed(self, record: LinkedOwnMove, status: int) -> None:
+    def require_proposed(self, record: LinkedCustom, status: int) -> None:
         """Raise a MinibatchError if the walk has raised."""
         require_proposed("StiefelWalk()", record, status)
 

@@ -11,12 +11,12 @@ from helpers.altered import with_proposal
 from helpers.zoo import drawn
 from law.statistical.budget import FAR
 from proposals.proposing import proposed_for
-from proposals.test_own_move import moments
+from proposals.test_custom import moments
 from pymc_minibatch_mh import Langevin
 from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
+from pymc_minibatch_mh.proposals.custom import GaussianRows
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
-from pymc_minibatch_mh.proposals.own_move import GaussianRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.models import two_likelihoods
 from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
-from proposals.test_own_move import adapt, langevin
+from proposals.test_custom import adapt, langevin
 from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.errors import SettingError

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pymc as pm
 import zarr
 
+from custom_proposal import student
+from custom_test import decide_batch, sample_size
 from data.stored_rows import in_npy
 from helpers.models import FAMILIES, GROUPED, MODELS, bounded
 from helpers.zoo import METHODS, PAPERS, RANGED
-from own_move import student
-from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import (
     Bounds,
     CustomProposal,
@@ -150,7 +150,7 @@ centred, noncentred = (partial(hierarchy, centred=flag) for flag in (True, False
 #: Proposals of hierarchies are shaped by differences (step 1e-2) of differences (step 1e-6), which
 #: leave 2e-16/1e-8, eight digits; some tens of that.
 OF_DIFFERENCES = 1e-6
-by_own_test = {
+by_custom_test = {
     "sample_size": sample_size,
     "decide_batch": decide_batch,
     "numbers": [0.5, 50.0],
@@ -181,7 +181,7 @@ COMBINATIONS = {
     "austere of raw differences": _way("logistic", "AustereMH", taylor_order=0, pymc=True),
     "confidence": _way("logistic", "ConfidenceMH", taylor_order=1),
     "confidence by a scan": _way("poisson", "ConfidenceScanMH", taylor_order=0),
-    "a test of a user": _way("logistic", "CustomTestMH", taylor_order=1, **by_own_test),
+    "a test of a user": _way("logistic", "CustomTestMH", taylor_order=1, **by_custom_test),
     # Models.
     "centred hierarchy": _way(centred, "TunaMH"),
     "noncentred hierarchy": _way(noncentred, "TunaMH"),

@@ -17,7 +17,7 @@ import pytest
 from helpers.models import logistic
 from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
-from proposals.test_own_move import adapt, langevin
+from proposals.test_custom import adapt, langevin
 from pymc_minibatch_mh import Bounds, CustomProposal, PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError

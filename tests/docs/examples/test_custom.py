@@ -4,22 +4,24 @@ import inspect
 
 import pytest
 
-import own_move
-import own_test
+import custom_proposal
+import custom_test
 from helpers.zoo import drawn
 from pymc_minibatch_mh import CustomProposal, CustomTestMH, TunaMH, audit
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
 
-@pytest.mark.parametrize("example", [own_move, own_test])
+@pytest.mark.parametrize("example", [custom_proposal, custom_test])
 def test_an_example_is_short(example):
     assert len(inspect.getsource(example).splitlines()) <= 100
 
 
 def test_the_move_samples_what_the_usual_moves_sample():
-    model = own_move.regression(3_000)
-    move = CustomProposal(own_move.student, state=[own_move.WIDTH], adapt=own_move.widen)
+    model = custom_proposal.regression(3_000)
+    move = CustomProposal(
+        custom_proposal.student, state=[custom_proposal.WIDTH], adapt=custom_proposal.widen
+    )
     usual, own = (
         drawn(model, TunaMH(model=model, proposal=proposal), 8_000, 500, random_seed=1)
         for proposal in ("auto", move)
@@ -32,10 +34,14 @@ def test_the_move_samples_what_the_usual_moves_sample():
 
 
 def test_the_test_passes_its_audit():
-    model = own_test.regression(4_000)
-    numbers = [own_test.LARGEST_NOISE, own_test.FEWEST_ROWS]
+    model = custom_test.regression(4_000)
+    numbers = [custom_test.LARGEST_NOISE, custom_test.FEWEST_ROWS]
     step = CustomTestMH(
-        own_test.sample_size, own_test.decide_batch, numbers=numbers, controls="noise", model=model
+        custom_test.sample_size,
+        custom_test.decide_batch,
+        numbers=numbers,
+        controls="noise",
+        model=model,
     )
     trace = drawn(model, step, 2_000, 500, random_seed=1)
     found = audit(trace, step, pairs=60, random_seed=1, model=model)

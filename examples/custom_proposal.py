@@ -5,7 +5,7 @@ seldom reach them, and a chain that is there cannot leave. Draws from a Student-
 few degrees of freedom do both. The move returns the ratio of its densities, and the test of the
 step does the rest, so that the draws are as exact as the step is.
 
-    python examples/own_move.py
+    python examples/custom_proposal.py
 """
 
 from typing import Any

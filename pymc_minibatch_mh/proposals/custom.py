@@ -175,13 +175,13 @@ class ProposalCheck:
 _COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
 
-class OwnMoveState(NamedTuple):
+class CustomState(NamedTuple):
     """State of a custom proposal in a chain."""
 
     state: np.ndarray
 
 
-class LinkedOwnMove(NamedTuple):
+class LinkedCustom(NamedTuple):
     """State for compiled updates: ``mh_own_move``."""
 
     LAYOUT, propose = "mh_own_move", "mh_propose_own"  # type: ignore[misc]
@@ -196,14 +196,14 @@ class LinkedOwnMove(NamedTuple):
     position: np.ndarray
 
 
-def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedOwnMove:
+def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedCustom:
     """Record of a function compiled for ``MOVE_SIGNATURE``; the caller keeps it alive."""
     move = address_of(function, MOVE_SIGNATURE, raises=True)
     room = np.zeros(1, np.int64), batch_size, state, np.zeros(size)
-    return LinkedOwnMove(address_of(call_move, CALL_SIGNATURE), move, *room)
+    return LinkedCustom(address_of(call_move, CALL_SIGNATURE), move, *room)
 
 
-def require_proposed(name: str, record: LinkedOwnMove, status: int) -> None:
+def require_proposed(name: str, record: LinkedCustom, status: int) -> None:
     """MinibatchError if the function of a record has raised, or has changed its position."""
     if status == Status.MOVE_RAISED:
         error = take_exception(record.kept)
@@ -368,21 +368,21 @@ class CustomProposal(Proposal):
         """True: the function receives the model's variables."""
         return True
 
-    def record(self, size: int) -> OwnMoveState:
+    def record(self, size: int) -> CustomState:
         """Initial state of a chain."""
-        return OwnMoveState(np.array(self.state, dtype=np.float64))
+        return CustomState(np.array(self.state, dtype=np.float64))
 
     def adapted(
-        self, record: OwnMoveState, window: Tallies, total: Tallies, walk_target: float, size: int
-    ) -> OwnMoveState:
+        self, record: CustomState, window: Tallies, total: Tallies, walk_target: float, size: int
+    ) -> CustomState:
         """Let the user's function adapt the state."""
         if self.adapt is None or not window["tried"][0] > 0.0:
             return record
         state = record.state.copy()
         self.adapt(state, float(window["accept"][0] / window["tried"][0]))
-        return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
+        return CustomState(np.ascontiguousarray(state, dtype=np.float64))
 
-    def linked(self, record: OwnMoveState, plan: Any) -> LinkedOwnMove:
+    def linked(self, record: CustomState, plan: Any) -> LinkedCustom:
         """State with addresses; SettingError if observations depend on other steps' variables."""
         factorization = plan.target.factorization
         if factorization.first > 0:
@@ -396,6 +396,6 @@ class CustomProposal(Proposal):
         """MinibatchError if the function has raised, or has changed its position."""
         require_proposed(self._name, record, status)
 
-    def scaling(self, record: OwnMoveState) -> float:
+    def scaling(self, record: CustomState) -> float:
         """First number of the state, NaN without one."""
         return float(record.state[0]) if record.state.size else float("nan")

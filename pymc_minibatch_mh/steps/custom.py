@@ -201,7 +201,7 @@ class CustomTestMH(MinibatchStep):
         If numba cannot compile a function.
     """
 
-    name = "own_test_mh"
+    name = "custom_test_mh"
 
     @takes_settings(CustomTestSettings)
     def __init__(self, settings: CustomTestSettings) -> None:

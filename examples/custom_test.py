@@ -5,7 +5,7 @@ test reads as many rows as bring that below a limit, and lowers the log ratio by
 variance that the batch itself shows, which balances normal noise of known variance (Ceperley,
 Dewing 1999, doi:10.1063/1.478034). It is not exact, and says so; the audit measures by how much.
 
-    python examples/own_test.py
+    python examples/custom_test.py
 """
 
 import numpy as np

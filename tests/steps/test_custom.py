@@ -6,7 +6,7 @@ import pytest
 from helpers.zoo import sample
 from pymc_minibatch_mh import CustomTestMH
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.steps.own_test import CustomTestSettings
+from pymc_minibatch_mh.steps.custom import CustomTestSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
