@@ -1,9 +1,10 @@
 """One input that is invalid or cannot be served, and what the package is given."""
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,11 @@ class Section:
 
         return register if call is None else register(call)
 
+    def reads(self, *written: str, **names: object) -> None:
+        """Register inputs that are evaluated as they are written, with further names."""
+        for one in written:
+            self.gives(one, lambda shared, one=one: shared.evaluated(one, names))
+
     def argument(self, call: Callable, name: str, *values: object) -> None:
         """Register values of an argument of a function or a class, given one by one."""
         for value in values:
@@ -114,6 +120,18 @@ class Shared:
         """Build a step on the shared model."""
         point = {"initial_point": self.start}
         return getattr(pymc_minibatch_mh, method)(**{"model": self.model, **point, **settings})
+
+    def evaluated(self, written: str, names: dict[str, object]) -> object:
+        """Evaluate an input: steps are on the shared model, and so is what is asked of a trace."""
+        known = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
+        known |= {name: partial(self.build, name) for name in METHODS}
+        asked = ("log_likelihood", "posterior_predictive", "loo_subsample")
+        known |= {name: partial(known[name], model=self.model) for name in asked}
+        known |= {"np": np, "nan": np.nan, "inf": np.inf, "model": self.model, "N": 5_000}
+        for name, made in (("step", lambda: self.step), ("trace", self.trace)):
+            if re.search(rf"\b{name}\b", written):
+                known[name] = made()
+        return eval(written, known | names)  # noqa: S307 - our own
 
     def trace(self, **changed: np.ndarray) -> xr.DataTree:
         """Return a trace of the shared model, some of its variables changed."""

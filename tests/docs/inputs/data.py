@@ -185,15 +185,10 @@ data.gives(
     lambda g: build_on(basis_functions_without_weight),
 )
 
-for written, values in (
-    ("np.ones(10)", np.ones(10)),
-    ("np.ones((5000, 1))", np.ones((5_000, 1))),
-    ("['heavy'] * 5000", ["heavy"] * 5_000),
-    ("[[1], [2, 3]]", [[1], [2, 3]]),
-):
-    weights.gives(
-        f"TunaMH(weights={written})", lambda g, values=values: g.build("TunaMH", weights=values)
-    )
+weights.reads(
+    "TunaMH(weights=np.ones(10))", "TunaMH(weights=np.ones((5000, 1)))",
+    "TunaMH(weights=['heavy'] * 5000)", "TunaMH(weights=[[1], [2, 3]])",
+)  # fmt: skip
 weights.gives(
     "TunaMH(weights=w) with masked entries",
     lambda g: g.build("TunaMH", weights=np.ma.masked_equal(np.arange(5_000), 17)),
@@ -219,12 +214,7 @@ for value in (-1.0, np.nan, np.inf):
             "TunaMH", weights=np.where(np.arange(5_000) == 17, value, 1.0)
         ),
     )
-weights.gives(
-    "TunaMH(weights=np.zeros(5000))", lambda g: g.build("TunaMH", weights=np.zeros(5_000))
-)
-weights.gives(
-    "TunaMH(weights={'y': w})", lambda g: g.build("TunaMH", weights={"y": np.ones(5_000)})
-)
+weights.reads("TunaMH(weights=np.zeros(5000))", "TunaMH(weights={'y': w})", w=np.ones(5_000))
 
 
 def two():

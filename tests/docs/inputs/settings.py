@@ -7,7 +7,7 @@ import pymc as pm
 
 from docs.inputs.case import Section
 from helpers.zoo import METHODS
-from pymc_minibatch_mh import Ranges, sample
+from pymc_minibatch_mh import Ranges
 
 every = Section("Settings of every step")
 own = Section("Settings of one step")
@@ -18,19 +18,12 @@ every.setting("BarkerMinibatchMH", "temperature", *SCHEDULES)
 FALLING = [(0, 9.0), (50, 1.0)]
 every.settings("TunaMH", temperature=FALLING, tune=False)
 every.settings("TunaMH", temperature=FALLING, taylor_order=2)
-every.gives(
-    "sample(TunaMH(temperature=[(0, 9.0), (50, 1.0)]), tune=49)",
-    lambda g: sample(g.build("TunaMH", temperature=FALLING), 10, tune=49),
-)
+every.reads("sample(TunaMH(temperature=[(0, 9.0), (50, 1.0)]), tune=49)")
 every.setting("TunaMH", "taylor_order", 3, "second", True)
 every.setting("AustereMH", "proposal", "walk")
 every.setting("TunaMH", "centre", "mean")
 every.settings("TunaMH", centre="start", taylor_order=2)
-every.gives("TunaMH(covariance=np.eye(2))", lambda g: g.build("TunaMH", covariance=np.eye(2)))
-every.gives(
-    "TunaMH(centre='start', covariance=-np.eye(2))",
-    lambda g: g.build("TunaMH", centre="start", covariance=-np.eye(2)),
-)
+every.reads("TunaMH(covariance=np.eye(2))", "TunaMH(centre='start', covariance=-np.eye(2))")
 every.setting("TunaMH", "coordinates", "linear")
 every.setting("TunaMH", "blocks", "yes", 1, True)
 every.settings("TunaMH", blocks=True, chi=2.0)
@@ -59,10 +52,7 @@ every.setting(
     {"level": 0.0},
     {"level": 0.0, "slope": [0.0, 1.0]},
 )
-every.gives(
-    "TunaMH(initial_point={'level': np.ma.masked, 'slope': 0.0})",
-    lambda g: g.build("TunaMH", initial_point={"level": np.ma.masked, "slope": 0.0}),
-)
+every.reads("TunaMH(initial_point={'level': np.ma.masked, 'slope': 0.0})")
 every.setting("TunaMH", "initial_point", {"level": "low", "slope": 0.0})
 every.setting("TunaMH", "epsilon", 0.1)
 every.setting("TunaMH", "chii", 2.0)

@@ -28,14 +28,11 @@ def model_of(rows):
     return model
 
 
-arrays.gives("Rows()", lambda g: Rows())
-arrays.gives("Rows(X=X, y=y[:-1])", lambda g: Rows(X=X, y=Y[:-1]))
-arrays.gives("Rows(X=X[:0])", lambda g: Rows(X=X[:0]))
-arrays.gives('Rows(X=np.array(["a"]))', lambda g: Rows(X=np.array(["a"])))
-arrays.gives("Rows(X=np.ma.masked_greater(X, 2.0))", lambda g: Rows(X=np.ma.masked_greater(X, 2.0)))
-arrays.gives("Rows(X=X.astype(np.float16))", lambda g: Rows(X=X.astype(np.float16)))
-arrays.gives('rows.data("Z")', lambda g: Rows(X=X, y=Y).data("Z"))
-arrays.gives('rows.n_groups("h")', lambda g: Rows(X=X, y=Y).n_groups("h"))
+arrays.reads(
+    "Rows()", "Rows(X=X, y=y[:-1])", "Rows(X=X[:0])", 'Rows(X=np.array(["a"]))',
+    "Rows(X=np.ma.masked_greater(X, 2.0))", "Rows(X=X.astype(np.float16))", X=X, y=Y,
+)  # fmt: skip
+arrays.reads('rows.data("Z")', 'rows.n_groups("h")', rows=Rows(X=X, y=Y))
 arrays.gives(
     'rows.n_groups("g") with an index of -1',
     lambda g: Rows(g=np.where(np.arange(N) == 7, -1, Y)).n_groups("g"),
@@ -64,7 +61,7 @@ def after(change):
     return call
 
 
-files.gives('Rows.from_npy(X="gone.npy")', lambda g: Rows.from_npy(X="gone.npy"))
+files.reads('Rows.from_npy(X="gone.npy")')
 files.gives(
     "a mapped file, cut short after the model was built",
     after(lambda path: os.truncate(path, 1_000)),

@@ -179,6 +179,6 @@ def of_another_step(g):
     g.step.sampling_state = {}
 
 
-files.gives("step.save(3)", lambda g: g.step.save(3))
+files.reads("step.save(3)")
 
 CASES = [*files.cases, *models.cases, *changed.cases, *states.cases]

@@ -46,11 +46,6 @@ def bernoulli_sum(logit, y):
     return xlogy(y, expit(logit)).sum(-1) + xlogy(1 - y, expit(-logit)).sum(-1)
 
 
-def log_gamma(log_x, shape, rate):
-    """Return the log-density of the logarithm of a variable with a gamma distribution."""
-    return shape * log_x - rate * np.exp(log_x)
-
-
 def two_likelihoods():
     """A logistic regression and a normal sample that share their level."""
     model = models.two_likelihoods()
@@ -155,79 +150,4 @@ def grouped(rows=1_800, groups=5):
     return Simulator(build, prior, log_prior, observe, log_likelihood, names)
 
 
-def five_answers(groups=24):
-    """Effects of groups of five rows each, around an unknown level, under a logit."""
-    group = np.repeat(np.arange(groups), 5)
-
-    def build():
-        with pm.Model() as model:
-            level, tau = pm.Normal("level", -0.5, 0.5), pm.Gamma("tau", 8.0, 10.0)
-            effect = pm.Normal("effect", level, tau, shape=groups)
-            pm.Bernoulli("y", logit_p=effect[group], observed=np.arange(group.size) % 2)
-        return model
-
-    def prior(rng):
-        level, log_tau = rng.normal(-0.5, 0.5), np.log(rng.gamma(8.0, 1.0 / 10.0))
-        return np.r_[level, log_tau, rng.normal(level, np.exp(log_tau), groups)]
-
-    def log_prior(draws):
-        level, log_tau, effects = draws[:, :1], draws[:, 1:2], draws[:, 2:]
-        top = norm.logpdf(level, -0.5, 0.5) + log_gamma(log_tau, 8.0, 10.0)
-        return top[:, 0] + norm.logpdf(effects, level, np.exp(log_tau)).sum(-1)
-
-    def observe(theta, rng):
-        return {"y": rng.random(group.size) < expit(theta[2:][group])}
-
-    def log_likelihood(draws, data):
-        return bernoulli_sum(draws[:, 2:][:, group], data["y"])
-
-    names = ("level", "log tau", *(f"effect[{k}]" for k in range(groups)))
-    return Simulator(build, prior, log_prior, observe, log_likelihood, names)
-
-
-def crossed_counts(rows=400, sizes=(8, 5)):
-    """Counts with effects of two crossed factors of unknown spread.
-
-    The model is not centred: parameters are the effects, which the step has in their place.
-    """
-    rng = np.random.default_rng(54)
-    (g, h), x = (rng.integers(0, size, rows) for size in sizes), rng.uniform(-1.0, 1.0, rows)
-
-    def build():
-        with pm.Model() as model:
-            b = pm.Normal("b", 0.3, 0.2, shape=2)
-            tau = pm.Gamma("tau", 8.0, 20.0, shape=2)
-            u, v = (pm.Normal(k, 0.0, 1.0, shape=size) for k, size in zip("uv", sizes, strict=True))
-            mu = pm.math.exp(b[0] + b[1] * x + tau[0] * u[g] + tau[1] * v[h])
-            pm.Poisson("y", mu, observed=np.arange(rows) % 4)
-        return model
-
-    draw_b, log_b = normal_prior(0.3, 0.2, size=2)
-
-    def prior(rng):
-        tau = rng.gamma(8.0, 1.0 / 20.0, 2)
-        return np.r_[draw_b(rng), np.log(tau), rng.normal(0.0, np.repeat(tau, sizes))]
-
-    def log_prior(draws):
-        log_tau, effects = draws[:, 2:4], draws[:, 4:]
-        spread = norm.logpdf(effects, 0.0, np.repeat(np.exp(log_tau), sizes, axis=1))
-        return log_b(draws[:, :2]) + log_gamma(log_tau, 8.0, 20.0).sum(-1) + spread.sum(-1)
-
-    def mean(theta):
-        u, v = theta[..., 4 : 4 + sizes[0]], theta[..., 4 + sizes[0] :]
-        return np.exp(theta[..., :1] + theta[..., 1:2] * x + u[..., g] + v[..., h])
-
-    def observe(theta, rng):
-        return {"y": rng.poisson(mean(theta))}
-
-    def log_likelihood(draws, data):
-        return poisson_law.logpmf(data["y"], mean(draws)).sum(-1)
-
-    effects = (f"{k}[{i}]" for k, size in zip("uv", sizes, strict=True) for i in range(size))
-    names = "b[0]", "b[1]", "log tau[0]", "log tau[1]", *effects
-    return Simulator(build, prior, log_prior, observe, log_likelihood, names)
-
-
 SIMULATORS = {f.__name__: f for f in (two_likelihoods, poisson, student_scales, grouped)}
-#: Models of which every effect of a group moves by itself.
-BY_ELEMENTS = {f.__name__: f for f in (five_answers, crossed_counts)}

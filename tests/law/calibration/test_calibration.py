@@ -8,7 +8,7 @@ import pytest
 from helpers.altered import with_program
 from helpers.recording import record
 from helpers.zoo import METHODS
-from law.calibration.models import BY_ELEMENTS, SIMULATORS
+from law.calibration.models import SIMULATORS
 from law.calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from pymc_minibatch_mh.compiled.scalar_functions import LOG_PRIOR, called_by_library
 from robustness.conformance.harness import same_state
@@ -112,34 +112,6 @@ def test_ranks_are_uniform_and_intervals_cover(built, model, method):
         f"{method}, {model}: 90 % intervals",
         asked=f"90 % of {MANY:,} intervals hold the truth",
         measured=f"{cover.min():.1%} to {cover.max():.1%}, farthest for {worst}",
-        seed=SEED,
-    )
-    require_worth_testing(found)
-    assert found.p_value > LEVEL
-
-
-#: Updates from one draw to the next.
-UPDATES_BY_ELEMENTS = {"five_answers": 10, "crossed_counts": 25}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", BY_ELEMENTS)
-def test_ranks_are_uniform_where_every_effect_moves_by_itself(model):
-    simulator = BY_ELEMENTS[model]()
-    step = METHODS["TunaMH"](
-        model=simulator.build(), observed=["y"], blocks=True,
-        updates_per_draw=UPDATES_BY_ELEMENTS[model],
-    )  # fmt: skip
-    assert step.plan.elements.scales.size == np.unique(step.plan.elements.scale_factor).size
-    found = calibrate(simulator, copy_of(step), SOME, SEED)
-    cover = found.coverage
-    record(
-        "law/calibration",
-        f"TunaMH by elements, {model}: ranks and 90 % intervals",
-        asked=f"uniform ranks of {len(found.names)} quantities over {SOME:,} replications, "
-        f"and intervals that cover: p > {LEVEL}",
-        measured=f"smallest p, corrected for {found.p_values.size} tests: {found.p_value:.3g}; "
-        f"{cover.min():.1%} to {cover.max():.1%} of the intervals hold the truth",
         seed=SEED,
     )
     require_worth_testing(found)

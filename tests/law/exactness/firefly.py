@@ -185,8 +185,6 @@ class Rule:
     place: Callable = place
     excess: Callable = excess
     law: Callable = law_of_brightness
-    #: What becomes of brightness after a move that all rows decide; None: drawn anew.
-    after_all_rows: int | None = None
 
 
 def cheap_part(chain, i, j, k):
@@ -219,7 +217,7 @@ def transition_matrix(chain, rule):
                 drawn = weight * chain.proposals[k, i, j]
                 cheap = cheap_part(chain, i, j, k)
                 if ends is None:
-                    _by_all_rows(matrix, chain, rule, (i, j), drawn, cheap)
+                    _by_all_rows(matrix, chain, (i, j), drawn, cheap)
                     continue
                 (size, odds), (new_size, new_odds) = ends
                 for before in range(sets + 1):
@@ -234,15 +232,14 @@ def transition_matrix(chain, rule):
     return matrix.reshape((states * (sets + 1),) * 2)
 
 
-def _by_all_rows(matrix, chain, rule, pair, drawn, cheap):
+def _by_all_rows(matrix, chain, pair, drawn, cheap):
     i, j = pair
     remainder = (chain.log_likelihood - chain.expansion).sum(axis=1)
     ratio = cheap + chain.inverse_temperature * (remainder[j] - remainder[i])
     accepted = np.exp(min(0.0, ratio))
     unknown = matrix.shape[1] - 1
-    after = unknown if rule.after_all_rows is None else rule.after_all_rows
     for before in range(unknown + 1):
-        matrix[i, before, j, after] += drawn * accepted
+        matrix[i, before, j, unknown] += drawn * accepted
         matrix[i, before, i, before] += drawn * (1.0 - accepted)
 
 

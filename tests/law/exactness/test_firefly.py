@@ -151,49 +151,17 @@ def table_of_the_pair(chain, state, other):
     return (-1 if min(table for table, _ in tables) < 0 else larger), tables[0][1]
 
 
-def remainder_at_the_centre_left_out(chain, state, table, m):
-    beta = chain.inverse_temperature
-    return enumeration.excess(chain, state, table, m) + beta * chain.remainder_at_centre
-
-
-def remainder_without_temperature(chain, state, table, m):
-    remainder = chain.log_likelihood[state] - chain.expansion[state] - chain.remainder_at_centre
-    return (
-        enumeration.excess(chain, state, table, m) + (1.0 - chain.inverse_temperature) * remainder
-    )
-
-
-# ... of the log ratio ...
+# ... and of the log ratio.
 
 
 def bounds_left_out(cheap, sizes, odds):
     return log_ratio_of_bright(cheap, (0.0, 0.0), odds)
 
 
-# ... and of the update of brightness.
-
-
-def lit_and_darkened_in_turn(rule, odds, before):
-    """Rows that became bright are at once proposed to become dark again."""
-    if before is None:
-        return law_of_brightness(rule, odds, before)
-    law = np.ones(1)
-    for row, own in enumerate(odds):
-        stays = rule.chance(own, rule.q, BRIGHT)
-        lit = 1.0 if before >> row & 1 else rule.q * rule.chance(own, rule.q, DARK)
-        law = np.concatenate([law * (1.0 - lit * stays), law * lit * stays])
-    return law
-
-
 MUTANTS = {
     "rows darken without q": {"chance": darkened_without_q},
     "table of the pair": {"place": table_of_the_pair},
-    "remainder at the centre left out": {"excess": remainder_at_the_centre_left_out},
-    "remainder without temperature": {"excess": remainder_without_temperature},
     "bounds left out of the ratio": {"log_ratio": bounds_left_out},
-    "lit and darkened in turn": {"law": lit_and_darkened_in_turn},
-    "dark after a move that all rows decide": {"after_all_rows": 0},
-    "bright after a move that all rows decide": {"after_all_rows": 7},
 }
 
 

@@ -6,17 +6,12 @@ Run in the root of the repository, with ``PYTHONPATH=.:tests:examples``:
     Write the stored draws and the stored surface anew, which a change of draws has to say why.
 ``python -m law.golden.record surface``
     Write the stored surface anew, with names, settings and statistics that are new.
-``python -m law.golden.record OLD NEW``
-    Compare two commits on this machine, bit for bit.
 """
 
 import inspect
 import json
-import os
-import subprocess
 import sys
 import warnings
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,7 +24,6 @@ from pymc_minibatch_mh import sample
 from pymc_minibatch_mh.native.statistics import STATS
 
 FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[2]
 #: What was recorded.
 DRAWS, SURFACE = FOLDER / "draws.npz", FOLDER / "surface.json"
 TUNE, KEPT, SEED = 100, 100, 77
@@ -96,51 +90,8 @@ def recorded() -> dict[str, np.ndarray]:
     return found
 
 
-def differences(old: dict[str, np.ndarray], new: dict[str, np.ndarray]) -> list[str]:
-    """Return where two sets of draws differ, in any bit or in any name."""
-    told = [f"{key} is not in both" for key in sorted(old.keys() ^ new.keys())]
-    for key in sorted(old.keys() & new.keys()):
-        same = (old[key] == new[key]) | ((old[key] != old[key]) & (new[key] != new[key]))
-        if not same.all():
-            first = int(np.argmin(same.reshape(len(same), -1).all(axis=1)))
-            told.append(f"{key}: draw {first} has {old[key][first]} and {new[key][first]}")
-    return told
-
-
-@contextmanager
-def _checkout(commit: str):
-    with TemporaryDirectory() as folder:
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "-q", "--detach", folder, commit], check=True)
-        try:
-            yield Path(folder)
-        finally:
-            subprocess.run([*git, "remove", "--force", folder], check=True)
-
-
-def of_commit(commit: str) -> dict[str, np.ndarray]:
-    """Return the draws of a commit, made by its own code in a process of its own."""
-    with _checkout(commit) as root, TemporaryDirectory() as folder:
-        file = Path(folder) / "draws.npz"
-        path = os.pathsep.join(str(root / part) for part in (".", "tests", "examples"))
-        code = "import sys, numpy, golden.record as r; numpy.savez(sys.argv[1], **r.recorded())"
-        subprocess.run(
-            [sys.executable, "-c", code, file],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": path},
-            check=True,
-        )
-        with np.load(file, allow_pickle=False) as found:
-            return dict(found)
-
-
 def main() -> None:
-    """Record, or compare two commits."""
-    if len(sys.argv) == 3:
-        old, new = map(of_commit, sys.argv[1:])
-        told = differences(old, new)
-        print("\n".join(told) or f"{len(new)} arrays agree bit for bit")
-        sys.exit(bool(told))
+    """Record what there is."""
     if sys.argv[1:] != ["surface"]:
         np.savez_compressed(DRAWS, **recorded())
     SURFACE.write_text(json.dumps(surface(), indent=1) + "\n", encoding="utf-8")

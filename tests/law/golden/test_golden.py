@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from law.golden.combinations import COMBINATIONS
-from law.golden.record import SURFACE, differences, drawn, stored, surface
+from law.golden.record import SURFACE, drawn, stored, surface
 
 
 def assert_same(found, expected, rounding=1e-9):
@@ -61,14 +61,3 @@ def test_a_draw_that_changed_is_noticed():
             other.flat[-1] += 1e-8 * max(1.0, abs(other.flat[-1]))
             with pytest.raises(AssertionError, match=name):
                 assert_same(expected | {name: other}, expected)
-
-
-def test_a_bit_that_changed_is_named():
-    draws = stored("tuna")
-    other = draws["draw.beta"].copy()
-    other[3, 1] = np.nextafter(other[3, 1], np.inf)
-    assert differences(draws, draws) == []
-    (told,) = differences(draws, draws | {"draw.beta": other})
-    assert told.startswith("draw.beta: draw 3 has ")
-    without = {key: values for key, values in draws.items() if key != "draw.beta"}
-    assert differences(draws, without) == ["draw.beta is not in both"]

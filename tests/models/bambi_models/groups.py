@@ -31,6 +31,10 @@ RESPONSES = {
     "beta": "share",
     "cumulative": "grade",
 }
+#: Largest accepted distance of a mean from zero in standard errors: a chance of 2e-9 each.
+FARTHEST = 6.0
+#: Largest accepted Monte Carlo error, in standard deviations.
+NOISE = 0.2
 #: Every how many draws the gradient of all rows is evaluated.
 EVERY = 10
 
@@ -119,7 +123,7 @@ def gradients(run, posterior=None):
     the model that PyMC has.
     """
     model, posterior = run.model, run.trace.posterior if posterior is None else posterior
-    gradient = model.compile_dlogp()
+    gradient = model.compile_dlogp(mode=STABLE)
     unconstrained = _unconstrained(model)
     draws = [posterior[rv.name].to_numpy()[:, ::EVERY] for rv in model.free_RVs]
     chains, n_draws = draws[0].shape[:2]

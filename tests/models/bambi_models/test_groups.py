@@ -6,16 +6,20 @@ import pytest
 
 from helpers.tiers import fast
 from models.bambi_models import figures
-from models.bambi_models.groups import EFFECTS, RESPONSES, distances_from_zero, drawn, gradients
+from models.bambi_models.groups import (
+    EFFECTS,
+    FARTHEST,
+    NOISE,
+    RESPONSES,
+    distances_from_zero,
+    drawn,
+    gradients,
+)
 
 # Said by pandas of what Bambi asks it.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
 #: Rows of the slow cases and of the fast one.
 MANY, FEW = 50_000, 5_000
-#: Largest accepted distance of a mean from zero in standard errors: a chance of 2e-9 each.
-FARTHEST = 6.0
-#: Largest accepted Monte Carlo error, in standard deviations.
-NOISE = 0.2
 #: Rows that an update may read and the share of full passes, where it is not a thousand and none.
 MOST = {"t-slopes": (6_000.0, 0.02)}
 CASES = [f"{family}-{effect}" for family in RESPONSES for effect in EFFECTS]

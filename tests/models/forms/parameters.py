@@ -1,4 +1,8 @@
-"""Every family with each of its parameters free, a number, pm.Data, and one per row."""
+"""Families with each of their parameters free, a number, pm.Data, and one per row.
+
+In their log-densities branches, special functions or mixtures meet the parameters: of the others a
+parameter that is given changes nothing but a factor.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,13 +75,7 @@ def of_two(
 
 
 of_two("normal", pm.Normal, "sigma", 1.3)
-of_two("cauchy", pm.Cauchy, "beta", 1.3)
-of_two("logistic", pm.Logistic, "s", 1.3)
 of_two("laplace", pm.Laplace, "b", 1.3)
-of_two("gumbel", pm.Gumbel, "beta", 1.3)
-of_two("moyal", pm.Moyal, "sigma", 1.3)
-of_two("lognormal", pm.LogNormal, "sigma", 1.3, "positive")
-of_two("logit_normal", pm.LogitNormal, "sigma", 1.3, "share")
 of_two("von_mises", pm.VonMises, "kappa", 1.3)
 
 
@@ -87,21 +85,8 @@ def censored(d, eta, level, sigma):
 
 
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
-def censored_above(d, eta, level, sigma):
-    pm.Censored(
-        "y", pm.Normal.dist(level + eta, sigma), None, 1.0, observed=np.minimum(d.raw.y, 1.0)
-    )
-
-
-@family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
 def truncated(d, eta, level, sigma):
     pm.TruncatedNormal("y", level + eta, sigma, lower=0.0, observed=d.positive)
-
-
-@family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
-def truncated_on_both_sides(d, eta, level, sigma):
-    normal = pm.Normal.dist(level + eta, sigma)
-    pm.Truncated("y", normal, -1.5, 1.5, observed=d.clipped)
 
 
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
@@ -145,45 +130,10 @@ def student(d, eta, level, sigma, nu):
     pm.StudentT("y", nu=nu, mu=level + eta, sigma=sigma, observed=d.y)
 
 
-@family(level=(0.3, REAL), b=(1.3, POSITIVE), kappa=(0.6, POSITIVE))
-def asymmetric_laplace(d, eta, level, b, kappa):
-    pm.AsymmetricLaplace("y", kappa=kappa, mu=level + eta, b=b, observed=d.y)
-
-
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE), share=(0.4, SHARE))
 def mixture(d, eta, level, sigma, share):
     parts = [pm.Normal.dist(level + eta, sigma), pm.Normal.dist(0.0, 2.0)]
     pm.Mixture("y", pm.math.stack([share, 1.0 - share], axis=-1), parts, observed=d.y)
-
-
-@family(level=(0.3, REAL))
-def exponential(d, eta, level):
-    pm.Exponential("y", pm.math.exp(level + eta), observed=d.positive)
-
-
-@family(level=(0.3, REAL), alpha=(1.7, POSITIVE))
-def gamma(d, eta, level, alpha):
-    pm.Gamma("y", alpha=alpha, beta=pm.math.exp(level + eta), observed=d.positive)
-
-
-@family(level=(0.3, REAL), alpha=(1.7, POSITIVE))
-def inverse_gamma(d, eta, level, alpha):
-    pm.InverseGamma("y", alpha=alpha, beta=pm.math.exp(level + eta), observed=d.positive)
-
-
-@family(level=(0.3, REAL), alpha=(1.7, POSITIVE))
-def weibull(d, eta, level, alpha):
-    pm.Weibull("y", alpha=alpha, beta=pm.math.exp(level + eta), observed=d.positive)
-
-
-@family(level=(0.3, REAL), lam=(1.7, POSITIVE))
-def wald(d, eta, level, lam):
-    pm.Wald("y", mu=pm.math.exp(level + eta), lam=lam, observed=d.positive)
-
-
-@family(level=(0.3, REAL), a=(1.7, POSITIVE))
-def kumaraswamy(d, eta, level, a):
-    pm.Kumaraswamy("y", a, pm.math.exp(level + eta), observed=d.share)
 
 
 @family(level=(0.3, REAL), phi=(9.0, POSITIVE))
@@ -192,54 +142,11 @@ def beta(d, eta, level, phi):
     pm.Beta("y", alpha=mu * phi, beta=(1.0 - mu) * phi, observed=d.share)
 
 
-@family(level=(0.3, REAL))
-def logistic_regression(d, eta, level):
-    pm.Bernoulli("y", logit_p=level + eta, observed=d.ones)
-
-
-@family(level=(0.3, REAL), scale=(1.3, POSITIVE))
-def probit(d, eta, level, scale):
-    pm.Bernoulli("y", p=pm.math.invprobit((level + eta) / scale), observed=d.ones)
-
-
-@family(level=(0.3, REAL))
-def binomial(d, eta, level):
-    pm.Binomial("y", n=d.trials, logit_p=level + eta, observed=d.counts)
-
-
-@family(level=(0.3, REAL), beta=(1.7, POSITIVE))
-def beta_binomial(d, eta, level, beta):
-    alpha = pm.math.exp(level + eta)
-    pm.BetaBinomial("y", n=d.trials, alpha=alpha, beta=beta, observed=d.counts)
-
-
-@family(level=(0.3, REAL))
-def poisson(d, eta, level):
-    pm.Poisson("y", pm.math.exp(level + eta), observed=d.counts)
-
-
 @family(level=(0.3, REAL), alpha=(1.7, POSITIVE))
 def negative_binomial(d, eta, level, alpha):
     pm.NegativeBinomial("y", mu=pm.math.exp(level + eta), alpha=alpha, observed=d.counts)
 
 
-@family(level=(0.3, REAL))
-def geometric(d, eta, level):
-    pm.Geometric("y", pm.math.sigmoid(level + eta), observed=d.raw.counts + 1)
-
-
 @family(level=(0.3, REAL), psi=(0.6, SHARE))
 def zero_inflated_poisson(d, eta, level, psi):
     pm.ZeroInflatedPoisson("y", psi=psi, mu=pm.math.exp(level + eta), observed=d.counts)
-
-
-@family(level=(0.3, REAL), psi=(0.6, SHARE), alpha=(1.7, POSITIVE))
-def zero_inflated_negative_binomial(d, eta, level, psi, alpha):
-    mu = pm.math.exp(level + eta)
-    pm.ZeroInflatedNegativeBinomial("y", psi=psi, mu=mu, alpha=alpha, observed=d.counts)
-
-
-@family(level=(0.3, REAL), psi=(0.6, SHARE), alpha=(1.7, POSITIVE))
-def hurdle_gamma(d, eta, level, psi, alpha):
-    beta = pm.math.exp(level + eta)
-    pm.HurdleGamma("y", psi=psi, alpha=alpha, beta=beta, observed=d.positive)

@@ -1,10 +1,7 @@
 """A chain can be cut, stored, moved to another process and resumed."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -29,8 +26,6 @@ from pymc_minibatch_mh.steps.tuna import TunaSettings
 from robustness.conformance.harness import run, same_state
 
 SEED = 21
-#: A small grid, so that tables take a moment.
-GRID = {"batch_sizes": (50, 200), "epsilons": (0.01, 0.1)}
 #: Draws of warm-up, and of a whole chain.
 TUNE, DRAWS = 130, 190
 #: Draws before which it is cut: the first, one in warm-up, the first after it, and the last.
@@ -103,6 +98,7 @@ WAYS = (as_a_state, as_a_copy, as_a_pickle)
 ALIKE = {
     "tuna by bounds of a user", "a test of a user", "firefly, untuned", "walk from the start",
     "tempered", "annealed", "rows in files", "rows in chunks", "rows in a table",
+    "noncentred hierarchy", "barker that grows",
 }  # fmt: skip
 EVERY_CHAIN = [
     pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name
@@ -229,34 +225,6 @@ def test_a_state_is_that_of_the_same_step_built_again(own, file):
     again = PenaltyMH(model=counts(), prepared=file)
     again.sampling_state = pickle.loads(pickle.dumps(own.sampling_state))
     same_state(again.sampling_state, own.sampling_state)
-
-
-#: Builds the step again, takes over a chain that another process has left, and goes on.
-RESUME = """
-import pickle, sys
-import numpy as np
-from robustness.conformance.harness import run
-from robustness.conformance.test_state import counts
-from pymc_minibatch_mh import PenaltyMH
-
-state, point = pickle.load(open(sys.argv[1], "rb"))
-step = PenaltyMH(model=counts())
-step.setup_chain(np.random.default_rng(99), 300, 300)
-step.sampling_state = state
-np.save(sys.argv[2], run(step, point, 90, stop_at=40)[0])
-"""
-
-
-@pytest.mark.slow
-def test_a_cut_chain_resumes_bit_for_bit_in_another_process(own, model, tmp_path):
-    own.setup_chain(np.random.default_rng(SEED), 300, 300)
-    _, point = run(own, model.initial_point(), 120)
-    files = [tmp_path / name for name in ("chain.pickle", "positions.npy")]
-    files[0].write_bytes(pickle.dumps((own.sampling_state, point)))
-    expected, _ = run(own, point, 90, stop_at=40)
-    path = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
-    subprocess.run([sys.executable, "-c", RESUME, *files], env=os.environ | path, check=True)
-    np.testing.assert_array_equal(np.load(files[1]), expected)
 
 
 def test_what_a_state_belongs_to_is_known_to_an_unpickled_step(own):

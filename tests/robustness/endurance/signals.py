@@ -1,8 +1,7 @@
 """Sampling in processes that are told to stop.
 
-Usage: ``python tests/robustness/endurance/signals.py KIND ROUNDS SEED``. KIND is
-"interrupt", for SIGINT at a random moment, or "kill", for SIGKILL to one worker at a random
-draw. Prints a JSON list, one object per round. Steps are built once; each round forks.
+Usage: ``python tests/robustness/endurance/signals.py ROUNDS SEED``. SIGINT comes at a random moment
+of each round. Prints a JSON list, one object per round. Steps are built once; each round forks.
 """
 
 import json
@@ -55,13 +54,12 @@ def begins(whole, kept):
     return any(np.array_equal(chain[: len(kept)], kept) for chain in coordinates(whole))
 
 
-def outcome(model, step, whole, on_draw):
+def outcome(model, step, whole):
     """Sample until something comes between, and return what is left of it."""
     recorded = [0] * CORES
 
     def callback(trace, draw):
         recorded[draw.chain] += 1
-        on_draw(sum(recorded))
 
     report = {"error": "", "kept": None, "alike": True}
     try:
@@ -103,24 +101,12 @@ def interruptible(pipe, model, step, whole):
     signal.signal(signal.SIGINT, interrupt)
     try:
         pipe.send("ready")
-        result = outcome(model, step, whole, lambda draws: None)
+        result = outcome(model, step, whole)
     except KeyboardInterrupt:
         # The interrupt came before PyMC could take it, or after it had returned.
         result = {"error": "outside", "workers": workers_left()}
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe.send(result | {"places": places, "creating": any(creating)})
-
-
-def killing(pipe, model, step, whole, at):
-    """Kill one worker once `at` draws have come."""
-    os.setsid()
-
-    def on_draw(draws):
-        if draws == at:
-            os.kill(multiprocessing.active_children()[at % CORES].pid, signal.SIGKILL)
-
-    pipe.send("ready")
-    pipe.send(outcome(model, step, whole, on_draw))
 
 
 def group_is_empty(group):
@@ -152,7 +138,7 @@ def round_of(target, arguments, send):
     return result
 
 
-def main(kind, rounds, seed):
+def main(rounds, seed):
     """Run all rounds, with one method after another."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -163,10 +149,6 @@ def main(kind, rounds, seed):
         cases.append((model, step, sample(model, step, DRAWS, TUNE, random_seed=1)))
     for k in range(rounds):
         case = cases[k % len(cases)]
-        if kind == "kill":
-            at = int(rng.integers(1, 4_000))
-            results.append(round_of(killing, (*case, at), lambda pid: None) | {"at": at})
-            continue
         delay, whole_group = float(rng.uniform(0.0, LATEST)), bool(k % 2)
 
         def send(pid, delay=delay, whole_group=whole_group):
@@ -179,4 +161,4 @@ def main(kind, rounds, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]))
