@@ -28,8 +28,16 @@ ALTERED = {
     "an order": lambda x: x[..., ::-1] if x.ndim else x + 1,
     "nothing left": lambda x: x.ravel()[:0],
 }
+sources = file._sources
 
 
+@pytest.fixture(autouse=True)
+def sources_are_read_once(monkeypatch):
+    """Files are read hundreds of times here, and the sources of this package with each of them."""
+    monkeypatch.setattr(file, "_sources", cache(sources))
+
+
+@cache
 def own_bounds(metric=None):
     """Return a step on bounds of a user, its model and the bounds: rows r²/2 of a small slope."""
     rng = np.random.default_rng(4)
@@ -288,9 +296,9 @@ def test_every_source_counts(source, tmp_path):
     for one in {*SOURCES, source}:
         (tmp_path / one).parent.mkdir(exist_ok=True)
         (tmp_path / one).write_text("a = 1\n")
-    before = file._sources(tmp_path)
+    before = sources(tmp_path)
     (tmp_path / source).write_text("a = 2\n")
-    assert file._sources(tmp_path) != before
+    assert sources(tmp_path) != before
 
 
 def test_what_killed_processes_leave_behind_is_removed(prepared, tmp_path):
