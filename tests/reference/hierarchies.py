@@ -1,5 +1,7 @@
 """Models with scales, and what is known of some of them exactly."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -22,8 +24,9 @@ SLOPED = RNG.normal((EFFECTS[GROUP] + RNG.normal(0.0, 0.5, GROUPS)[GROUP] * X[:,
 COUNTS = RNG.poisson(np.exp(EFFECTS[GROUP]))
 
 
+@cache
 def target_of(define, order=2):
-    """Return a model, prepared, and where PyMC starts."""
+    """Return a model, prepared once for all tests, and where PyMC starts."""
     with pm.Model() as model:
         define()
     # PyTensor's own function for the start of a Cholesky factor wants BLAS.

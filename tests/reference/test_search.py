@@ -200,7 +200,8 @@ def single_precision():
 
 
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("family", fast(["bernoulli", "normal"], ["bernoulli"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bernoulli", "normal"])
 def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
     found = PenaltyMH(model=years(rng, family)).reference
     with pytensor.config.change_flags(floatX="float64"):
