@@ -1,8 +1,5 @@
 """Rows depend on the directions of their group alone, and no row exceeds what these bound."""
 
-import pickle
-
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -128,13 +125,3 @@ def test_no_row_exceeds_its_bound(step):
             largest.append(rows.bound_ratio)
     assert len(largest) > 30
     assert 0.05 < max(largest) <= 1.0
-
-
-def test_groups_are_stored_and_sent_along(step, tmp_path):
-    step.save(tmp_path / "step.npz")
-    read = TunaMH(model=slopes(), prepared=tmp_path / "step.npz")
-    for other in (read, pickle.loads(cloudpickle.dumps(step))):
-        for one, same in zip(step.tables.groups, other.tables.groups, strict=True):
-            np.testing.assert_array_equal(one, same)
-        assert other.tables.arrays.each == 2
-        np.testing.assert_array_equal(other.tables.arrays.own, step.tables.groups.own)

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import table_of_move
-from pymc_minibatch_mh.native.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
@@ -95,14 +95,6 @@ def test_bounds_are_rounded_up(name):
     assert (tables.c[-1] >= exact).all()
     assert (tables.c[-1] <= exact * (1.0 + 1e-6)).all()
     assert (tables.c[-1] > exact).any()
-
-
-def test_bounds_are_proportional_to_the_inverse_temperature():
-    fitted = fit("student_fixed", ROWS)
-    reference = fitted.reference(2)
-    warm = reference._replace(inverse_temperature=0.25)
-    one, other = (fitted.bounds(s).tables() for s in (reference, warm))
-    np.testing.assert_array_equal(0.25 * one.c[-1], other.c[-1])
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -199,16 +191,6 @@ def test_alias_tables_are_those_of_the_bounds():
         chances = thresholds[k].copy()
         np.add.at(chances, aliases[k], 1.0 - thresholds[k])
         np.testing.assert_allclose(chances / 4.0, c.astype(float) / c.sum(dtype=float), rtol=1e-12)
-
-
-def test_given_bounds_are_taken_as_they_are():
-    c = np.array([0.1, 0.2, 0.0])
-    tables = Bounds(c).tables(3)
-    assert tables.headers.tolist() == [[np.inf, DIRECTIONAL, tables.c[0].sum(dtype=float)]]
-    assert (tables.c[0] >= c).all()
-    np.testing.assert_allclose(tables.c[0], c, rtol=1e-6)
-    assert not tables.verified
-    assert Bounds(c, lambda x, y: 1.0).tables(3).headers[0, 1] == GIVEN
 
 
 def raises_beyond_one(position, new):

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.zoo import METHODS, SOME_METHODS, drawn, sample
 from models.gallery.models_hierarchies import rugby
-from pymc_minibatch_mh import TunaMH, explain
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.kernel_probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.starts import perturbed_start, scale_collapses
@@ -116,15 +116,6 @@ def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
 # What is said of them.
 
 
-def test_an_explanation_names_what_moves(teams):
-    found = explain(teams, draws=100, tune=50, nuts=False, random_seed=1)
-    reasons = {other.name: other.reason for other in found.others}
-    for name in ("sd_att", "sd_def"):
-        assert "no row depends on it, so that it is also moved without rows" in reasons[name]
-    assert "all of it alike" in reasons["atts_star"]
-    assert reasons["home"] == "a prior, which has no observations"
-
-
 ROWS, GROUPS = 3_000, 8
 #: Far below any scale that the data allow.
 COLLAPSED = 1e-8
@@ -197,14 +188,6 @@ def test_a_start_beside_the_location_is_left(step):
     assert 0.0 < np.abs(near - position).max() < 0.5
 
 
-def test_effects_that_are_far_apart_are_no_reason_to_step_off(step):
-    """Nothing beside them would be nearer."""
-    position = step.plan.reference.centre.copy()
-    position[-GROUPS:] += 1e30 * np.random.default_rng(2).standard_normal(GROUPS)
-    assert scale_collapses(step.plan, position)
-    assert perturbed_start(step.plan, position, np.random.default_rng(4)) is None
-
-
 @cache
 def owning(*names):
     """Return a step that moves some variables of a hierarchy, and leaves the effects to others."""
@@ -254,16 +237,3 @@ def test_a_chain_goes_on_when_all_that_it_waits_for_has_moved():
     assert not step.chain.state.started
     step.step({**start, "effect": 1e-13 * np.random.default_rng(2).standard_normal(GROUPS)})
     assert step.chain.state.started
-
-
-def test_a_chain_that_waits_is_saved_and_resumed():
-    model, step = owning("tau")
-    step.setup_chain(np.random.default_rng(1), 10, 10)
-    step.step(model.initial_point())
-    state = step.sampling_state
-    step.setup_chain(np.random.default_rng(1), 10, 10)
-    assert not step.chain.state.waiting
-    step.sampling_state = state
-    assert step.chain.state == state.chain_state
-    _, (stats,) = step.step(model.initial_point())
-    assert stats["n_prior"] == 0

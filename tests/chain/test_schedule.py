@@ -11,7 +11,6 @@ import pymc_minibatch_mh as mh
 from helpers.zoo import drawn, sample
 from law.statistical.budget import FAR
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Stage, at_temperature, stage_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import table_of_move
@@ -154,12 +153,3 @@ def test_warm_up_that_ends_early_is_refused():
     with pytest.raises(SettingError, match=message + "0 draws"):
         mh.sample(step, 10, tune=0)
     step.setup_chain(np.random.default_rng(1), 200, 10)
-
-
-def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature():
-    step = built(TunaMH)
-    assert Chain(step.program, np.random.default_rng(1), adapting=False).temperature == 1.0
-    adapted = Chain(step.program, np.random.default_rng(1), adapting=True)
-    assert adapted.temperature == 16.0
-    adapted.adapt_on([(step.reference.centre, np.empty(0))])
-    assert adapted.temperature == 1.0

@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 from compiled.fitted import run
@@ -16,7 +15,6 @@ from pymc_minibatch_mh.compiled.form_rows import (
     evaluate_predictors,
 )
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.compiled.scalar_functions import MAX_TABLE_BYTES
 from pymc_minibatch_mh.native import library
 from pymc_minibatch_mh.native.row_sums import differences_of
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
@@ -162,15 +160,3 @@ def test_a_difference_that_is_no_number_refuses_a_move():
     differences, scales = np.zeros((2, N))
     differences_of(space, (here, np.full(10, np.nan), here), rows, differences, scales)
     assert (differences == -np.inf).all()
-
-
-def test_entries_of_a_large_table_are_taken_like_data():
-    table, k = np.linspace(0.5, 2.0, MAX_TABLE_BYTES // 8 + 1), np.abs(g) * 2_000
-    y, found = RNG.normal(size=N), []
-    for hold in (lambda: pt.constant(table)[pm.Data("k", k)], lambda: table[k]):
-        with pm.Model() as model:
-            b = pm.Normal("b", shape=5)
-            pm.Normal("y", X @ b, hold(), observed=y)
-        found.append(derived(split_of(model), np.full(5, 0.2), np.arange(1, N)))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -92,14 +92,6 @@ def test_curvature_of_many_numbers_is_that_of_the_graph(name, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
 
 
-def test_a_position_outside_of_the_support_has_no_density():
-    parts = parts_with(lambda z: pm.Potential("q", pt.log(z[2])))
-    position = np.array([0.1, 0.2, -1.0])
-    assert not np.isfinite(ScalarPrior(parts).derivatives(position, NOTHING, hessian=False)[0])
-    context = np.zeros(1, dtype=np.int64)
-    assert not np.isfinite(ScalarPrior(parts).compiled()(position, context))
-
-
 @pytest.mark.parametrize(
     ("prior", "why"),
     [

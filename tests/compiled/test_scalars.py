@@ -1,8 +1,5 @@
 """Compiling expressions of cells to functions of floats."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytensor
 import pytest
@@ -74,28 +71,6 @@ def test_tables_are_compiled_in_unless_they_are_large(large):
     given = table[3] if large else 3.0
     found = run(compiled([product], 1), np.array([[2.0, given]]), width=1)
     assert found.item() == 2.0 * table[3]
-
-
-def test_entries_of_large_tables_keep_their_type():
-    exprs = ExprGraph()
-    index = exprs.data(0, (), np.dtype("int64"))
-    for table in (np.full(2**15, 0.1, dtype="f4"), np.ones(2**17, dtype=bool)):
-        entry = exprs.lookup(table, index)
-        assert data_leaves([entry]) == [entry]
-        found = run(compiled([exprs.real(entry)], 0), np.array([[float(table[0])]]), width=1)
-        assert found.item() == float(table[0])
-
-
-def test_tables_are_forgotten_with_their_functions():
-    table = np.array([0.125, 7.0])
-    watch = weakref.ref(table)
-    exprs = ExprGraph()
-    entry = exprs.lookup(table, exprs.data(0, (), np.dtype("int64")))
-    function = compiled([entry], 0)
-    assert run(function, np.array([[1.0]]), width=1).item() == 7.0
-    del table, exprs, entry, function
-    gc.collect()
-    assert watch() is None
 
 
 def test_equal_expressions_share_one_function():

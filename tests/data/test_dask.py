@@ -198,11 +198,6 @@ def test_rows_that_fail_on_a_worker_are_named(client):
         TunaMH(model=model)
 
 
-def mapped(names, work, blocks):
-    """Results of calls on blocks of rows that Dask computes."""
-    return map_blocks(on_dask().storage, names, work, blocks)
-
-
 class Shared:
     """What all blocks share."""
 
@@ -211,37 +206,6 @@ def sum_of(shared, arrays):
     """Return the sum of some outcomes."""
     assert isinstance(shared, Shared)
     return arrays["y"].sum()
-
-
-class Missing(Shared):
-    """What needs a package that workers have not."""
-
-    def __reduce__(self):
-        return __import__, ("no_such_package",)
-
-
-def test_a_package_that_workers_lack_is_named(client):
-    blocks = [(slice(0, 10), sum_of)]
-    message = "rows 0 to 9 .*No module named 'no_such_package'. Workers lack a package"
-    with pytest.raises(SourceError, match=message):
-        list(mapped(["y"], Missing(), blocks))
-
-
-class Counted(Shared):
-    """What counts how often it is loaded."""
-
-    loads = 0
-
-    def __setstate__(self, state):
-        type(self).loads += 1
-
-
-def test_what_parts_share_is_loaded_once(client):
-    shared, blocks = Counted(), [(slice(k, k + 10), sum_of) for k in range(20)]
-    shared.kept = "as there is no state otherwise"
-    for _ in range(3):
-        list(mapped(["y"], shared, blocks))
-    assert Counted.loads == 1
 
 
 def test_a_whole_chunk_is_taken_as_it_is(client):

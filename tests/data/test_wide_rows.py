@@ -1,8 +1,6 @@
 """Stored rows of wide models: a copy in memory tells which are read, and these are asked for."""
 
-import logging
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -11,9 +9,6 @@ import zarr
 
 from helpers.zoo import sample
 from pymc_minibatch_mh import FactorizedMH, Rows, ScalableSubsamplingMH, TunaMH
-from pymc_minibatch_mh.bounds import bounds_pass
-from pymc_minibatch_mh.bounds.block_tables import BlockTables
-from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
 from robustness.conformance.harness import same_draws
 
 D, N, MORE = 36, 3_000, 20
@@ -98,13 +93,3 @@ def test_new_rows_are_bounded_around_the_same_centre():
     assert lines.shape[0] == N + MORE
     assert lines[N:].any(axis=1).all()
     assert step.plan.violation == ""
-
-
-@pytest.mark.parametrize("model", [in_memory, stored])
-def test_there_is_no_copy_where_memory_is_short(model, monkeypatch, caplog):
-    plan = step_of(model).plan
-    monkeypatch.setattr(bounds_pass, "virtual_memory", lambda: SimpleNamespace(available=100_000))
-    with caplog.at_level(logging.WARNING, "pymc"):
-        tables = DerivedBounds().tables(plan.target, plan.reference)
-    assert "Too little memory (0.0 GB free)" in caplog.text
-    assert isinstance(tables, BlockTables) if model is stored else not tables.copy.lines.size

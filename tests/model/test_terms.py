@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
-from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.model.terms import observation_axis, read_term, subsampled_variables
 
 TIMES, PERSONS = 4, 9
@@ -83,25 +82,3 @@ def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
     model = panel()
     with pytest.raises(SettingError, match=message):
         read(model, observed, dims)
-
-
-@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
-@pytest.mark.parametrize("observed", [None, ["y"], ["y_observed"]])
-@pytest.mark.parametrize("family", [pm.Normal, pm.Poisson])
-def test_missing_values_come_first(family, observed):
-    with pm.Model() as model:
-        family("y", pm.math.exp(pm.Normal("a")), observed=[1.0, np.nan, 2.0])
-    message = r"^'y' has missing values that PyMC imputes, one latent variable each, so it cannot"
-    with pytest.raises(UnsupportedModelError, match=message):
-        read(model, observed)
-
-
-def test_the_variable_whose_log_density_cannot_be_written_is_named():
-    broken = np.ma.masked_array(np.ones(1_200), mask=np.arange(1_200) == 3)
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        pm.Normal("whole", mu, 1.0, observed=np.zeros(1_200))
-        pm.CustomDist("y", mu, logp=lambda y, mu: (y - mu) * broken, observed=np.zeros(1_200))
-    with pytest.raises(UnsupportedModelError, match=r"^'y' has a log-density that PyMC cannot"):
-        factorize(model, [mu])

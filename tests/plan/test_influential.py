@@ -72,15 +72,6 @@ def test_no_row_is_heavy_where_all_are_alike():
     assert step.tables.heads_of_drawn is step.tables.headers
 
 
-def test_who_draws_no_rows_by_bounds_keeps_them_all(grouped):
-    model, _ = grouped
-    step = FireflyMH(model=model)
-    assert step.tables.heavy.size > 0
-    posterior = step.program.posterior(np.empty(0))
-    assert posterior.bounds.heavy.size == 0
-    np.testing.assert_array_equal(posterior.bounds.headers, step.tables.headers)
-
-
 def test_explain_counts_them(grouped, step):
     _, members = grouped
     found = explain(step, draws=200, tune=100, nuts=False, random_seed=1)

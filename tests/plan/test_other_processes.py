@@ -17,9 +17,8 @@ from pymc_minibatch_mh.bounds import tables as shipping
 from pymc_minibatch_mh.bounds.bound_check import moves_of_chains, sizes_of_many
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.plan.dense import full_passes_by_bounds, require_few, tell_of_uneven
+from pymc_minibatch_mh.plan.dense import tell_of_uneven
 from steps import stored
 
 
@@ -126,16 +125,6 @@ def test_sizes_are_those_of_moves_one_by_one():
     assert 20 < np.isinf(expected).sum() < 180
     found = sizes_of_many(*parts, np.random.default_rng(3), 200)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_moves_without_a_bound_and_large_ones_are_counted():
-    prepared = with_small_regions()
-    # Both ends lie within the region with probability (1 - exp(-1.6**2 / 2))**2 = 0.52.
-    for most_drawn, expected in ((np.inf, "4,737"), (0.0, "10,000")):
-        passes = full_passes_by_bounds(prepared, most_drawn, np.random.default_rng(1))
-        message = f"of 10,000 proposals, {expected} would evaluate all 20,003 stored rows"
-        with pytest.raises(SettingError, match=message):
-            require_few(passes, prepared)
 
 
 @pytest.mark.parametrize(

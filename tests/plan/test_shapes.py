@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.shapes import gamma, negative_binomial, own, reciprocal, student
+from helpers.shapes import negative_binomial, own, reciprocal, student
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.native.bound_tables import table_of_move
 from pymc_minibatch_mh.plan.bound_sources import DerivedBounds
@@ -49,10 +49,6 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 def test_a_shape_that_data_tell_stays_a_logarithm():
     assert words_of(negative_binomial(rows=ROWS, shape=2.0)) == []
     assert words_of(student(rows=ROWS, nu=3.0)) == []
-
-
-def test_a_shape_that_is_a_precision_stays_a_logarithm():
-    assert words_of(gamma(rows=ROWS)) == []
 
 
 def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):

@@ -11,7 +11,6 @@ from helpers import models
 from helpers.in_library import expansion_change
 from helpers.models import FAMILIES
 from pymc_minibatch_mh import FireflyMH
-from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.published.lower_bounds import gap_at_centre, lower_bound_gap
 from pymc_minibatch_mh.reference.full_data import FullData
@@ -109,21 +108,6 @@ def test_bounds_that_touch_in_the_centre_do_so_in_every_row(name):
         assert abs(near[2]) < 1e-11
         assert abs(near[3] - near[1]) < 2e-9
         assert (near[[0, 4]] > 1e-7).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("student_fixed", "uses log1p of the parameters"),
-        ("poisson_exposure", "uses Switch of the parameters"),
-        ("normal_scale", "of the parameters"),
-    ],
-)
-def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
-    model = FAMILIES[name](ROWS)
-    (function,) = row_functions(factorize(model, model.value_vars))
-    with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='derived'"):
-        lower_bound_gap(function, 1.5)
 
 
 @cache

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import Ranges
-from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.moves import CONSTANT
 from pymc_minibatch_mh.native.posterior import Reference
@@ -74,29 +74,6 @@ def test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not(low, h
     width, below = found[0]
     assert (-below <= levels.min(axis=0)).all()
     assert (width - below >= levels.max(axis=0)).all()
-
-
-@pytest.mark.parametrize(
-    ("declare", "why"),
-    [
-        (
-            lambda: pm.Bernoulli("y", logit_p=pm.Normal("a") * X, observed=SEEN),
-            "the sampled parameters have no bound",
-        ),
-        (
-            lambda: pm.Bernoulli(
-                "y", p=pm.Uniform("a", 0, 1, default_transform=None), observed=SEEN
-            ),
-            "'log.*' has no bound",
-        ),
-    ],
-    ids=["normal prior", "a probability of 0"],
-)
-def test_a_log_likelihood_without_a_range_is_refused_with_the_reason(declare, why):
-    with pm.Model() as model:
-        declare()
-    with pytest.raises(BoundsError, match=rf"'y' has no range: in row 0 .*{why}.* TunaMH\(\)"):
-        tables_of(model, [0.1])
 
 
 def test_ranges_are_rounded_up_and_hold_the_centre():

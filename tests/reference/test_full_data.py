@@ -11,7 +11,6 @@ from data.elsewhere import Elsewhere
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.bounds import block_tables as block_bounds
 from pymc_minibatch_mh.bounds import bound_check
-from pymc_minibatch_mh.chain.kernel_probe import Probe
 from pymc_minibatch_mh.reference import full_data, target
 
 N, G = 20_000, 5
@@ -110,21 +109,3 @@ def test_rows_that_change_most_are_those_of_this_process():
         return largest.rows
 
     np.testing.assert_array_equal(*map(found, steps()))
-
-
-@small_blocks()
-def test_few_rows_are_read_here():
-    storage = Elsewhere(ARRAYS)
-    rows = Rows.of(storage)
-    assert rows.n_groups("g") == G
-    assert storage.n_read <= 1
-    step = TunaMH(model=model_of(rows))
-    # Trial rows of the bounds, and rows that the model is compared on.
-    assert 0 < storage.n_read < 1_000
-    read = storage.n_read
-    step.target.full_data.likelihood(step.reference.centre, hessian=True)
-    Probe(step.chain, np.random.default_rng(1)).rows(
-        Probe(step.chain, np.random.default_rng(1)).propose(step.reference.centre)
-    )
-    step.tables.draw(0, np.random.default_rng(2), 500)
-    assert storage.n_read == read

@@ -192,36 +192,6 @@ def test_prior_beside_its_elements_has_the_slope_of_the_border(name):
     assert np.allclose(turned, found.border_slope, rtol=1e-4, atol=1e-4)
 
 
-@every
-def test_no_row_changes_along_directions_that_are_unread(name):
-    target, found = expanded(name)
-    directions, _ = found.unread_steps()
-    names = np.array(target.factorization.coordinate_names)
-    read = {names[k] for k in (*found.places, *found.fixed)}
-    assert {names[np.argmax(way)] for way in directions} == {*names} - read
-    here = target.log_likelihood(found.centre)
-    away = [target.log_likelihood(found.centre + 0.5 * way) for way in directions]
-    assert np.allclose(away, here, rtol=1e-13)
-
-
-SCALES = {
-    "logistic": {"tau_log__": "u", "omega_log__": "v"},
-    "slopes": {"tau_log__[0]": "a", "tau_log__[1]": "c", "mu[1]": "c"},
-    "correlated": {f"root_cholesky-cov-packed__[{k}]": "z" for k in range(3)},
-    "other_index": {"tau_log__": "z"},
-    "three_factors": {},
-}
-
-
-@pytest.mark.parametrize("name", fast(SCALES, FAST))
-def test_each_scale_belongs_to_the_factor_that_it_is_one_of(name):
-    target, found = expanded(name)
-    names = target.factorization.coordinate_names
-    factors = [factor.name for factor in target.elements.factors]
-    owner = zip(found.scales, found.scale_factor, strict=True)
-    assert {names[k]: factors[f] for k, f in owner} == SCALES[name]
-
-
 def test_few_points_tell_scales_as_the_spread_of_each_effect_does(monkeypatch):
     def spread_of_each(self, arrow):
         return np.sqrt(arrow.variances)[:, None]

@@ -9,7 +9,6 @@ import pytest
 from helpers.tiers import fast
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
-from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.marginal import Marginal
@@ -189,17 +188,6 @@ def test_a_temperature_counts_the_rows_only():
 # Which search serves which model.
 
 
-def refuse(*_):
-    raise ModeError("the marginal search has failed")
-
-
-def test_a_joint_mode_serves_where_the_scales_have_none(monkeypatch):
-    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
-    assert found(models.logistic)[0].marginal == ()
-    with pytest.raises(ModeError, match=r"^the marginal search has failed"):
-        found(models.alike)
-
-
 CHOLESKY = [f"chol_cholesky-cov-packed__[{k}]" for k in range(3)]
 SCALES = {
     models.normal: ["tau_log__"],
@@ -289,16 +277,6 @@ def test_the_precision_is_that_of_scales_and_of_the_rest_given_them():
     own = np.linalg.inv(given.precision)
     spread = own + slopes @ np.linalg.solve(curvature, slopes.T)
     np.testing.assert_allclose(covariance[np.ix_(rest, rest)], spread, atol=1e-10)
-
-
-def test_the_rest_responds_to_the_scales():
-    marginal, given = frozen(models.robust_effects, off_centre)
-    scales, h = given.position[marginal.scales], 1e-5
-    for k, response in enumerate(marginal.response(given).T):
-        step = h * np.eye(scales.size)[k]
-        up, down = (marginal.given(scales + side * step).position for side in (1, -1))
-        moved = (up - down)[marginal.rest] / (2 * h)
-        np.testing.assert_allclose(response, moved, rtol=1e-3, atol=1e-5)
 
 
 def test_scales_are_not_sought_where_the_prior_has_no_curvature():

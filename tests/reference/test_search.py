@@ -17,8 +17,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.reference import newton
 from pymc_minibatch_mh.reference import target as target_module
-from pymc_minibatch_mh.reference.density import normals_near
-from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.mode import JITTERS
 from pymc_minibatch_mh.reference.target import Target
@@ -172,22 +171,6 @@ def test_an_absolute_difference_in_a_potential_has_its_mode_on_the_kink(rng):
     across = np.sqrt([1.0, -1.0] @ inverse @ [1.0, -1.0])
     assert 5e-4 < across < 4e-3
     assert np.sqrt(inverse[0, 0]) == pytest.approx(0.027, rel=0.2)
-
-
-def test_only_kinks_are_taken_for_kinks():
-    def prior(theta, *, hessian):
-        """A wall as steep as an exponential gets, a kink, and one of a difference."""
-        a, b, c, d = theta
-        side, other = np.sign(b), np.sign(c - d)
-        gradient = -np.array([30.0 * np.exp(30.0 * a), side, 2.0 * other, -2.0 * other])
-        value = -np.exp(30.0 * a) - abs(b) - 2.0 * abs(c - d)
-        return Derivatives(value, gradient, np.zeros((4, 4)) if hessian else np.empty((0, 0)))
-
-    normals = normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.ones(4))
-    np.testing.assert_allclose(normals, [[0, -1, 0, 0], [0, 0, -1, 1]], atol=1e-8)
-    assert normals_near(prior, np.array([0.5, 3.0, 5.0, 1.0]), np.ones(4)) == []
-    # What has no curvature would be asked for at the ends of the real line.
-    assert normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.full(4, 1e100)) == []
 
 
 # Single precision.

@@ -8,11 +8,10 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
-from pytensor.scalar import basic as scalar
 from pytensor.scalar import exp
 from scipy import stats
 
-from bounds.certified import Rows, derivatives, evaluate
+from bounds.certified import Rows, evaluate
 from helpers.shapes import (
     PLACED,
     gamma,
@@ -22,7 +21,6 @@ from helpers.shapes import (
     shapes_of_groups,
     student,
 )
-from pymc_minibatch_mh.expressions.patterns import is_a, subexpressions
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 from pymc_minibatch_mh.reparametrize.non_centred import NonCentred
@@ -179,30 +177,3 @@ def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
         position = np.array([*COEFFICIENTS, np.log(1.3), root])
         expected = stats.t.logpdf(t, shape if shape < 1e9 else np.inf, level, 1.3)
         assert rows_at(in_noise, position) == pytest.approx(expected, rel=1e-9), kappa
-
-
-def test_third_derivatives_at_zero_are_those_of_the_sum():
-    model = negative_binomial()
-    y, mu = counts_and_means(model)
-    parts = reciprocal(model)
-    (function,) = row_functions(parts)
-    rows = Rows(function, np.arange(function.n_rows), parts.size)
-    at = rows.arguments(np.array([0.0, *COEFFICIENTS]))
-    place = next(k for k, form in enumerate(function.arguments) if form.is_global)
-    found = derivatives(function, rows.data, at, 3)
-    expected = {
-        1: 0.5 * y * (y - 1.0) - y * mu + 0.5 * mu**2,
-        2: -y * (y - 1.0) * (2.0 * y - 1.0) / 6.0 + y * mu**2 - 2.0 / 3.0 * mu**3,
-        3: 0.5 * (y * (y - 1.0)) ** 2 - 2.0 * y * mu**3 + 1.5 * mu**4,
-    }
-    for order, values in expected.items():
-        assert found[(place,) * order] == pytest.approx(values, rel=1e-9, abs=1e-8)
-
-
-@powers
-@pytest.mark.parametrize("make", [negative_binomial, student, shapes_of_groups])
-def test_nothing_is_left_that_is_infinite(make, power):
-    (function,) = row_functions(reciprocal(make(), power))
-    assert not any(
-        is_a(expr, scalar.Log, scalar.Reciprocal) for expr in subexpressions(function.root)
-    )

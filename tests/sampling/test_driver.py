@@ -123,26 +123,6 @@ def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
         np.testing.assert_array_equal(trace.posterior[name], again[name])
 
 
-def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
-    step = prepared("two_likelihoods", "TunaMH")
-    advance = workers.Chain.advance
-
-    def violated(chain, *arguments):
-        if chain.state.n_draws > 2_000:
-            raise BoundViolationError("a row exceeds its bound")
-        return advance(chain, *arguments)
-
-    def show(self, chains):
-        if min(chain.drawn for chain in chains) > 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(workers.Chain, "advance", violated)
-    monkeypatch.setattr(workers, "SECONDS_BETWEEN_CHECKS", 0.5)
-    monkeypatch.setattr(bars.Bars, "show", show)
-    with pytest.raises(BoundViolationError):
-        driven(step, 10_000_000, cores=2)
-
-
 def test_an_error_in_a_chain_stops_the_others(prepared, monkeypatch):
     chain = prepared("two_likelihoods", "TunaMH").chain
     settings = workers.RunSettings(draws=10, tune=0, chains=2, cores=2)

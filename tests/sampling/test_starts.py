@@ -77,12 +77,6 @@ def test_chains_start_where_pymc_starts_them(initvals, constrained, holder):
     np.testing.assert_array_equal(found, pymc_starts(constrained, holder.factorization, initvals))
 
 
-def test_numbers_are_not_rounded_to_single_precision(holder):
-    # By PyMC they are: exp(0.1) in single precision.
-    (start,) = starting_positions(holder, {"sigma_log__": 0.1}, 1, generator())
-    assert start[0] == pytest.approx(0.1, rel=1e-15)
-
-
 def test_draws_of_the_prior_differ_from_chain_to_chain_and_repeat(holder):
     first, again = (
         starting_positions(holder, {"sigma": "prior"}, CHAINS, generator()) for _ in range(2)

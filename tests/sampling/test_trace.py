@@ -121,16 +121,6 @@ def test_named_ones_are_kept_of_few_draws(tall, heard):
     assert extract(tree, group=trace.THINNED, var_names="mu").shape == (models.MANY, 84 * CHAINS)
 
 
-def test_large_deterministics_are_kept_within_a_gibibyte(tall, monkeypatch):
-    one = 3 * 8 * models.MANY * CHAINS
-    monkeypatch.setattr(trace, "LARGE_BYTES", 7 * one)
-    tree = tree_of(*tall, draws_of(tall[1], 30), ["slope", "mu", "wide"])
-    assert tree[trace.THINNED].sizes["draw"] == 6
-    monkeypatch.setattr(trace, "LARGE_BYTES", one // 2)
-    tree = tree_of(*tall, draws_of(tall[1], 30), ["slope", "mu", "wide"])
-    assert tree[trace.THINNED].sizes["draw"] == 1
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
@@ -184,13 +174,6 @@ def test_blocks_make_no_difference(name, monkeypatch, heard):
     for one in whole:
         np.testing.assert_allclose(parts[one], whole[one], rtol=1e-14)
     assert heard.text == ""
-
-
-def test_far_out_values_are_as_accurate_as_those_of_pymc():
-    b, values = values_of(models.computed(), {"stable", "softplus"}, scale=300.0)
-    np.testing.assert_allclose(values["softplus"], np.logaddexp(0.0, b[:, :2]), rtol=1e-14)
-    np.testing.assert_allclose(values["stable"], -np.logaddexp(0.0, b[:, :2]), rtol=1e-14)
-    assert np.abs(values["stable"]).max() > 100
 
 
 def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):

@@ -1,12 +1,10 @@
 """What a step says of itself and of its settings, and its advice where all rows are read."""
 
 import inspect
-import logging
 import pickle
 import re
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import xarray as xr
 
@@ -94,20 +92,6 @@ def test_fewer_groups_are_advised_where_there_are_groups(prepared, name, has_gro
         assert "fewer parameters with more" in message
         assert ("such as fewer groups" in message) == has_groups
     assert ("How a hierarchy is written" in warned) == has_groups
-
-
-def test_preparation_and_starts_are_told_of_once_for_all_chains(model_of, caplog):
-    model = model_of("student_fixed")
-    start = model.initial_point()
-    with caplog.at_level(logging.INFO, logger="pymc"):
-        step = TunaMH(model=model)
-        for seed in (1, 2):
-            step.setup_chain(np.random.default_rng(seed), 10, 10)
-            step.step(dict(start))
-    begin, end, starts = (text for text in caplog.messages if not text.startswith("Compiling"))
-    assert begin == f"TunaMH: preparing {step.plan.n_rows:,} observations of 'y'."
-    assert re.fullmatch(r"TunaMH: prepared in [\d.]+ (milli)?seconds, with bounds\.", end)
-    assert starts == "Starting chains near the posterior mode."
 
 
 def test_a_start_of_equal_effects_is_told_of_once_for_all_chains(monkeypatch):

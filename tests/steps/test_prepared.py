@@ -145,10 +145,3 @@ def test_a_file_holds_effects_that_move_each_by_itself(tmp_path, monkeypatch):
     same_draws(*(sample(model, one, 50, 50, random_seed=93) for one in (new, step)))
     with pytest.raises(SettingError, match="effects in 'y' one at a time, but this one cannot"):
         PenaltyMH(model=model, prepared=tmp_path / "step.npz")
-
-
-def test_a_file_of_moves_of_all_is_not_taken_for_effects_by_themselves(tmp_path):
-    model = slopes()
-    TunaMH(model=model).save(tmp_path / "step.npz")
-    with pytest.raises(SettingError, match=r"effects in 'y' together.* Leave blocks= out"):
-        TunaMH(model=model, prepared=tmp_path / "step.npz", blocks=True)

@@ -18,7 +18,6 @@ from pymc_minibatch_mh.chain.program import SamplerSpec
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.native.bound_tables import END, NEXT, TOTAL
 from pymc_minibatch_mh.native.moves import JOINT
-from pymc_minibatch_mh.plan import dense
 from robustness.conformance.harness import run
 from steps import stored
 
@@ -57,19 +56,6 @@ def test_stored_rows_are_prepared_as_rows_in_memory(name):
     rows = np.unique(np.random.default_rng(1).integers(0, n_rows, 2_000))
     for table, c in enumerate(own.tables.c):
         np.testing.assert_allclose(other.tables.of(table, rows), c[rows], rtol=1e-5, atol=1e-12)
-
-
-def test_rows_that_cannot_change_are_not_asked_for():
-    in_memory, step, storage = steps("no_change")
-    assert not step.tables.headers[:, TOTAL].any()
-    chain = chain_of(step, 5)
-    asked = storage.reads
-    draws = chain.advance(500)
-    assert storage.reads == asked
-    assert not draws.counts["n_obs"].any()
-    twin = chain_of(in_memory, 5)
-    twin.rng.integers(2**62)
-    np.testing.assert_allclose(twin.advance(500).positions, draws.positions, rtol=1e-9)
 
 
 # Where chains go on.
@@ -286,21 +272,3 @@ def test_full_passes_that_are_forecast_are_refused(name):
     assert step.program.method.most_drawn(step.plan) == 4_096.0
     with pytest.raises(SettingError, match=r"10,000 would .* exceed 60 rows.*full_pass_above="):
         ON_BATCHES[name](model=model, full_pass_above=60)
-
-
-def test_a_forecast_is_about_what_chains_do(monkeypatch):
-    """Batches that grow look by look, some of them to the limit."""
-    _, model, _ = stored.logistic()
-    monkeypatch.setattr(dense, "require_few", lambda *_: None)
-    step = AustereMH(model=model, taylor_order=1)
-    sampler = with_full_passes_above(step.program.sampler, 600.0)
-    rng = np.random.default_rng(1)
-    forecast = sampler.method._full_passes(step.plan, 600.0, rng) / 10_000
-    program = SamplerSpec(step.plan, sampler)
-    chain = Chain(program, np.random.default_rng(3), adapting=True)
-    chain.state.started = True
-    chain.advance(300)
-    chain.stop_adapting()
-    seen = chain.advance(3_000).counts["full_pass"].mean()
-    assert 0.01 < forecast < 0.9
-    assert 0.3 < seen / forecast < 3.0

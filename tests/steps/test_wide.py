@@ -1,6 +1,5 @@
 """Steps on models with many coordinates: the copy of their rows, from the model to the draws."""
 
-import pickle
 from functools import cache
 
 import arviz as az
@@ -13,7 +12,6 @@ from helpers.tiers import fast
 from helpers.zoo import sample
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds import bounds_pass
-from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.native.statistics import COUNTS
 from pymc_minibatch_mh.plan.bound_sources import functions_of
 from pymc_minibatch_mh.steps import tuna
@@ -114,17 +112,6 @@ def test_lines_follow_the_centre():
     assert np.abs(found - directions_of(plan.tables.copy, rows)).max() > 0.1
 
 
-def test_copies_are_made_where_they_are_worth_it(monkeypatch):
-    plan = step_of("logistic").plan
-    support = plan.target.factorization.lower, plan.target.factorization.upper
-    owner = BoundsPass(functions_of(plan.target), plan.reference, support)
-    assert owner.tables().copy.lines.shape == (ROWS, 64)
-    for name, value in (("NARROW", D), ("WORTH_A_COPY", 1e9), ("MOST_OF_DATA", 1e-3)):
-        with monkeypatch.context() as patch:
-            patch.setattr(bounds_pass, name, value)
-            assert owner.tables().copy.lines.shape == (0, 0)
-
-
 def test_no_row_exceeds_its_own_ceiling():
     """A step without κ > 1 holds every row that it reads against its own ceiling."""
     for name in HELD:
@@ -168,14 +155,6 @@ def test_a_saved_step_draws_what_a_new_one_draws(tmp_path):
     assert step.plan.tables.copy.lines.ctypes.data % 64 == 0
     runs = [sample(model, one, 50, 50, random_seed=9) for one in (step, step_of("logistic"))]
     same_draws(*runs)
-
-
-def test_large_copies_are_shared_by_a_file(monkeypatch):
-    monkeypatch.setattr("pymc_minibatch_mh.bounds.tables.SMALL", 1_000)
-    tables = step_of("logistic").plan.tables
-    sent = pickle.dumps(tables)
-    assert len(sent) < 10_000
-    np.testing.assert_array_equal(pickle.loads(sent).copy.lines, tables.copy.lines)
 
 
 def totals(**values):

@@ -368,32 +368,6 @@ def test_more_than_ten_arguments_at_once_are_refused():
     assert "11 different linear combinations" in refused(lambda: build(11))
 
 
-@pytest.mark.parametrize(
-    ("mu", "op"),
-    [
-        (lambda a: pt.sort(a)[0] * x, "Sort"),
-        (lambda a: pt.linalg.expm(a.reshape((2, 2)))[0, 0] * x, "Expm"),
-        (lambda a: pt.linalg.inv(pt.outer(pt.tile(a, 2), pt.arange(8)))[0, 0] * x, "MatrixInverse"),
-        (lambda a: pt.floor(a[0] * x), "Floor"),
-        (lambda a: pt.round(a[0] * x), "Round"),
-        (lambda a: (a[0] * x) % 2.0, "Mod"),
-        (lambda a: (a[0] * x) // 2.0, "int_div"),
-        (lambda a: pt.cast(a[0] * x, "int64"), "int64"),
-        (lambda a: pt.cast(a[0] * x, "bool") * 1.0, "bool"),
-        (lambda a: pt.cast(a[0] * x, "float32"), "float32"),
-        (lambda a: ((a[0] > x) + (a[1] > x)) * x, "Add"),
-        (lambda a: pt.xor(a[0] > x, a[1] > x) * x, "XOR"),
-        (lambda a: pt.isinf(a[0] * x) * x, "IsInf"),
-        (lambda a: a[pt.as_tensor([True, False, True, False])].sum() * x, "AdvancedSubtensor"),
-        (lambda a: a.reshape((2, 1, 2))[[0, 1], :, [1, 0]].sum() * x, "AdvancedSubtensor"),
-        (lambda a: a[pt.argmax(a)] * x, "Argmax"),
-    ],
-)
-def test_what_cannot_be_taken_apart_is_refused_by_name(mu, op):
-    message = refused(lambda: normal(mu(pm.Normal("a", shape=4))))
-    assert op.lower() in message.lower()
-
-
 def test_a_model_in_single_precision_is_refused():
     with pytensor.config.change_flags(floatX="float32"):
         message = refused(lambda: pm.Normal("y", pm.Normal("a"), observed=y.astype("float32")))

@@ -70,11 +70,3 @@ def test_a_variable_that_no_deterministic_tells_is_named(case):
     _, trace = trace_without(model, "z")
     with pytest.raises(SettingError, match="'z' is a free variable of the model, but not in the"):
         posterior_draws(trace, model)
-
-
-def test_axes_are_those_of_the_model():
-    with pm.Model(coords={"group": range(GROUPS), "slope": range(GROUPS)}) as model:
-        pm.Normal("b", dims=("group", "slope"))
-    drawn, _ = trace_without(model)
-    turned = xr.DataTree.from_dict({"posterior": drawn.transpose(..., "slope", "group")})
-    np.testing.assert_array_equal(posterior_draws(turned, model)["b"], drawn["b"])

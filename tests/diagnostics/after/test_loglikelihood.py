@@ -56,13 +56,3 @@ def test_rows_carry_the_models_coordinates():
     trace = trace_of({"mu": np.zeros((1, 2))})
     own = log_likelihood(trace, [7, 2], model=model)["log_likelihood"]["y"]
     assert own["flight"].to_numpy().tolist() == ["row 7", "row 2"]
-
-
-def test_a_row_of_several_values_has_their_sum():
-    values = np.arange(60.0).reshape(20, 3) / 20.0
-    with pm.Model() as model:
-        pm.Normal("y", pm.Normal("mu"), observed=values)
-    trace = trace_of({"mu": np.array([[0.1, 0.4]])})
-    own = log_likelihood(trace, [4, 19], model=model)["log_likelihood"]["y"]
-    whole = of_pymc(trace, model, "y").sum(axis=-1)
-    np.testing.assert_allclose(own, whole[..., [4, 19]], rtol=1e-12)

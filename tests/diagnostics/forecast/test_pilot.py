@@ -7,7 +7,6 @@ from pytensor.tensor.type import dscalar
 from pymc_minibatch_mh import Rows
 from pymc_minibatch_mh.diagnostics import forecast
 from pymc_minibatch_mh.diagnostics.forecast import (
-    condition_number,
     effective_draws,
     forecast_nuts,
     seconds_per_call,
@@ -25,13 +24,6 @@ def test_a_coordinate_that_never_moved_has_no_effective_draws():
 def test_chains_that_disagree_have_few_effective_draws():
     draws = np.random.default_rng(0).standard_normal((4, 125, 1))
     assert effective_draws(draws + np.arange(4.0)[:, None, None])[0] < 20
-
-
-def test_the_condition_number_knows_no_scales():
-    correlation = np.array([[1.0, 0.8], [0.8, 1.0]])
-    scales = np.array([1e-3, 50.0])
-    covariance = correlation * scales * scales[:, None]
-    assert condition_number(covariance) == pytest.approx(1.8 / 0.2)
 
 
 def test_a_model_without_a_gradient_has_no_forecast_of_nuts():
