@@ -11,7 +11,7 @@ from scipy.special import expit
 from helpers.in_library import move_between
 from helpers.models import logistic
 from helpers.zoo import drawn
-from pymc_minibatch_mh import FireflyMH, TunaMH, costs, explain
+from pymc_minibatch_mh import TunaMH, costs, explain
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
 from pymc_minibatch_mh.native.bound_tables import TOTAL
 from pymc_minibatch_mh.native.library import function

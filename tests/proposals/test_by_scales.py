@@ -7,7 +7,7 @@ import pytest
 from proposals.proposing import proposed
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH
 from pymc_minibatch_mh.native.elements import ScaleConditional
-from pymc_minibatch_mh.native.library import LaidOut, function
+from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.proposals.mixture import GivenScalesNumbers, MixtureNumbers
 from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles
 

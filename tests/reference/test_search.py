@@ -8,7 +8,6 @@ import pytest
 from scipy.special import expit
 
 from helpers.models import FAMILIES
-from helpers.tiers import fast
 from model.evaluation import at_points
 from models.gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import PenaltyMH, TunaMH

@@ -208,6 +208,7 @@ def separable(case):
     return target, start + np.random.default_rng(3).uniform(0.1, 0.6, size=start.size)
 
 
+@cache
 def of_graphs(target):
     """Return the prior and the densities of all elements, as functions of the position."""
     parts, elements = target.factorization, target.elements
