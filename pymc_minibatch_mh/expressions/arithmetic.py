@@ -8,6 +8,7 @@ exponentials, and remove repeated subexpressions, which intervals cannot detect.
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import permutations
 from math import inf
 
 from pytensor.scalar import basic as scalar
@@ -35,6 +36,7 @@ from pymc_minibatch_mh.expressions.patterns import (
     provably_varies,
     scaled_core,
     should_merge_exponentials,
+    split_numbers,
     sum_parts,
     without_reciprocals,
 )
@@ -70,18 +72,17 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
         return _simplify_equality(exprs, op, *operands)
     dtypes = [expr.dtype for expr in operands]
     of_conditions = all(dtype.kind == "b" for dtype in dtypes)
-    if of_conditions and isinstance(op, _LOGIC):
-        return simplify_logic(exprs, op, operands)
-    if of_conditions and isinstance(op, scalar.Mul):
-        return reduce(
-            lambda left, right: simplify_logic(exprs, scalar.and_, (left, right)), operands
-        )
+    if of_conditions and isinstance(op, (*_LOGIC, scalar.Mul)):
+        return simplify_logic(exprs, scalar.and_ if isinstance(op, scalar.Mul) else op, operands)
     if isinstance(op, CHOICES):
         return None
     require_lowerable(not isinstance(op, _STEPS), op, "is a step function of the parameters")
     result = scalar_output_type(op, *dtypes)
-    if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(exprs, *operands):
-        return exprs.constant(False)
+    if isinstance(op, scalar.IsInf | scalar.IsNan):
+        (x,) = operands
+        # Data may be infinite.
+        if is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms):
+            return exprs.constant(False)
     asks = "tests the parameters in a way that bounds cannot follow"
     require_lowerable(result.kind != "b", op, asks)
     require_lowerable(result.kind == "f", op, "computes in integers from the parameters")
@@ -93,19 +94,11 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
     return None
 
 
-def _is_finite_number(exprs: ExprGraph, x: Expr) -> bool:
-    """Whether an expression is finite at every position and free of (possibly infinite) data."""
-    return is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms)
-
-
 def _simplify_cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
     target = op.o_type.dtype
-    if x.dtype.kind == "b":
+    if x.dtype.kind == "b" or target == "float64":
         return x if target == "bool" else as_number(exprs, x)
-    if target == "float64":
-        return x
-    single = target.startswith("float")
-    kind = f"single precision; {USE_DOUBLE_PRECISION}" if single else "integers"
+    kind = f"single precision; {USE_DOUBLE_PRECISION}" if "float" in target else "integers"
     raise LoweringError(op, f"rounds the parameters to {kind}")
 
 
@@ -189,10 +182,7 @@ def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 
 
 def _telescope_tails(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
-    """Parts without normal probabilities that add up to a number, and that number.
-
-    The probabilities of all categories of an ordered probit are an example.
-    """
+    """Parts without normal probabilities that add up to a number, and that number."""
     shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
     found = tail_coefficients(exprs, shares) if len(shares) > 1 else None
     if found is None or found[1]:
@@ -243,18 +233,13 @@ def _tails_in(exprs: ExprGraph, x: Expr) -> tuple[float, list[tuple[Expr, float]
         return 0.0, [(x.inputs[0], 1.0)]
     if is_a(x, scalar_math.Erf):
         return 1.0, [(x.inputs[0], -1.0)]
-    logs = sum_parts(x.inputs[0]) if is_a(x, scalar.Exp) else ()
-    others = [part for part in logs if constant_value(part) is None]
+    others, log_size = split_numbers(sum_parts(x.inputs[0]) if is_a(x, scalar.Exp) else ())
     if len(others) != 1:
         return None
-    size = math.exp(sum(constant_value(part) or 0.0 for part in logs))
+    size = math.exp(log_size)
     if is_a(others[0], LogErfc):
         return 0.0, [(others[0].inputs[0], size)]
-    ends = (
-        exprs.results.get((LogBetweenTails, others[0]))
-        if is_a(others[0], LogBetweenTails)
-        else None
-    )
+    ends = exprs.results.get((LogBetweenTails, others[0]))
     return None if ends is None else (0.0, [(ends.inputs[0], size), (ends.inputs[1], -size)])
 
 
@@ -306,10 +291,9 @@ def _join_differences(
 
 def _cancel_softplus(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
     """Difference softplus(x) - softplus(-x), which equals x."""
-    if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
-        return None
-    x = left.inputs[0]
-    return x if right.inputs[0] is negate_expr(exprs, x) else None
+    both = is_a(left, scalar_math.Softplus) and is_a(right, scalar_math.Softplus)
+    mirrored = both and right.inputs[0] is negate_expr(exprs, left.inputs[0])
+    return left.inputs[0] if mirrored else None
 
 
 def _complete_shares(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
@@ -358,9 +342,9 @@ def _gamma_ratio(exprs: ExprGraph, left: Expr, right: Expr) -> Expr | None:
 
 
 def _split_off_data(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
-    parts = sum_parts(expr)
-    others = [part for part in parts if not part.is_data]
-    return add_exprs(exprs, *others), exprs.plus([part for part in parts if part.is_data])
+    others = [part for part in sum_parts(expr) if not part.is_data]
+    data = [part for part in sum_parts(expr) if part.is_data]
+    return add_exprs(exprs, *others), exprs.plus(data)
 
 
 @cached_rule
@@ -380,9 +364,7 @@ def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
         others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
     others = _join_squares(exprs, others)
     # Exponentials that cancel leave data.
-    known = [x for x in (*factors, *others) if x.is_data]
-    one: Expr = exprs.one
-    data = reduce(exprs.times, known, one)
+    data = exprs.product(1.0, [x for x in (*factors, *others) if x.is_data])
     # A fixed order gives equal products the same expression.
     others = [*exprs.ordered([f for x in others if not x.is_data for f in product_factors(x)])]
     if constant_value(data) == 0.0:
@@ -398,14 +380,13 @@ def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
 
 def _with_log_ratios(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
     """Replace e^a log(1 + w) by e^a w times log(1 + w)/w if e^a cancels in e^a w."""
-    for log in factors:
-        for size in factors:
-            product = _cancelling_product(exprs, size, log)
-            if product is not None:
-                inner, whole = product
-                rest = without_value(without_value(factors, log), size)
-                ratio = exprs.node(log1p_ratio, (inner,))
-                return _with_log_ratios(exprs, [*rest, *product_factors(whole), ratio])
+    for log, size in permutations(factors, 2):
+        product = _cancelling_product(exprs, size, log)
+        if product is not None:
+            inner, whole = product
+            rest = without_value(without_value(factors, log), size)
+            ratio = exprs.node(log1p_ratio, (inner,))
+            return _with_log_ratios(exprs, [*rest, *product_factors(whole), ratio])
     return factors
 
 
@@ -416,9 +397,9 @@ def _cancelling_product(exprs: ExprGraph, size: Expr, log: Expr) -> tuple[Expr, 
     inner = log.inputs[0]
     exponents = [x.inputs[0] for x in product_factors(inner) if is_a(x, scalar.Exp)]
     shrinks = any(_sum_is_shorter(exprs, size.inputs[0], x) for x in exponents)
-    if not is_nonnegative(inner) or not shrinks:
-        return None
-    return inner, multiply_exprs(exprs, size, inner)
+    return (
+        (inner, multiply_exprs(exprs, size, inner)) if shrinks and is_nonnegative(inner) else None
+    )
 
 
 def _sum_is_shorter(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
@@ -430,14 +411,11 @@ def _sum_is_shorter(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
 
 def _distribute_sum(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
     """Products of a sum's parts with the other factors if one of them cancels, or None."""
-    for total in factors:
-        if is_a(total, scalar.Add):
-            rest = without_value(factors, total)
-            parts = [f for part in total.inputs for f in product_factors(part)]
-            if any(
-                _cancelling_product(exprs, part, log) is not None for part in parts for log in rest
-            ):
-                return [[*rest, part] for part in total.inputs]
+    for total in (x for x in factors if is_a(x, scalar.Add)):
+        rest = without_value(factors, total)
+        parts = [f for part in total.inputs for f in product_factors(part)]
+        if any(_cancelling_product(exprs, part, log) for part in parts for log in rest):
+            return [[*rest, part] for part in total.inputs]
     return None
 
 
@@ -467,11 +445,7 @@ def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
 
 
 def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Expression without its data factor, and that factor; factor 1 for data alone.
-
-    Functions of multiples of one expression then become multiples of one function, if f(c x) is a
-    number times f(x).
-    """
+    """Expression without its data factor, and that factor; factor 1 for data alone."""
     if x.is_data:
         return exprs.one, x
     return exprs.primitive(x) if isinstance(x, Affine) else scaled_core(exprs, x)

@@ -154,7 +154,6 @@ def common_values[T](left: Sequence[T], right: Sequence[T]) -> tuple[T, ...]:
 
 
 def _is_infinite(offset: Expr) -> bool:
-    """Whether an offset is an infinite number, as beside cutpoints."""
     return isinstance(offset, Constant) and bool(np.isinf(offset.value))
 
 

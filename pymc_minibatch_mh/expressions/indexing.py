@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
@@ -63,30 +63,28 @@ def _lower_reduction(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
     # A sum of booleans counts; entry by entry, PyTensor would compute a disjunction.
     result = node.outputs[0].type.dtype
-    wide = _cast_to(getattr(op, "acc_dtype", None) or result)
+    wide = scalar.Cast(scalar.get_scalar_type(getattr(op, "acc_dtype", None) or result))
 
     def combine(parts: Sequence[Expr]) -> Expr:
         require_lowerable(bool(parts), op, "reduces an axis without entries")
         if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
             parts = [apply_operation(exprs, wide, part) for part in parts]
-        if arithmetic:
-            total = apply_operation(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
-            return (
-                total if total.dtype == result else apply_operation(exprs, _cast_to(result), total)
-            )
-        return reduce(lambda left, right: apply_operation(exprs, op.scalar_op, left, right), parts)
+        if not arithmetic:
+            return reduce(partial(apply_operation, exprs, op.scalar_op), parts)
+        total = apply_operation(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
+        return _with_type(exprs, total, np.dtype(result))
 
     return _combine_along(inputs[0], op.axis, combine)
 
 
-def _cast_to(dtype: str) -> scalar.Cast:
-    return scalar.Cast(scalar.get_scalar_type(dtype))
+def _with_type(exprs: ExprGraph, expr: Expr, dtype: np.dtype) -> Expr:
+    cast = scalar.Cast(scalar.get_scalar_type(dtype.name))
+    return expr if expr.dtype == dtype else apply_operation(exprs, cast, expr)
 
 
 def _combine_along(
     x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
 ) -> Tensor:
-    """Combine the expressions along some axes, or along all."""
     over = _normalize_axes(x, axes)
     kept = [k for k in range(x.ndim) if k not in over]
     moved = x.transpose([*kept, *over])
@@ -107,11 +105,7 @@ def _lower_cumulative(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) 
         whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
         return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
 
-    moved = np.moveaxis(x, op.axis, 0).copy()
-    for k, *place in np.ndindex(*moved.shape):
-        if k > 0:
-            moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
-    return np.moveaxis(moved, 0, op.axis)
+    return np.frompyfunc(combine, 2, 1).accumulate(x, axis=op.axis, dtype=object)
 
 
 @lower_node.register(LogSumExp)
@@ -121,9 +115,7 @@ def _lower_log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGr
 
 @lower_node.register(Softmax)
 @lower_node.register(LogSoftmax)
-def _lower_softmax(
-    op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor:
+def _lower_softmax(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
     axes = _normalize_axes(x, op.axis)
 
@@ -143,6 +135,7 @@ ROUNDING = 1e-13
 
 #: Data and coordinate of a term.
 _Key = tuple[tuple[Expr, ...], CoordinateIndex]
+Terms = Sequence[Monomial]
 
 
 def index_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
@@ -156,17 +149,15 @@ def index_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGr
 @lower_node.register(Subtensor)
 @lower_node.register(AdvancedSubtensor)
 def _lower_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    x, *given = inputs
-    entries = list(indices_from_subtensor(given, op.idx_list))
+    x = inputs[0]
+    entries = list(indices_from_subtensor(inputs[1:], op.idx_list))
     entries += [slice(None)] * (x.ndim - len(entries))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     slices = [k for k in range(x.ndim) if k not in arrays]
     first = arrays[0] if arrays else x.ndim
-    indices = [
-        i if isinstance(i, Tensor) else constant_exprs(exprs, i)
-        for i in (entries[k] for k in arrays)
-    ]
-    adjacent = not arrays or arrays == list(range(first, first + len(arrays)))
+    given = [entries[k] for k in arrays]
+    indices = [i if isinstance(i, Tensor) else constant_exprs(exprs, i) for i in given]
+    adjacent = arrays == list(range(first, first + len(arrays)))
     simple = adjacent or not isinstance(op, AdvancedSubtensor)
     require_lowerable(simple, op, "has a slice between index arrays")
     integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
@@ -192,7 +183,6 @@ def known_slice(entry: slice, op: Op) -> slice:
 
 
 def _index_axes(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op) -> Tensor:
-    """Index the axes of `x` from `n_before` on."""
     if not indices:
         return x
     broadcast = np.broadcast_arrays(*indices, subok=False)
@@ -215,20 +205,17 @@ def _select_element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) 
     if isinstance(here, Constant):
         return _select_element(part[int(here.value)], rest, exprs, op)
     require_lowerable(here.is_data, op, "has an index that depends on the parameters")
-    return select_expr(exprs, [_select_element(sub, rest, exprs, op) for sub in part], here)
+    choices = tuple(_select_element(sub, rest, exprs, op) for sub in part)
+    return select_expr(exprs, choices, here)
 
 
-def select_expr(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+@cached_rule
+def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Expr:
     """Select one of several expressions by data; negative indices count from the end.
 
     Indexing moves inside operations that several of them share, down to evenly spaced coordinates
     or constants. So an observation depends only on its selected entry.
     """
-    return _lower_data_index(exprs, index, *choices)
-
-
-@cached_rule
-def _lower_data_index(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first
@@ -248,8 +235,8 @@ def _lower_data_index(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     if shared and shared != [first]:
         # Operand by operand, because a product may repeat a factor.
         own = [reduce(without_value, shared, list(product_factors(choice))) for choice in choices]
-        chosen = select_expr(exprs, [multiply_exprs(exprs, *rest) for rest in own], index)
-        return multiply_exprs(exprs, *shared, chosen)
+        products = tuple(multiply_exprs(exprs, *rest) for rest in own)
+        return multiply_exprs(exprs, *shared, select_expr(exprs, products, index))
     alike: dict[tuple, list[int]] = {}
     for k, choice in enumerate(choices):
         alike.setdefault(_common_kind(choice), []).append(k)
@@ -291,7 +278,8 @@ def _select_by_kind(
     for members in map(list, kinds):
         within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
         within[members], here[members] = np.arange(len(members)), True
-        ones.append(select_expr(exprs, [choices[k] for k in members], exprs.lookup(within, index)))
+        some = tuple(choices[k] for k in members)
+        ones.append(select_expr(exprs, some, exprs.lookup(within, index)))
         conditions.append(exprs.lookup(here, index))
     chosen = ones[0]
     for condition, one in zip(conditions[1:], ones[1:], strict=True):
@@ -301,38 +289,29 @@ def _select_by_kind(
 
 def _select_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
-    offset = select_expr(exprs, [exprs.real(x) for x in offsets], index)
+    offset = select_expr(exprs, tuple(map(exprs.real, offsets)), index)
     common, own = _split_common([x.terms if isinstance(x, Affine) else () for x in choices])
     shared = [exprs.affine(common, exprs.zero)] if common else []
     found = _gather_coordinates(exprs, own, index) or _coefficient_tables(exprs, own, index)
     return add_exprs(exprs, *shared, *found, offset)
 
 
-def _split_common(
-    choices: Sequence[Sequence[Monomial]],
-) -> tuple[list[Monomial], list[list[Monomial]]]:
+def _split_common(choices: Sequence[Terms]) -> tuple[list[Monomial], list[list[Monomial]]]:
     """Common part of most choices, and the remainder of each choice."""
     numbers: defaultdict[_Key, list[float]] = defaultdict(list)
     for term in chain.from_iterable(choices):
         numbers[term.monomial, term.place].append(term.factor)
-    common = {
-        key: sorted(found)[len(found) // 2]
-        for key, found in numbers.items()
-        if 2 * _count_median(found) > len(choices)
-    }
-    return [Monomial(x, *key) for key, x in common.items()], [
-        _remaining_terms(x, common) for x in choices
-    ]
-
-
-def _count_median(numbers: list[float]) -> int:
-    """Number of values equal to the median, up to rounding."""
-    away = np.array(numbers) - sorted(numbers)[len(numbers) // 2]
-    return int(np.count_nonzero(np.abs(away) <= ROUNDING * np.abs(numbers)))
+    common = {}
+    for key, found in numbers.items():
+        median = sorted(found)[len(found) // 2]
+        near = np.abs(np.array(found) - median) <= ROUNDING * np.abs(found)
+        if 2 * np.count_nonzero(near) > len(choices):
+            common[key] = median
+    shared = [Monomial(x, *key) for key, x in common.items()]
+    return shared, [_remaining_terms(x, common) for x in choices]
 
 
 def _remaining_terms(terms: Sequence[Monomial], common: Mapping[_Key, float]) -> list[Monomial]:
-    """Terms without the common ones."""
     known = {(term.monomial, term.place) for term in terms}
     left = [Monomial(0.0, *key) for key in common if key not in known]
     kept = []
@@ -344,7 +323,7 @@ def _remaining_terms(terms: Sequence[Monomial], common: Mapping[_Key, float]) ->
 
 
 def _gather_coordinates(
-    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
+    exprs: ExprGraph, choices: Sequence[Terms], index: Expr
 ) -> list[Expr] | None:
     """Evenly spaced coordinates of the choices that have any, as many in each."""
     here = np.array([bool(terms) for terms in choices])
@@ -360,9 +339,7 @@ def _gather_coordinates(
     return [multiply_exprs(exprs, *chosen, column) for column in columns]
 
 
-def _coefficient_tables(
-    exprs: ExprGraph, choices: Sequence[Sequence[Monomial]], index: Expr
-) -> list[Expr]:
+def _coefficient_tables(exprs: ExprGraph, choices: Sequence[Terms], index: Expr) -> list[Expr]:
     """Each coordinate times its coefficient in the choice."""
     numbers: dict[_Key, np.ndarray] = {}
     for k, terms in enumerate(choices):
@@ -387,24 +364,19 @@ def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> E
     if not steps.size or steps[0] == 0 or np.any(steps != steps[0]):
         return None
     coordinate = exprs.coordinate(Gather(places[0], int(steps[0]), len(places), index))
-    factors = [exprs.constant(term.factor) for term in terms]
+    factors = tuple(exprs.constant(term.factor) for term in terms)
     return multiply_exprs(exprs, select_expr(exprs, factors, index), coordinate)
 
 
 def _select_by_switch(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     chosen = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
-        condition = _is_index_equal(exprs, index, k, len(choices))
+        # Counted from the start or from the end.
+        numbers = map(np.int64, (k, k - len(choices)))
+        equal = [exprs.node(scalar.eq, (index, exprs.constant(x))) for x in numbers]
+        condition = exprs.node(scalar.or_, equal)
         chosen = apply_operation(exprs, scalar.switch, condition, choices[k], chosen)
     return chosen
-
-
-def _is_index_equal(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
-    from_start, from_end = (
-        exprs.node(scalar.eq, (index, exprs.constant(np.int64(number))))
-        for number in (k, k - count)
-    )
-    return exprs.node(scalar.or_, (from_start, from_end))
 
 
 @lower_node.register(IncSubtensor)
@@ -416,20 +388,17 @@ def _lower_set_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph)
     entries = [_known_index(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
     places = np.asarray(np.arange(x.size).reshape(x.shape)[tuple(entries)])
     target = np.dtype(node.outputs[0].type.dtype)
-    cast = _cast_to(target.name)
     changed = x.copy()
     spread = np.broadcast_to(values, places.shape)
     for place, value in zip(places.flat, spread.flat, strict=True):
-        new = value if value.dtype == target else apply_operation(exprs, cast, value)
-        old = changed.flat[place]
-        changed.flat[place] = (
-            new if op.set_instead_of_inc else apply_operation(exprs, scalar.add, old, new)
-        )
+        new = _with_type(exprs, value, target)
+        if not op.set_instead_of_inc:
+            new = apply_operation(exprs, scalar.add, changed.flat[place], new)
+        changed.flat[place] = new
     return changed
 
 
 def _known_index(entry: Any, op: Op) -> Any:
-    """Index as known numbers."""
     if isinstance(entry, slice):
         return known_slice(entry, op)
     found = np.asarray(entry, dtype=object)

@@ -1,6 +1,7 @@
 """Lowering of linear algebra: substitution for small matrices, numbers for constant ones."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from pytensor.graph.basic import Apply as Node
@@ -49,7 +50,6 @@ _SYMMETRIC = ("sym", "her", "pos")
 
 @lower_node.register(Blockwise)
 def _lower_blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    """Apply an operation on matrices to each matrix of a batch."""
     width = op.batch_ndim(node)
     if isinstance(op.core_op, AdvancedSubtensor):
         return index_shared(op.core_op, width, node, inputs, exprs)
@@ -87,10 +87,8 @@ def _is_factor(matrix: np.ndarray) -> bool:
     """Whether a matrix is lower triangular with a positive diagonal."""
     if matrix.shape[0] != matrix.shape[1]:
         return False
-    above = matrix[np.triu_indices(len(matrix), 1)]
-    return all(constant_value(x) == 0.0 for x in above) and all(
-        map(is_positive, np.diagonal(matrix))
-    )
+    zero = all(constant_value(x) == 0.0 for x in matrix[np.triu_indices(len(matrix), 1)])
+    return zero and all(map(is_positive, np.diagonal(matrix)))
 
 
 def _lower_cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
@@ -118,7 +116,6 @@ def _constant_matrix(matrix: np.ndarray) -> np.ndarray | None:
 
 
 def _cholesky_factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
-    """Cholesky factor of the lower triangle of a matrix, by substitution."""
     numbers = _constant_matrix(matrix)
     if numbers is not None:
         return constant_exprs(exprs, _lower_solver(op, np.linalg.cholesky, numbers))
@@ -130,10 +127,10 @@ def _cholesky_factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray
         for i in range(j, len(matrix)):
             done = [multiply_exprs(exprs, out[i, k], out[j, k]) for k in range(j)]
             rest = subtract_exprs(exprs, matrix[i, j], add_exprs(exprs, *done, exprs.zero))
-            pivot = _positive_pivot(matrix, j, rest, exprs) if i == j else None
-            out[i, j] = (
-                divide_exprs(exprs, rest, out[j, j]) if pivot is None else sqrt_expr(exprs, pivot)
-            )
+            if i == j:
+                out[j, j] = sqrt_expr(exprs, _positive_pivot(matrix, j, rest, exprs))
+            else:
+                out[i, j] = divide_exprs(exprs, rest, out[j, j])
     return out
 
 
@@ -147,10 +144,7 @@ def _positive_pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -
 
 
 def _expanded_determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
-    """Determinant of the symmetric matrix of a lower triangle, with expanded products.
-
-    Terms of a covariance such as w wᵀ + ψ cancel only in the expanded products.
-    """
+    """Determinant with expanded products, in which terms such as w wᵀ + ψ cancel."""
     mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
     return add_exprs(exprs, *_determinant_products(mirrored, exprs), exprs.zero)
 
@@ -167,9 +161,7 @@ def _determinant_products(matrix: np.ndarray, exprs: ExprGraph) -> list[Expr]:
     ]
 
 
-def _lower_solver(
-    op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray
-) -> np.ndarray:
+def _lower_solver(op: Op, solver: Callable, numbers: np.ndarray) -> np.ndarray:
     try:
         return solver(numbers)
     except np.linalg.LinAlgError as error:
@@ -183,18 +175,14 @@ def _solve_columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.nd
     return np.stack([solve(column) for column in b.T], axis=1)
 
 
-def _lower_solve_triangular(
-    op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor:
+def _lower_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _require_square(op, node, inputs[0])
-    flags = {"lower": op.lower, "unit": op.unit_diagonal}
-    return _solve_columns(
-        op, inputs[1], lambda b: _solve_by_substitution(matrix, b, exprs, **flags)
-    )
+    solve = partial(_solve_by_substitution, matrix, exprs, op.lower, op.unit_diagonal)
+    return _solve_columns(op, inputs[1], solve)
 
 
 def _solve_by_substitution(
-    matrix: np.ndarray, b: np.ndarray, exprs: ExprGraph, *, lower: bool, unit: bool = False
+    matrix: np.ndarray, exprs: ExprGraph, lower: bool, unit: bool, b: np.ndarray
 ) -> np.ndarray:
     """Solve with one triangle of a matrix; the other triangle is unused."""
     x = b.copy()
@@ -206,18 +194,16 @@ def _solve_by_substitution(
     return x
 
 
-def _lower_cholesky_solve(
-    op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor:
+def _lower_by_cholesky(op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _require_square(op, node, inputs[0])
-    factor = matrix if op.lower else matrix.T
-    return _solve_columns(op, inputs[1], lambda b: _solve_with_factor(factor, b, exprs))
+    solve = partial(_solve_with_factor, matrix if op.lower else matrix.T, exprs)
+    return _solve_columns(op, inputs[1], solve)
 
 
-def _solve_with_factor(factor: np.ndarray, b: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+def _solve_with_factor(factor: np.ndarray, exprs: ExprGraph, b: np.ndarray) -> np.ndarray:
     """Solve L Lᵀ x = b."""
-    half = _solve_by_substitution(factor, b, exprs, lower=True)
-    return _solve_by_substitution(factor.T, half, exprs, lower=False)
+    half = _solve_by_substitution(factor, exprs, True, False, b)
+    return _solve_by_substitution(factor.T, exprs, False, False, half)
 
 
 def _lower_solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
@@ -227,25 +213,20 @@ def _lower_solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Te
         read = np.tri(len(matrix), dtype=bool)
         matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
     if op.assume_a == "pos":
-        factor = _cholesky_factor(op, matrix, exprs)
-        return _solve_columns(op, inputs[1], lambda b: _solve_with_factor(factor, b, exprs))
+        solve = partial(_solve_with_factor, _cholesky_factor(op, matrix, exprs), exprs)
+        return _solve_columns(op, inputs[1], solve)
     inverse = _inverse_by_elimination(op, matrix, exprs)
     return _solve_columns(
-        op, inputs[1], lambda b: _matrix_product(inverse, b[:, np.newaxis], exprs)[:, 0]
+        op, inputs[1], lambda b: _matrix_product(inverse, b[:, None], exprs)[:, 0]
     )
 
 
-def _lower_matrix_inverse(
-    op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor:
+def _lower_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     return _inverse_by_elimination(op, _require_square(op, node, inputs[0]), exprs)
 
 
 def _inverse_by_elimination(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
-    """Inverse by elimination; a pivot may vanish even if the inverse exists.
-
-    Observations at such positions have no bounds.
-    """
+    """Inverse by elimination; observations have no bounds at positions where a pivot is zero."""
     numbers = _constant_matrix(matrix)
     if numbers is not None:
         return constant_exprs(exprs, _lower_solver(op, np.linalg.inv, numbers))
@@ -265,20 +246,16 @@ def _inverse_by_elimination(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.
 
 
 @lower_node.register(ExtractDiag)
-def _lower_extract_diagonal(
-    op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor:
+def _lower_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     return np.diagonal(inputs[0], op.offset, op.axis1, op.axis2)
 
 
 @lower_node.register(AllocDiag)
-def _lower_alloc_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+def _lower_from_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    length = x.shape[-1]
+    places, size = np.arange(x.shape[-1]), x.shape[-1] + abs(op.offset)
     zero: Expr = exprs.constant(np.zeros((), node.outputs[0].type.dtype))
-    size = length + abs(op.offset)
     out = np.full((*x.shape[:-1], size, size), zero, dtype=object)
-    places = np.arange(length)
     out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x
     return np.moveaxis(out, (-2, -1), (op.axis1, op.axis2))
 
@@ -287,10 +264,10 @@ def _lower_alloc_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: Exp
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Dot: _lower_dot,
     Cholesky: _lower_cholesky,
-    SolveTriangular: _lower_solve_triangular,
-    CholeskySolve: _lower_cholesky_solve,
+    SolveTriangular: _lower_triangular,
+    CholeskySolve: _lower_by_cholesky,
     Solve: _lower_solve,
-    MatrixInverse: _lower_matrix_inverse,
+    MatrixInverse: _lower_inverse,
 }
 for _op, _rule in _BY_MATRIX.items():
     lower_node.register(_op)(_rule)

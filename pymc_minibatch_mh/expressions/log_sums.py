@@ -59,14 +59,8 @@ def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
     factors: dict[Expr, list[Product]] = {}
     others: list[Expr] = []
     for part in sum_parts(root):
-        spread = [
-            (data, core)
-            for data, core in _expand_summands(exprs, part)
-            if as_linear((core,)) is None
-        ]
-        for _, core in spread:
-            if core not in known:
-                known[core] = _linear_terms(core)
+        spread = [(x, core) for x, core in _expand_summands(exprs, part) if not as_linear((core,))]
+        known |= {core: _linear_terms(core) for _, core in spread if core not in known}
         if any(known[core] is None for _, core in spread):
             # A sum that is one operation may cancel inside, unlike its separate parts.
             others.append(part)
@@ -74,17 +68,19 @@ def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
         for data, core in spread:
             factors.setdefault(core, []).append(data)
     found = [LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()]
-    mixture = _mixture_exponents(exprs, others)
-    return NonlinearParts(tuple(found), mixture, () if mixture else tuple(others))
+    for part in others:
+        raised = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else None
+        if raised is not None:
+            common = [x for x in others if x is not part]
+            mixture = tuple(add_exprs(exprs, *common, *terms) for terms in raised)
+            return NonlinearParts(tuple(found), mixture, ())
+    return NonlinearParts(tuple(found), (), tuple(others))
 
 
 def _expand_summands(
     exprs: ExprGraph, expr: Expr, data: Product = ()
 ) -> list[tuple[Product, Expr]]:
-    """Expression as a sum of products of data with expressions that are no such sums.
-
-    A choice by data becomes the sum of both values, each times zero or one.
-    """
+    """Expression as a sum of products of data and cores; a choice is both values times 0 or 1."""
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):
@@ -101,20 +97,8 @@ def _expand_summands(
     return _expand_summands(exprs, core, (*data, *own))
 
 
-def _mixture_exponents(exprs: ExprGraph, others: Sequence[Expr]) -> tuple[Expr, ...]:
-    for part in others:
-        raised = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else None
-        if raised is not None:
-            common = [x for x in others if x is not part]
-            return tuple(add_exprs(exprs, *common, *terms) for terms in raised)
-    return ()
-
-
 def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
-    """Maximum number of arguments that one part of a log-likelihood depends on.
-
-    Log-sums of exponentials of linear functions do not count: their bounds are joint.
-    """
+    """Maximum number of arguments of one part, except of log-sums, whose bounds are joint."""
     parts = [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
     return max((sum(isinstance(y, Argument) for y in subexpressions(x)) for x in joint), default=0)

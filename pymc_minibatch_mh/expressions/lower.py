@@ -42,9 +42,10 @@ from pymc_minibatch_mh.expressions.rules import apply_operation
 #: An array of expressions.
 Tensor = np.ndarray
 Tensors = Sequence[Tensor]
+Leaves = dict[Variable, Tensor]
 
 
-def lower_graph(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
+def lower_graph(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Tensor:
     """Lower a graph of the position, the minibatches of data and their length."""
     known = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
@@ -62,13 +63,8 @@ def lower_graph(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor
     return value_of(graph)
 
 
-def _known_shapes(
-    exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]
-) -> dict[Variable, Tensor]:
-    """Shapes of tensors that are equal for all minibatches.
-
-    The graph may need the shape of the predictor of all rows, which must not be lowered for that.
-    """
+def _known_shapes(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Leaves:
+    """Shapes that are equal for all minibatches, known without lowering the tensors."""
     of_batches = {leaf for leaf in leaves if leaf.type.ndim == 0 or None in leaf.type.shape}
     made = [v for v in ancestors([graph]) if v.owner is not None and v not in leaves]
     shapes = [v for v in made if isinstance(v.owner.op, Shape)]
@@ -90,9 +86,7 @@ def constant_exprs(exprs: ExprGraph, values: Any) -> np.ndarray:
 
 
 @singledispatch
-def lower_node(
-    op: Op, node: Node, inputs: Tensors, exprs: ExprGraph
-) -> Tensor | tuple[Tensor, ...]:
+def lower_node(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | Tensors:
     """Output of `node` as expressions, or the list of several outputs."""
     raise LoweringError(op)
 
@@ -112,10 +106,8 @@ def _lower_dimshuffle(op: DimShuffle, node: Node, inputs: Tensors, exprs: ExprGr
     (x,) = inputs
     kept = [k for k in op.new_order if k != "x"]
     dropped = [k for k in range(x.ndim) if k not in kept]
-    moved = x.transpose(kept + dropped)
-    moved = moved.reshape(moved.shape[: len(kept)])
-    added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
-    return moved[(*added, ...)]
+    shape = [1 if k == "x" else x.shape[k] for k in op.new_order]
+    return x.transpose(kept + dropped).reshape(shape)
 
 
 @lower_node.register(SpecifyShape)
@@ -130,14 +122,11 @@ def _lower_make_vector(op: MakeVector, node: Node, inputs: Tensors, exprs: ExprG
     return np.array([x.item() for x in inputs], dtype=object)
 
 
-@lower_node.register(Shape_i)
-def _lower_length(op: Shape_i, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return constant_exprs(exprs, np.int64(inputs[0].shape[op.i]))
-
-
 @lower_node.register(Shape)
-def _lower_shape(op: Shape, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return constant_exprs(exprs, np.array(inputs[0].shape, dtype=np.int64))
+@lower_node.register(Shape_i)
+def _lower_shape(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    shape = np.array(inputs[0].shape, dtype=np.int64)
+    return constant_exprs(exprs, shape[op.i] if isinstance(op, Shape_i) else shape)
 
 
 @lower_node.register(Alloc)
@@ -147,7 +136,6 @@ def _lower_alloc(op: Alloc, node: Node, inputs: Tensors, exprs: ExprGraph) -> Te
 
 
 def _known_numbers(op: Op, exprs: Sequence[Expr] | np.ndarray) -> list[Any]:
-    """Numbers that must be known at compile time, such as lengths."""
     known = [expr.value for expr in exprs if isinstance(expr, Constant)]
     require_lowerable(len(known) == len(exprs), op, "has lengths that are not known beforehand")
     return known

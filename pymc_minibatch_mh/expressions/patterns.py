@@ -85,15 +85,8 @@ def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
 
 
 def subexpressions(expr: Expr) -> Iterator[Expr]:
-    """Distinct subexpressions of an expression; for data only the used ones."""
-    seen = {expr}
-    waiting = [expr]
-    while waiting:
-        here = waiting.pop()
-        yield here
-        new = dict.fromkeys(x for x in here.inputs if x not in seen) if not here.is_data else ()
-        seen.update(new)
-        waiting += new
+    """Distinct subexpressions of an expression, each before its operands, down to data."""
+    return operands_last([expr], lambda x: x.is_data)
 
 
 def affines_in(expr: Expr) -> list[Affine]:
@@ -199,7 +192,10 @@ def provably_varies(*terms: Expr) -> bool:
 
 
 def _some_term_varies(terms: Sequence[Expr], known: dict[Expr, bool]) -> bool:
-    coordinates = [_expr_coordinates(term) for term in terms]
+    coordinates = [
+        {k for x in affines_in(expr) for term in x.terms for k in coordinates_at(term.place)}
+        for expr in terms
+    ]
     return any(
         own.isdisjoint(set().union(*coordinates[:k], *coordinates[k + 1 :]))
         and _expr_varies(terms[k], known)
@@ -214,20 +210,15 @@ def _expr_varies(expr: Expr, known: dict[Expr, bool]) -> bool:
         elif is_a(expr, scalar.Add):
             known[expr] = _some_term_varies(expr.inputs, known)
         elif is_a(expr, scalar.Mul):
-            nowhere_null = all(_is_nowhere_null(x, known) for x in expr.inputs)
-            known[expr] = nowhere_null and _some_term_varies(expr.inputs, known)
+            # No factor is zero at all positions for an observation.
+            nonzero = (
+                is_positive(x) or _expr_varies(x, known) or constant_value(x) not in (None, 0.0)
+                for x in expr.inputs
+            )
+            known[expr] = all(nonzero) and _some_term_varies(expr.inputs, known)
         else:
             known[expr] = is_a(expr, *_SMOOTH) and _expr_varies(expr.inputs[0], known)
     return known[expr]
-
-
-def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
-    """Whether an expression is zero at all positions for no observation."""
-    return is_positive(expr) or _expr_varies(expr, known) or constant_value(expr) not in (None, 0.0)
-
-
-def _expr_coordinates(expr: Expr) -> set[int]:
-    return {k for x in affines_in(expr) for term in x.terms for k in coordinates_at(term.place)}
 
 
 def is_positive(expr: Expr) -> bool:
@@ -262,13 +253,15 @@ def is_probability(expr: Expr) -> bool:
 
 def _is_log_of_normal_probability(expr: Expr) -> bool:
     """Whether this is log(erfc(u) / 2), or the logarithm of a difference or of less."""
-    others = [part for part in sum_parts(expr) if constant_value(part) is None]
-    size = sum(constant_value(part) or 0.0 for part in sum_parts(expr))
-    return (
-        len(others) == 1
-        and is_a(others[0], LogErfc, LogBetweenTails)
-        and size <= LOG_HALF + _ROUNDED
-    )
+    others, size = split_numbers(sum_parts(expr))
+    tails = [is_a(x, LogErfc, LogBetweenTails) for x in others]
+    return tails == [True] and size <= LOG_HALF + _ROUNDED
+
+
+def split_numbers(parts: Sequence[Expr]) -> tuple[list[Expr], float]:
+    """Parts of a sum that are not numbers, and the sum of the numbers."""
+    others = [part for part in parts if constant_value(part) is None]
+    return others, sum(constant_value(part) or 0.0 for part in parts)
 
 
 def is_nonnegative(expr: Expr) -> bool:
@@ -282,10 +275,7 @@ def is_nonnegative(expr: Expr) -> bool:
 
 
 def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
-    """Decorator that caches the results of a rule by operands.
-
-    Nested logarithms of sums would otherwise take exponential time in their depth.
-    """
+    """Cache a rule by operands: nested logarithms of sums would take exponential time."""
 
     @wraps(rule)
     def once(exprs: ExprGraph, *operands: Any) -> T:

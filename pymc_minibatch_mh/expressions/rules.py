@@ -67,15 +67,6 @@ from pymc_minibatch_mh.functions.log_softplus import log_softplus
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
 
-def rest_of_share(exprs: ExprGraph, part: Expr, whole: Expr) -> Expr | None:
-    """Difference whole - part if part/whole is a share x/(x + y) of positive quantities."""
-    if not is_a(whole, scalar.Add) or not is_positive(part):
-        return None
-    rest = subtract_exprs(exprs, whole, part)
-    # Shares of three keep their common sum recognisable.
-    return rest if is_positive(rest) and not is_a(rest, scalar.Add) else None
-
-
 def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
     """Difference σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)); others unchanged.
 
@@ -93,14 +84,11 @@ def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
     if not is_positive(gap):
         return x
     below = sigmoid_expr(exprs, negate_expr(exprs, right.inputs[0]))
-    return multiply_exprs(exprs, left, below, exp_expr(exprs, _log_of_rest(exprs, gap)))
-
-
-def _log_of_rest(exprs: ExprGraph, size: Expr) -> Expr:
-    """Logarithm of 1 - exp(-x) for positive x; an exponential x uses its exponent."""
-    if is_a(size, scalar.Exp):
-        return exprs.node(log_any, size.inputs)
-    return exprs.node(scalar_math.log1mexp, (negate_expr(exprs, size),))
+    if is_a(gap, scalar.Exp):
+        log_of_rest = exprs.node(log_any, gap.inputs)
+    else:
+        log_of_rest = exprs.node(scalar_math.log1mexp, (negate_expr(exprs, gap),))
+    return multiply_exprs(exprs, left, below, exp_expr(exprs, log_of_rest))
 
 
 def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
@@ -141,27 +129,27 @@ def apply_operation(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
 
 def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
-    rest = rest_of_share(exprs, left, right)
-    if rest is None and _is_one_of_several(left, right):
+    if is_a(right, scalar.Add) and is_positive(left):
+        rest = subtract_exprs(exprs, right, left)
+        # Shares of three keep their common sum recognisable.
+        if is_positive(rest) and not is_a(rest, scalar.Add):
+            odds = subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest))
+            return sigmoid_expr(exprs, odds)
+    if _is_one_of_several(left, right):
         total = log_of_sum(exprs, [part.inputs[0] for part in right.inputs])
         logs = [subtract_exprs(exprs, part.inputs[0], total) for part in right.inputs]
         own = logs[right.inputs.index(left)]
         share = exp_expr(exprs, own)
         exprs.shares[share] = own, tuple(x for x in logs if x is not own)
         return share
-    if rest is None:
-        return divide_exprs(exprs, left, right)
-    return sigmoid_expr(exprs, subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest)))
+    return divide_exprs(exprs, left, right)
 
 
 def _is_one_of_several(part: Expr, whole: Expr) -> bool:
     """Whether a quotient is exp(x) / Σ exp(y), shifted by the largest exponent as in a softmax."""
     several = is_a(whole, scalar.Add) and all(is_a(x, scalar.Exp) for x in whole.inputs)
-    return (
-        several
-        and part in whole.inputs
-        and any(is_a(x, scalar.Maximum) for x in subexpressions(part))
-    )
+    shifted = several and any(is_a(x, scalar.Maximum) for x in subexpressions(part))
+    return shifted and part in whole.inputs
 
 
 def log_expr(exprs: ExprGraph, x: Expr) -> Expr:
@@ -213,8 +201,8 @@ def _log_erfc(exprs: ExprGraph, u: Expr) -> Expr:
 def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
     """Logarithm of x + more if that is a multiple of 1 + erf(z) or 1 - erf(z), else None."""
     part, *rest = sum_parts(x)
-    numbers = [value for c in rest if (value := constant_value(c)) is not None]
-    whole = rounded_sum((more, *numbers)) if len(numbers) == len(rest) else 0.0
+    numbers = [constant_value(c) for c in rest]
+    whole = 0.0 if None in numbers else rounded_sum((more, *filter(None, numbers)))
     core, factor = scaled_core(exprs, part)
     share = constant_value(factor)
     if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
@@ -308,16 +296,13 @@ def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]
     for factor in factors:
         if is_a(factor, scalar_math.Erfcx):
             (u,) = factor.inputs
-            powers = square_expr(exprs, u), square_expr(exprs, negate_expr(exprs, u))
-            power = powers[0 if squares.issuperset(_squares_in(powers[0])) else 1]
+            power, mirrored = square_expr(exprs, u), square_expr(exprs, negate_expr(exprs, u))
+            own = [part for part in product_factors(power) if is_a(part, scalar.Sqr)]
+            power = power if squares.issuperset(own) else mirrored
             found += exp_expr(exprs, power), exprs.node(scalar_math.erfc, (u,))
         else:
             found.append(factor)
     return found
-
-
-def _squares_in(x: Expr) -> list[Expr]:
-    return [part for part in product_factors(x) if is_a(part, scalar.Sqr)]
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
@@ -349,12 +334,17 @@ def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
         size = log_expr(exprs, exprs.constant(-value))
         return add_exprs(exprs, log1mexp_expr(exprs, core.inputs[0]), size)
     # At most one factor may have unknown sign: log|a| + log|b| would turn NaN into a number.
-    positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
-    if not positive or sum(not part.is_data for part in rest) > 1:
+    if len(rest) == len(x.inputs) or sum(not part.is_data for part in rest) > 1:
         return exprs.node(scalar.log, (x,))
-    groups = [*positive, multiply_exprs(exprs, *rest)] if rest else positive
-    return add_exprs(exprs, *(log_expr(exprs, part) for part in groups))
+    return add_exprs(exprs, *(log_expr(exprs, part) for part in _positive_groups(exprs, x.inputs)))
+
+
+def _positive_groups(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
+    """Positive factors of a product, and the product of all others, if there are any."""
+    rest = [part for part in factors if not is_positive(part)]
+    positive = [part for part in factors if is_positive(part)]
+    return [*positive, multiply_exprs(exprs, *rest)] if rest else positive
 
 
 #: An expression without its infinite branches, and the condition that none of them is taken.
@@ -372,9 +362,8 @@ def _log_add_exp(exprs: ExprGraph, one: _FinitePart, other: _FinitePart) -> _Fin
     """Logarithm of exp(x) + exp(y) as x + softplus(y - x) where both are finite."""
     (left, has_left), (right, has_right) = one, other
     total = switch_expr(exprs, has_right, _log_add_finite(exprs, left, right), left)
-    return switch_expr(exprs, has_left, total, right), simplify_logic(
-        exprs, scalar.or_, (has_left, has_right)
-    )
+    possible = simplify_logic(exprs, scalar.or_, (has_left, has_right))
+    return switch_expr(exprs, has_left, total, right), possible
 
 
 def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
@@ -396,9 +385,8 @@ def _split_infinite(exprs: ExprGraph, expr: Expr, infinity: float) -> _FinitePar
     parts = [_split_summand(exprs, part, infinity) for part in _all_summands(exprs, expr)]
     possible = simplify_logic(exprs, scalar.and_, [condition for _, condition in parts])
     # Finite sums keep their form.
-    return (
-        expr if constant_value(possible) else add_exprs(exprs, *(part for part, _ in parts))
-    ), possible
+    finite = expr if constant_value(possible) else add_exprs(exprs, *(part for part, _ in parts))
+    return finite, possible
 
 
 def _split_summand(exprs: ExprGraph, expr: Expr, infinity: float) -> _FinitePart:
@@ -505,15 +493,10 @@ def log1mexp_expr(exprs: ExprGraph, x: Expr) -> Expr:
         size = log_expr(exprs, exprs.times(factor, exprs.minus_one))
         return exprs.node(log_any, (add_exprs(exprs, core.inputs[0], size),))
     tail, *rest = sum_parts(x)
-    if is_a(tail, LogErfc) and len(rest) == 1 and _is_log_of_half(rest[0]):
-        mirror = negate_expr(exprs, tail.inputs[0])
-        return add_exprs(exprs, _log_erfc(exprs, mirror), *rest)
+    number = constant_value(rest[0]) if is_a(tail, LogErfc) and len(rest) == 1 else None
+    if number is not None and rounded_sum((number, log(2.0))) == 0.0:
+        return add_exprs(exprs, _log_erfc(exprs, negate_expr(exprs, tail.inputs[0])), *rest)
     return exprs.node(scalar_math.log1mexp, (x,))
-
-
-def _is_log_of_half(expr: Expr) -> bool:
-    value = constant_value(expr)
-    return value is not None and rounded_sum((value, log(2.0))) == 0.0
 
 
 def incomplete_gamma(exprs: ExprGraph, shape: Expr, x: Expr) -> Expr:
@@ -558,11 +541,8 @@ def sqrt_expr(exprs: ExprGraph, x: Expr) -> Expr:
         return x.inputs[0]
     if is_a(x, scalar.Reciprocal):
         return reciprocal_expr(exprs, sqrt_expr(exprs, x.inputs[0]))
-    factors = product_factors(x)
-    positive = [part for part in factors if is_positive(part)]
     # Two negative factors have only a common root.
-    rest = [part for part in factors if not is_positive(part)]
-    groups = [*positive, multiply_exprs(exprs, *rest)] if rest else positive
+    groups = _positive_groups(exprs, product_factors(x))
     if len(groups) > 1:
         return multiply_exprs(exprs, *(sqrt_expr(exprs, part) for part in groups))
     return exprs.node(scalar.sqrt, (x,))
@@ -595,9 +575,8 @@ def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> boo
 
 def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Maximum of two operands, without an operand of minus infinity."""
-    for one, other in ((left, right), (right, left)):
-        if constant_value(one) == -inf:
-            return other
+    if -inf in (constant_value(left), constant_value(right)):
+        return right if constant_value(left) == -inf else left
     return exprs.node(scalar.maximum, (left, right))
 
 

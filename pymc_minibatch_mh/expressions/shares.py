@@ -78,15 +78,12 @@ def probability_products(
 
 def _join_products(cells: BasisProducts, axis: int) -> BasisProducts:
     """Merge products that differ in only one simplex."""
-    alike: dict[Hashable, list[BasisProduct]] = {}
+    joined: dict[Hashable, tuple[BasisProduct, float]] = {}
     for cell, factor in cells.items():
         key = cell[:axis], cell[axis + 1 :], round(factor, 12)
-        alike.setdefault(key, []).append(cell)
-    joined: BasisProducts = {}
-    for some in alike.values():
-        first, union = some[0], frozenset[int]().union(*(cell[axis] for cell in some))
-        joined[*first[:axis], union, *first[axis + 1 :]] = cells[first]
-    return joined
+        known, first = joined.get(key, (cell, factor))
+        joined[key] = (*cell[:axis], known[axis] | cell[axis], *cell[axis + 1 :]), first
+    return dict(joined.values())
 
 
 class _PolynomialReader:
