@@ -69,43 +69,28 @@ def backend_of(model: pm.Model) -> Any | None:
 
 
 def is_fitted(data: xr.DataTree) -> bool:
-    """Whether Bambi's ``fit`` returned a trace.
-
-    Bambi writes the attribute ``modeling_interface`` to each group of its traces. One group with it
-    suffices, because predictions and selections may replace groups or drop attributes.
-    """
+    """Whether Bambi's ``fit`` returned a trace, by the attribute that it gives to its groups."""
     return any(group.attrs.get("modeling_interface") == "bambi" for group in data.children.values())
 
 
 def clean_trace(backend: Any, data: xr.DataTree) -> xr.DataTree:
-    """Trace after the default cleaning of Bambi's ``fit``; `data` itself is unchanged.
-
-    Bambi drops the offsets of group effects, moves group dimensions last, and shifts intercepts to
-    predictors that are not centred.
-    """
+    """Copy of a trace after the default cleaning of Bambi's ``fit``, such as shifted intercepts."""
     return backend._clean_results(data.copy(), True, False)
 
 
 def name_data(model: pm.Model) -> None:
-    """Name a Bambi model's unnamed data arrays once, for messages and :func:`explain`.
-
-    The names are part of the key of a prepared step, so every way to pass the model must give the
-    same names.
-    """
+    """Name a Bambi model's data arrays, in the same way for every way to pass the model."""
     backend = backend_of(model) if model not in _NAMED else None
     _NAMED.add(model)
     if backend is None:
         return
     names = list(_named_arrays(backend.distributional_components))
-    for constant in ancestors(_predictor_components(backend)):
+    outputs = [component.output for component in backend.distributional_components.values()]
+    for constant in ancestors([x for x in outputs if isinstance(x, Variable)]):
         if isinstance(constant, TensorConstant) and constant.name is None and constant.type.ndim:
-            found = (name for name, array in names if _have_same_data(array, constant.data))
+            data = np.squeeze(constant.data)
+            found = (name for name, array in names if np.array_equal(np.squeeze(array), data))
             constant.name = next(found, None)
-
-
-def _predictor_components(backend: Any) -> list[Variable]:
-    outputs = (component.output for component in backend.distributional_components.values())
-    return [x for x in outputs if isinstance(x, Variable)]
 
 
 def _named_arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
@@ -121,8 +106,3 @@ def _named_arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarr
             expression, _, factor = term.name.partition("|")
             yield expression.removeprefix(of[1:] + "_"), term.predictor
             yield factor, term.group_index
-
-
-def _have_same_data(array: np.ndarray, data: np.ndarray) -> bool:
-    array = np.squeeze(array)
-    return array.shape == np.shape(np.squeeze(data)) and np.array_equal(array, np.squeeze(data))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -23,6 +23,7 @@ from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, as_plain_tensor, with_double_constants
 from pymc_minibatch_mh.model.factorization import Factorization, sum_log_densities
+from pymc_minibatch_mh.model.layout import cut_blocks
 from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
@@ -42,11 +43,7 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class DensityValue(NamedTuple):
-    """Log-density of a model at one point, with a bound on its rounding error.
-
-    `value` has the constants of the model in double precision, `written` has them in the model's
-    own precision.
-    """
+    """Log-density in double precision and in the model's own, and its rounding error."""
 
     value: float
     written: float
@@ -54,10 +51,7 @@ class DensityValue(NamedTuple):
 
 
 class ModelDensity:
-    """Log-density of a model as a function of the position and the other values.
-
-    PyTensor evaluates it in Python: compilation would not pay for a handful of points.
-    """
+    """Log-density of a model, in Python: compilation would not pay for a handful of points."""
 
     def __init__(
         self, model: pm.Model, factorization: Factorization, rows: np.ndarray | None = None
@@ -74,18 +68,12 @@ class ModelDensity:
         }
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
-        """Log-density without the rewrites that simplify the compiled parts.
-
-        So no rewrite can hide a difference, but log(1 - p) is inaccurate for p close to 1.
-        """
+        """Log-density as the model has it, without rewrites that could hide a difference."""
         values = self._as_written(*self._pieces(position, others))
         return DensityValue(values[0], values[-1])
 
     def stabilised(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
-        """Log-density with PyMC's numerical stabilisation, as its samplers use it.
-
-        Its rounding error includes the cancellation of large terms.
-        """
+        """Log-density after PyMC's rewrites for stability, with a bound on its rounding error."""
         rounding, *values = self._stabilised(*self._pieces(position, others))
         return DensityValue(values[0], values[-1], rounding)
 
@@ -119,25 +107,20 @@ class ModelDensity:
         return values
 
     def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
-        free = self._split.values(position)
-        return [
-            values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-            for values, blocks in ((free, self._split.blocks), (others, self._split.others))
-            for b in blocks
-        ]
+        split = self._split
+        free = cut_blocks(split.blocks, split.values(position))
+        return [*free.values(), *cut_blocks(split.others, others).values()]
 
 
 def _weighted_log_density(model: pm.Model, factorization: Factorization) -> Variable:
-    terms = [one for term in factorization.terms for one in term.likelihoods]
-    weights = {term.name: (term.weights, term.axis) for term in terms}
     total = sum_log_densities(log_densities(model, [*model.basic_RVs, *model.potentials]))
-    for name, (values, axis) in weights.items():
-        if values is not None:
-            if isinstance(values, StoredArray):
-                values = ReadStored(values)()
-            (logp,) = log_densities(model, [model[name]])
-            rows = pt.moveaxis(as_plain_tensor(logp), axis, -1)
-            total = total + ((values - 1.0) * rows).sum()
+    for term in (one for joined in factorization.terms for one in joined.likelihoods):
+        if term.weights is not None:
+            stored = isinstance(term.weights, StoredArray)
+            weights: Any = ReadStored(term.weights)() if stored else term.weights
+            (logp,) = log_densities(model, [model[term.name]])
+            rows = pt.moveaxis(as_plain_tensor(logp), term.axis, -1)
+            total = total + ((weights - 1.0) * rows).sum()
     return total
 
 
@@ -147,16 +130,15 @@ def check_factorization(
     points: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> None:
-    """Raise an error if the factorization differs from the model by more than rounding.
-
-    `readings` are ways to compute the log-density; later ones run only after earlier ones disagree.
-    """
+    """Raise an error if the factorization differs from all `readings` by more than rounding."""
     for point in points:
         prior, rows = parts(point)
         found = []
         for way, read in readings.items():
             reading = read(point)
-            if _is_consistent(reading, prior, rows):
+            tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
+            close = _are_close(prior + rows, reading.value, tolerance)
+            if close and _keeps_constants(reading):
                 break
             found.append(_describe_value(way, reading))
         else:
@@ -167,9 +149,10 @@ def check_factorization(
             )
 
 
-def _is_consistent(reading: DensityValue, prior: float, rows: float) -> bool:
-    tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
-    return _are_close(prior + rows, reading.value, tolerance) and _keeps_constants(reading)
+def _describe_value(way: str, reading: DensityValue) -> str:
+    own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
+    rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
+    return f"{reading.value!r}{rounding} {way}{own}"
 
 
 def _keeps_constants(reading: DensityValue) -> bool:
@@ -182,12 +165,6 @@ def _are_close(one: float, other: float, tolerance: float) -> bool:
     return bool(abs(one - other) <= tolerance) if both else one == other == -np.inf
 
 
-def _describe_value(way: str, reading: DensityValue) -> str:
-    own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
-    rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
-    return f"{reading.value!r}{rounding} {way}{own}"
-
-
 def stabilise_graph(graph: Variable) -> Variable:
     """Log-density after PyTensor's rewrites against the loss of digits."""
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
@@ -197,33 +174,15 @@ def stabilise_graph(graph: Variable) -> Variable:
 
 
 def rounding_error(graph: Variable) -> Variable:
-    """Graph of the rounding error of a scalar, to first order.
-
-    Each intermediate result is rounded to the precision of its type, and its derivative carries the
-    error on. Derivatives that are not finite do not count.
-    """
-    inner = [node.outputs[0] for node in toposort([graph]) if _is_rounded(node.outputs)]
-    if not inner:
-        return pt.constant(0.0)
-    slopes = grad(
-        graph,
-        inner,
-        disconnected_inputs="ignore",
-        return_disconnected="disconnected",
-        null_gradients="return",
-    )
-    return sum(
-        (_propagated_error(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0)
-    )
-
-
-def _is_rounded(outputs: Sequence[Variable]) -> bool:
-    return len(outputs) == 1 and getattr(outputs[0].type, "dtype", "").startswith("float")
-
-
-def _propagated_error(result: Variable, slope: Variable) -> Variable:
-    if isinstance(slope.type, NullType | DisconnectedType):
-        return pt.constant(0.0)
-    size = abs(slope * result).astype("float64")
-    unit = float(np.finfo(result.type.dtype).eps)
-    return unit * pt.switch(pt.isfinite(size), size, 0.0).sum()
+    """Graph of the rounding error of a scalar to first order; infinite derivatives do not count."""
+    results = [node.outputs[0] for node in toposort([graph]) if len(node.outputs) == 1]
+    inner = [x for x in results if getattr(x.type, "dtype", "").startswith("float")]
+    without: Any = {"disconnected_inputs": "ignore", "return_disconnected": "disconnected"}
+    slopes = grad(graph, inner, null_gradients="return", **without) if inner else ()
+    total = pt.constant(0.0)
+    for result, slope in zip(inner, slopes, strict=True):
+        if not isinstance(slope.type, NullType | DisconnectedType):
+            size = abs(slope * result).astype("float64")
+            unit = float(np.finfo(result.type.dtype).eps)
+            total = total + unit * pt.switch(pt.isfinite(size), size, 0.0).sum()
+    return total

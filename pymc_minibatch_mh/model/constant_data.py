@@ -56,18 +56,15 @@ def with_dims_removed(
         for variable, tensor in replacements.items()
     }
     for variable in ancestors(outputs):
-        node = variable.owner
-        if node is not None and isinstance(node.op, TensorFromXTensor):
-            tensor = replacements.get(node.inputs[0])
+        if isinstance(variable.owner_op, TensorFromXTensor):
+            tensor = replacements.get(variable.owner.inputs[0])
             found |= {} if tensor is None else {variable: tensor}
     return found
 
 
 @rebuild_output.register(TensorFromXTensor)
 @rebuild_output.register(XTensorFromTensor)
-def _keep_dims(
-    op: TensorFromXTensor | XTensorFromTensor, node: Apply, axis: int, walk: Walk
-) -> Variable:
+def _keep_dims(op: object, node: Apply, axis: int, walk: Walk) -> Variable:
     return walk.rows(node.inputs[0], axis)
 
 
@@ -94,10 +91,7 @@ IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_op, drop_su
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:
-    """Data arrays behind a variable, or None if it depends on anything else.
-
-    Stored data are excluded: they need not fit into memory.
-    """
+    """Data arrays in memory behind a variable, or None if it depends on anything else."""
     arrays = []
     for above in ancestors([variable]):
         if above.owner is not None:
@@ -120,13 +114,9 @@ def compute_constant(variable: Variable) -> np.ndarray:
 
 
 def with_double_constants(graph: Variable) -> Variable:
-    """Graph with its scalar constants in double precision.
-
-    Constants inside an expression that the model itself has in single precision stay unchanged.
-    """
+    """Graph with its scalar constants in double precision, outside of single-precision parts."""
     numbers: dict[Variable, Variable] = {}
-    computed: set[Variable] = set()
-    kept: set[Variable] = set()
+    computed, kept = set[Variable](), set[Variable]()
     nodes = list(toposort([graph]))
     folded = _folded_constants(x for node in nodes for x in node.inputs)
     for node in nodes:
@@ -191,11 +181,7 @@ _QUOTIENT, _MIN_DIGITS = 5e-16, 15
 
 
 def _folded_constants(inputs: Iterable[Variable]) -> dict[Variable, float]:
-    """Double-precision origins of constants that PyMC folded in single precision.
-
-    Examples are sqrt(2) and log(1/2) in normal densities, alone or times a known scale. Only in
-    double precision are their different spellings equal.
-    """
+    """Double-precision origins of constants such as sqrt(2) that PyMC folds to single precision."""
     real = ("float32", "float64")
     numbers = {
         x: float(x.data.ravel()[0])

@@ -4,9 +4,8 @@ Bijections replace some of the model's own variables by other coordinates. The d
 their exact Jacobian and draws are mapped back, so density and draws stay those of the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -33,6 +32,8 @@ from pymc_minibatch_mh.model.index_range import require_indices_in_range
 from pymc_minibatch_mh.model.inputs import ModelArrays, join_terms, resolve_model, value_variables
 from pymc_minibatch_mh.model.layout import (
     Block,
+    Point,
+    cut_blocks,
     lay_out,
     natural_values,
     ravel_blocks,
@@ -140,11 +141,7 @@ class Factorization:
         return _apply_changes(values, [one.forward for one in self.maps])
 
     def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
-        """Ravelled value variables at positions, of the same shape (..., d).
-
-        `overwritten` allows the result to reuse the memory of the positions: a copy of all draws
-        may take gigabytes.
-        """
+        """Ravelled value variables of shape (..., d); `overwritten` positions lend their memory."""
         return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
@@ -164,33 +161,25 @@ class Factorization:
         """Logarithm of the Jacobian |∂ values / ∂ position|, a summand of the prior part."""
         return float(sum(one.log_jacobian(position) for one in self.maps))
 
-    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+    def ravel(self, point: Point) -> np.ndarray:
         """Position of a point, a mapping from the names of value variables."""
         return self.positions(self.ravel_values(point))
 
-    def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+    def ravel_values(self, point: Point) -> np.ndarray:
         """Value variables of the position at a point, shape (d,)."""
         return ravel_blocks(self.blocks, point)
 
-    def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+    def ravel_others(self, point: Point) -> np.ndarray:
         """Values of the variables outside the position, at a point."""
         return ravel_blocks(self.others, point)
 
-    def unravel(
-        self, position: np.ndarray, point: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def unravel(self, position: np.ndarray, point: Point) -> dict[str, np.ndarray]:
         """Copy of `point` with the value variables replaced by those of `position`."""
         return {**point, **self.cut(self.values(position))}
 
     def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Ravelled value variables, shape (..., d), split by name."""
-        leading = values.shape[:-1]
-        return {
-            block.name: values[..., block.start : block.stop]
-            .reshape((*leading, *block.shape))
-            .astype(block.variable.dtype, copy=False)
-            for block in self.blocks
-        }
+        return cut_blocks(self.blocks, values)
 
     @property
     def discrete_in_rows(self) -> list[str]:
@@ -264,7 +253,10 @@ def factorize(
     densities = log_densities(model, rest) if rest else [pt.constant(0.0)]
     prior = with_double_constants(sum_log_densities(densities)) if rest else densities[0]
     require_alone(model, rest, terms)
-    expanded, kept = _foreign_variables(model, vars, terms)
+    in_rows = set(ancestors([term.logp for term in terms]))
+    foreign = [v for v in model.value_vars if v not in vars]
+    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
+    kept = [v for v in foreign if v not in expanded]
     blocks, others = (lay_out(model, some, shapes) for some in ([*expanded, *vars], kept))
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(total_size(others),), dtype="float64")
@@ -289,16 +281,6 @@ def factorize(
 def sum_log_densities(graphs: Sequence[Variable]) -> Variable:
     """Sum of log-densities in PyMC's order of summation."""
     return variadic_add(*(as_plain_tensor(one).sum() for one in graphs))
-
-
-def _foreign_variables(
-    model: pm.Model, vars: Sequence[Variable], terms: Sequence[Likelihood]
-) -> tuple[list[Variable], list[Variable]]:
-    """Variables of other steps, split into those of the position and the remaining ones."""
-    in_rows = set(ancestors([term.logp for term in terms]))
-    foreign = [v for v in model.value_vars if v not in vars]
-    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
-    return expanded, [v for v in foreign if v not in expanded]
 
 
 def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
@@ -330,13 +312,13 @@ def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
 def _check_for_random_densities(model: pm.Model) -> None:
     # Also terms in the prior part: a random minibatch is as wrong there.
     for rv in model.observed_RVs + model.potentials:
-        if rv.owner is not None and isinstance(rv.owner.op, SimulatorRV):
+        if isinstance(rv.owner_op, SimulatorRV):
             raise refusal_message(
                 str(rv.name),
                 "is a Simulator: its density is a distance to simulated data as a whole",
                 "Sample it with pm.sample_smc().",
             )
-        rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
+        rescaled = isinstance(rv.owner_op, MinibatchRandomVariable)
         above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
         if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
             raise refusal_message(
@@ -347,20 +329,18 @@ def _check_for_random_densities(model: pm.Model) -> None:
 
 
 def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
-    arrays = [column.values for term in terms for column, _ in term.batches]
+    columns = [column.values for term in terms for column, _ in term.batches]
+    arrays = [values for values in columns if isinstance(values, np.ndarray)]
+
+    def is_copy(data: np.ndarray) -> bool:
+        return any(data is array or np.array_equal(data, array) for array in arrays)
+
     for potential in model.potentials:
-        above = list(ancestors([potential]))
-        leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
+        leaves = [v for v in ancestors([potential]) if isinstance(v, Constant | SharedVariable)]
         tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
-        if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
+        if any(is_copy(data_values(v)) for v in tensors):
             raise refusal_message(
                 str(potential.name),
                 "is a potential on data of a subsampled likelihood",
                 "Write it as an observed variable, for instance with pm.CustomDist.",
             )
-
-
-def _is_copy(values: np.ndarray, array: Any) -> bool:
-    if not isinstance(array, np.ndarray):
-        return False
-    return values is array or (values.shape == array.shape and np.array_equal(values, array))

@@ -64,10 +64,7 @@ class Likelihood:
 
 
 class BatchWalk:
-    """Backward walk through a log-likelihood graph that tracks the observation axis.
-
-    `names` maps value variables to the names of their free variables.
-    """
+    """Backward walk through a log-likelihood graph that tracks the observation axis."""
 
     def __init__(
         self,
@@ -171,10 +168,8 @@ class BatchWalk:
             )
         column = Column(name, values, axis)
         if (variable, axis) not in self.batches:
-            static = column.row_shape
-            dtype = dtype_in_batch(values.dtype)
-            batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
-            self.batches[variable, axis] = (column, batch)
+            kind = pt.TensorType(dtype_in_batch(values.dtype), (None, *column.row_shape))
+            self.batches[variable, axis] = (column, kind(f"{name}_batch"))
         # The model computes in the type of the array.
         batch = self.batches[variable, axis][1].astype(variable.type.dtype)
         return pt.moveaxis(batch, 0, axis)

@@ -9,7 +9,7 @@ mix rows. No rule uses the length of an axis to recognise the observation axis.
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pytensor.tensor as pt
@@ -101,8 +101,14 @@ def _rebuild_elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Varia
 
 
 def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Variable]:
-    """Inputs for a minibatch; those with length 1 along the axis are common to all rows."""
-    return [walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in inputs]
+    return [_along_or_whole(x, axis - x.type.ndim, walk) for x in inputs]
+
+
+def _along_or_whole(x: Variable, axis_from_end: int, walk: Walk) -> Variable:
+    """Input for a minibatch, common to all rows if it has no such axis or one entry along it."""
+    axis = x.type.ndim + axis_from_end
+    common = axis < 0 or x.type.broadcastable[axis]
+    return walk.whole(x) if common else walk.rows(x, axis)
 
 
 @rebuild_output.register(CheckAndRaise)
@@ -132,11 +138,7 @@ def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: 
 
 
 def _shape_fits(condition: Variable, guarded: Variable) -> bool:
-    """Whether the shape of a condition provably broadcasts against the guarded array.
-
-    PyMC tests the condition over all entries at once, and marginalising a variable adds leading
-    axes.
-    """
+    """Whether the shape of a condition provably broadcasts against the guarded array."""
     own, lengths = condition.type.shape, guarded.type.shape
     pairs = zip(reversed(own), reversed(lengths), strict=False)
     return len(own) <= len(lengths) and all(n == 1 or n == m is not None for n, m in pairs)
@@ -154,18 +156,13 @@ def _rebuild_dimshuffle(op: DimShuffle, node: Apply, axis: int, walk: Walk) -> V
     source = op.new_order[axis]
     if source == "x":
         raise MixedRowsError(op, "the observations cannot lie along an added axis")
-    inner = walk.rows(node.inputs[0], source)
-    return op.make_node(inner).outputs[0]
+    return op.make_node(walk.rows(node.inputs[0], source)).outputs[0]
 
 
 @rebuild_output.register(Alloc)
 def _rebuild_alloc(op: Alloc, node: Apply, axis: int, walk: Walk) -> Variable:
     value, *shape = node.inputs
-    own_axis = axis - (len(shape) - value.type.ndim)
-    if own_axis >= 0 and not value.type.broadcastable[own_axis]:
-        inner = walk.rows(value, own_axis)
-    else:
-        inner = walk.whole(value)
+    inner = _along_or_whole(value, axis - len(shape), walk)
     lengths = [walk.length if k == axis else walk.whole(n) for k, n in enumerate(shape)]
     if inner.type.ndim == len(shape) and not any(inner.type.broadcastable):
         return inner
@@ -176,8 +173,7 @@ def _rebuild_alloc(op: Alloc, node: Apply, axis: int, walk: Walk) -> Variable:
 def _rebuild_reduction(op: CAReduce, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
     kept = [k for k in range(x.type.ndim) if op.axis is not None and k not in op.axis]
-    inner = walk.rows(x, kept[axis])
-    return op.make_node(inner).outputs[0]
+    return op.make_node(walk.rows(x, kept[axis])).outputs[0]
 
 
 @rebuild_output.register(LogSumExp)
@@ -226,11 +222,9 @@ def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Var
     n_batch = op.batch_ndim(node)
     if isinstance(op.core_op, Dot) and n_batch == 0:
         return _rebuild_dot(op.core_op, node, axis, walk)
-    if isinstance(op.core_op, AdvancedSubtensor) and all(
-        node.inputs[0].type.broadcastable[:n_batch]
-    ):
+    x, *index = node.inputs
+    if isinstance(op.core_op, AdvancedSubtensor) and all(x.type.broadcastable[:n_batch]):
         # Every matrix of the batch is indexed alike, as for each value of a latent class.
-        x, *index = node.inputs
         shared = x[(0,) * n_batch]
         return walk.rows(shared[tuple(_axis_indices(op.core_op, shared, index))], axis)
     if axis >= n_batch:
@@ -243,19 +237,13 @@ def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Var
 def _separate_columns(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
     """Inputs of a product or a solution whose observations are columns or rows."""
     label = op.outputs_sig[0][core_axis]
-    places = [[k for k, own in enumerate(sig) if own == label] for sig in op.inputs_sig]
-    single = sorted(map(len, places)) == [0] * (len(places) - 1) + [1]
-    if (
-        not isinstance(op.core_op, _BY_ROW_AND_COLUMN)
-        or not single
-        or op.outputs_sig[0].count(label) > 1
-    ):
+    counts = [sig.count(label) for sig in (*op.inputs_sig, op.outputs_sig[0])]
+    if not isinstance(op.core_op, _BY_ROW_AND_COLUMN) or (sum(counts), counts[-1]) != (2, 1):
         raise MixedRowsError(op, f"the observations lie inside {operation_name(op)}")
-    inputs = []
-    for x, sig, place in zip(node.inputs, op.inputs_sig, places, strict=True):
-        axes = [x.type.ndim - len(sig) + k for k in place]
-        inputs.append(walk.rows(x, *axes) if axes else walk.whole(x))
-    return inputs
+    return [
+        walk.rows(x, x.type.ndim - len(sig) + sig.index(label)) if label in sig else walk.whole(x)
+        for x, sig in zip(node.inputs, op.inputs_sig, strict=True)
+    ]
 
 
 def _axis_indices(
@@ -270,17 +258,11 @@ def _rebuild_subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Var
     x = node.inputs[0]
     entries = _axis_indices(op, x, node.inputs[1:])
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
-    source = kept[axis]
-    inner = walk.rows(x, source)
-    if not is_full(entries[source]):
-        raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
-    return inner[tuple(whole_entry(entry, walk) for entry in entries)]
+    return _index_whole(x, kept[axis], entries, op, walk)
 
 
 @rebuild_output.register(AdvancedSubtensor)
-def _rebuild_advanced_subtensor(
-    op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk
-) -> Variable:
+def _rebuild_advanced_index(op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
     entries = _axis_indices(op, x, node.inputs[1:])
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
@@ -293,29 +275,27 @@ def _rebuild_advanced_subtensor(
     if first <= axis < first + width:
         return _select_entries(x, entries, axis - first - width, walk)
     source = axis if axis < first else axis - width + len(arrays)
-    if not is_full(entries[source]):
-        raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
-    return walk.rows(x, source)[tuple(whole_entry(entry, walk) for entry in entries)]
+    return _index_whole(x, source, entries, op, walk)
 
 
 def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
     """Entries of `x` that broadcast index arrays select for a minibatch."""
     arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
     numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
-    chosen: list = list(entries)
-    for k, entry in enumerate(entries):
-        if k not in arrays:
-            chosen[k] = whole_entry(entry, walk)
-        elif k != numbers:
-            chosen[k] = _index_rows(entry, axis_from_end, walk)
+    chosen = [
+        _along_or_whole(entry, axis_from_end, walk) if k in arrays else whole_entry(entry, walk)
+        for k, entry in enumerate(entries)
+        if k != numbers
+    ]
     if numbers is None:
         return walk.whole(x)[tuple(chosen)]
-    ndim = entries[numbers].type.ndim
+    shape = [1] * entries[numbers].type.ndim
     if x.type.broadcastable[numbers]:
         # A single row, common to all observations.
-        chosen[numbers] = pt.zeros((1,) * ndim, dtype="int64")
+        chosen.insert(numbers, pt.zeros(shape, dtype="int64"))
         return walk.whole(x)[tuple(chosen)]
-    chosen[numbers] = _row_numbers(ndim, axis_from_end, walk)
+    shape[axis_from_end] = -1
+    chosen.insert(numbers, pt.arange(walk.length).reshape(shape))
     return walk.rows(x, numbers)[tuple(chosen)]
 
 
@@ -327,7 +307,7 @@ def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
         return False
     if isinstance(index, Constant):
         return np.array_equal(np.ravel(index.data), np.arange(index.data.size))
-    while index.owner is not None and isinstance(index.owner.op, Reshape | DimShuffle):
+    while isinstance(index.owner_op, Reshape | DimShuffle):
         index = index.owner.inputs[0]
     if index.owner is None or not isinstance(index.owner.op, ARange):
         return False
@@ -335,30 +315,24 @@ def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
     return [v.data if isinstance(v, Constant) else None for v in (start, step)] == [0, 1]
 
 
-def _row_numbers(ndim: int, axis_from_end: int, walk: Walk) -> Variable:
-    shape = [1] * ndim
-    shape[axis_from_end] = -1
-    return pt.arange(walk.length).reshape(shape)
-
-
-def _index_rows(index: Variable, axis_from_end: int, walk: Walk) -> Variable:
-    axis = index.type.ndim + axis_from_end
-    if axis < 0 or index.type.broadcastable[axis]:
-        return walk.whole(index)
-    return walk.rows(index, axis)
-
-
-def whole_entry(entry: slice | Variable, walk: Walk) -> slice | Variable:
+def whole_entry(entry: Any, walk: Walk) -> Any:
     """Entry of an index that is common to all rows."""
     if isinstance(entry, slice):
-        parts = (entry.start, entry.stop, entry.step)
-        return slice(*(p if p is None or isinstance(p, int) else walk.whole(p) for p in parts))
+        return slice(*(whole_entry(x, walk) for x in (entry.start, entry.stop, entry.step)))
     return walk.whole(entry) if isinstance(entry, Variable) else entry
 
 
-def is_full(entry: slice) -> bool:
-    """Whether a slice selects everything, in order."""
-    return entry.start is None and entry.stop is None and entry.step is None
+def _index_whole(x: Variable, source: int, entries: list, op: Op, walk: Walk) -> Variable:
+    """Index an array whose observation axis `source` is kept as a whole."""
+    inner = walk.rows(x, source)
+    if not is_full(entries[source]):
+        raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
+    return inner[tuple(whole_entry(entry, walk) for entry in entries)]
+
+
+def is_full(entry: object) -> bool:
+    """Whether an entry of an index selects everything, in order."""
+    return entry == slice(None)
 
 
 @rebuild_output.register(Reshape)
@@ -404,9 +378,8 @@ def _rebuild_from_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) ->
     others = [k for k in range(x.type.ndim + 1) if k not in (op.axis1, op.axis2)]
     if axis not in others:
         raise MixedRowsError(op, "observations are put on a diagonal")
-    return AllocDiag(axis1=op.axis1, axis2=op.axis2, offset=op.offset)(
-        walk.rows(x, others.index(axis))
-    )
+    diagonal = AllocDiag(axis1=op.axis1, axis2=op.axis2, offset=op.offset)
+    return diagonal(walk.rows(x, others.index(axis)))
 
 
 @rebuild_output.register(CumOp)
@@ -427,14 +400,10 @@ def _rebuild_search_sorted(op: SearchsortedOp, node: Apply, axis: int, walk: Wal
 def _rebuild_set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x, y, *numbers = node.inputs
     entries = _axis_indices(op, x, numbers)
-    if not isinstance(entries[axis], slice) or not is_full(entries[axis]):
+    if not is_full(entries[axis]):
         raise MixedRowsError(op, "some of the observations are overwritten")
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
-    own_axis = kept.index(axis) - (len(kept) - y.type.ndim)
-    if own_axis < 0 or y.type.broadcastable[own_axis]:
-        new = walk.whole(y)
-    else:
-        new = walk.rows(y, own_axis)
+    new = _along_or_whole(y, kept.index(axis) - len(kept), walk)
     place = walk.rows(x, axis)[tuple(whole_entry(entry, walk) for entry in entries)]
     return pt.set_subtensor(place, new) if op.set_instead_of_inc else pt.inc_subtensor(place, new)
 

@@ -47,10 +47,7 @@ def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> No
 
 
 class OutOfRangeIndex(NamedTuple):
-    """An out-of-range index: its argument position, value, axis length and row.
-
-    The row is None if all rows share the index.
-    """
+    """An out-of-range index: argument position, value, axis length, and row or None for all."""
 
     number: int
     entry: int
@@ -143,7 +140,6 @@ def _index_error(
 
 
 def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices | None:
-    """Indices that are data, or None if there are none."""
     stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
     chosen = []
     for node in toposort([term.logp]):
@@ -164,10 +160,7 @@ def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices |
 
 
 def _axis_length(chosen_from: Variable, axis: int) -> Variable:
-    """Graph of an axis length, without values if the type or a shape provides it.
-
-    Values at a position of zeros need not exist, for example a Cholesky factor of a covariance.
-    """
+    """Graph of an axis length, without values if the type or a shape provides it."""
     known = chosen_from.type.shape[axis]
     return chosen_from.shape[axis] if known is None else pt.constant(np.int64(known))
 

@@ -1,6 +1,8 @@
 """Checks of user arguments: the model itself, variables, points, seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -141,36 +143,24 @@ def term_storage(term: Likelihood) -> Storage | None:
 
 
 def join_terms(terms: Sequence[Likelihood]) -> list[Likelihood]:
-    """Merge terms on one storage into one term, whose row i is row i of each.
-
-    The log-likelihood of a row is the sum of theirs, so a row is drawn and read once for all. Other
-    terms stay unchanged.
-    """
+    """Merge terms on one storage into one, which reads each of their common rows once."""
     storages = {id(term_storage(term)) for term in terms}
     if len(terms) < 2 or len(storages) > 1 or term_storage(terms[0]) is None:
         return list(terms)
     first = terms[0]
     batches: dict[str, tuple[Column, Variable]] = {}
-    total = None
-    for term in terms:
-        replaced: dict[Variable, Variable] = {term.length: first.length}
-        for column, batch in term.batches:
-            # One array may have several names.
-            _, kept = batches.setdefault(column.values.name, (column, batch))
-            replaced[batch] = kept
-        (logp,) = clone_replace([term.logp], replaced, rebuild_strict=False)
-        total = logp if total is None else total + logp
-    name = " and ".join(term.name for term in terms)
+    replaced: dict[Variable, Variable] = {term.length: first.length for term in terms}
+    for column, batch in (pair for term in terms for pair in term.batches):
+        # One array may have several names.
+        _, replaced[batch] = batches.setdefault(column.values.name, (column, batch))
+    logps = clone_replace([term.logp for term in terms], replaced, rebuild_strict=False)
+    name, total = " and ".join(term.name for term in terms), reduce(add, logps)
     held = [*batches.values()]
     return [Likelihood(name, first.n_rows, total, first.length, held, joined=tuple(terms))]
 
 
 class ModelArrays:
-    """Arrays that graphs are computed from, each with a name for messages.
-
-    They are the user's or PyTensor's own arrays and may change. Pickles omit them: in another
-    process nobody can change them.
-    """
+    """Arrays that graphs are computed from, with names for messages; pickles omit them."""
 
     def __init__(self) -> None:
         self._names: dict[Variable, str] = {}
@@ -195,7 +185,10 @@ class ModelArrays:
                 kind = "data array" if getattr(variable.type, "ndim", 0) else "number"
                 self._names[variable] = variable.name or f"a {kind} of {owner}"
             elif variable.owner is not None:
-                waiting += reversed([*variable.owner.inputs, *_inner_graphs(variable.owner.op)])
+                op = getattr(variable.owner.op, "core_op", variable.owner.op)
+                # Inner graphs may contain arrays of the user.
+                inner = op.inner_outputs if isinstance(op, HasInnerGraph) else ()
+                waiting += reversed([*variable.owner.inputs, *inner])
 
     def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
         """Distinct current arrays with their names; stored arrays as references."""
@@ -205,12 +198,6 @@ class ModelArrays:
                 if id(array) not in known:
                     known[id(array)] = array
                     yield name, array
-
-
-def _inner_graphs(op: object) -> Sequence[Variable]:
-    """Inner graphs of an operation, which may contain arrays of the user."""
-    core = getattr(op, "core_op", op)
-    return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
 
 
 def _input_arrays(variable: Variable) -> Sequence[np.ndarray | Storage]:

@@ -14,6 +14,9 @@ from pytensor.tensor import as_tensor
 
 from pymc_minibatch_mh.model.constant_data import as_plain_tensor
 
+#: Values by the names of value variables.
+Point = Mapping[str, np.ndarray]
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -43,9 +46,19 @@ def lay_out(
     return tuple(blocks)
 
 
-def ravel_blocks(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+def ravel_blocks(blocks: Sequence[Block], point: Point) -> np.ndarray:
     """Concatenated values of blocks at a point."""
     return np.concatenate([np.empty(0), *(np.ravel(point[block.name]) for block in blocks)])
+
+
+def cut_blocks(blocks: Sequence[Block], values: np.ndarray) -> dict[str, np.ndarray]:
+    """Values of blocks, shape (..., n), split by name."""
+    return {
+        block.name: values[..., block.start : block.stop]
+        .reshape((*values.shape[:-1], *block.shape))
+        .astype(block.variable.dtype, copy=False)
+        for block in blocks
+    }
 
 
 def total_size(blocks: Sequence[Block]) -> int:
@@ -63,17 +76,12 @@ def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Va
 
 def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
     """Lower and upper end of the support of each value, shape (2, n)."""
-    return np.stack(
-        [np.broadcast_to(x, block.shape).ravel() for x in support_bounds(model, block.variable)]
-    )
+    ends = support_bounds(model, block.variable)
+    return np.stack([np.broadcast_to(x, block.shape).ravel() for x in ends])
 
 
 def natural_values(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
-    """Free variables by name, as functions of all value variables.
-
-    A transform may depend on other parameters, such as the ends of ``pm.Uniform("u", a, a + 2)``,
-    so other value variables may occur in these graphs.
-    """
+    """Free variables by name, as functions of the value variables, on which transforms depend."""
     free = {}
     for value in values:
         rv = model.values_to_rvs[value]

@@ -21,12 +21,10 @@ _ROUNDED = 1e-9
 
 def elementwise_conditions(check: Variable) -> list[Variable]:
     """Elementwise conditions that make up a check over all rows."""
-    if check.owner is not None:
-        op = check.owner.op
-        if isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar) or (
-            isinstance(op, All) and op.axis is None
-        ):
-            return [leaf for part in check.owner.inputs for leaf in elementwise_conditions(part)]
+    op = check.owner_op
+    reduces = isinstance(op, All) and op.axis is None
+    if reduces or isinstance(op, MakeVector | ScalarFromTensor | TensorFromScalar):
+        return [leaf for part in check.owner.inputs for leaf in elementwise_conditions(part)]
     return [check]
 
 
@@ -50,7 +48,8 @@ def always_holds(condition: Variable) -> bool:
         return False
     small, large = inputs if isinstance(op, scalar.LT | scalar.LE) else inputs[::-1]
     rest = Ranges().of_difference(large, small)
-    if _is_distance(small):
+    if isinstance(getattr(small.owner_op, "scalar_op", None), scalar.Abs):
+        # The distance of a sum from one.
         return rest.low >= _ROUNDED
     return rest.is_positive if isinstance(op, scalar.GT | scalar.LT) else rest.low >= 0.0
 
@@ -69,8 +68,3 @@ def _never_holds(condition: Variable) -> bool:
     if isinstance(op, scalar.OR):
         return all(_never_holds(part) for part in node.inputs)
     return isinstance(op, scalar.IsNan | scalar.IsInf) and Ranges().of(node.inputs[0]).is_bounded
-
-
-def _is_distance(variable: Variable) -> bool:
-    node = variable.owner
-    return isinstance(getattr(node and node.op, "scalar_op", None), scalar.Abs)

@@ -9,7 +9,7 @@ for an axis with one entry. Tensors of equal values under equal views are the sa
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,13 @@ class Ranges:
     def __init__(self) -> None:
         self._tensors: list[Variable] = []
         self._unknowns: dict[Hashable, Unknown] = {}
-        self._polynomials: dict[tuple[Variable, View], Polynomial | None] = {}
+        #: Tensor as a polynomial of shares and sizes, by view; None if it is unrestricted.
+        self._polynomial = cache(self._computed)
 
     def of(self, variable: Variable) -> Range:
         """Range of all entries of a tensor at every position."""
-        return self._range(self._whole(variable))
+        view = _as_view(variable, range(variable.type.ndim))
+        return self._range(self._polynomial(variable, view))
 
     def of_difference(self, left: Variable, right: Variable) -> Range:
         """Range of the differences between the entries of two tensors."""
@@ -88,16 +90,6 @@ class Ranges:
     @staticmethod
     def _range(polynomial: Polynomial | None) -> Range:
         return ANY if polynomial is None else polynomial_range(polynomial)
-
-    def _whole(self, variable: Variable) -> Polynomial | None:
-        return self._polynomial(variable, _as_view(variable, range(variable.type.ndim)))
-
-    def _polynomial(self, variable: Variable, view: View) -> Polynomial | None:
-        """Tensor as a polynomial of shares and sizes; None if it is unrestricted."""
-        key = variable, view
-        if key not in self._polynomials:
-            self._polynomials[key] = self._computed(variable, view)
-        return self._polynomials[key]
 
     def _computed(self, variable: Variable, view: View) -> Polynomial | None:
         if _is_data(variable):
@@ -136,13 +128,8 @@ class Ranges:
         for other in self._tensors[: self._number(variable)] if low < high else ():
             line = _affine_fit(other, variable)
             if line is not None:
-                offset, slope = map(constant_polynomial, line)
-                known = self._polynomial(other, view)
-                return (
-                    None
-                    if known is None
-                    else add_polynomials(offset, multiply_polynomials(slope, known))
-                )
+                scaled = _scale_polynomial(self._polynomial(other, view), line[1])
+                return sum_of_parts([constant_polynomial(line[0]), scaled])
         return self._known(variable, view, Range(low, high, False, False))
 
     def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
@@ -152,9 +139,8 @@ class Ranges:
         if of.low == of.high:
             return constant_polynomial(float(of.low))
         shared = frozenset(view[axis] for axis in _shared_axes(variable) or ())
-        return linear_polynomial(
-            of, self._unknown((self._number(variable), view), of, None, view, shared)
-        )
+        key = self._number(variable), view
+        return linear_polynomial(of, self._unknown(key, of, None, view, shared))
 
     def _share(self, variable: Variable, view: View) -> Polynomial | None:
         """One of several shares that add up to one, or a tensor of such shares."""
@@ -278,14 +264,13 @@ class Ranges:
         if isinstance(op, scalar.Second):
             return self._polynomial(node.inputs[1], _as_view(node.inputs[1], view))
         if isinstance(op, (*_SUMS, scalar.Mul)):
-            return self._arithmetic(
-                op, [self._polynomial(x, _as_view(x, view)) for x in node.inputs]
-            )
-        if (
-            isinstance(op, scalar.Switch)
-            and (holds := _constant_condition(node.inputs[0])) is not None
-        ):
-            chosen = node.inputs[1 if holds else 2]
+            parts = [self._polynomial(x, _as_view(x, view)) for x in node.inputs]
+            if isinstance(op, scalar.Sub | scalar.Neg):
+                parts[-1] = _scale_polynomial(parts[-1], -1.0)
+            return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
+        condition = _scalar_value(node.inputs[0]) if isinstance(op, scalar.Switch) else None
+        if condition is not None and condition.all() == condition.any():
+            chosen = node.inputs[1 if condition.all() else 2]
             return self._polynomial(chosen, _as_view(chosen, view))
         known = self._power(op, node, view)
         if known is None and isinstance(op, scalar.TrueDiv):
@@ -293,12 +278,6 @@ class Ranges:
         if known is not None:
             return known
         return self._known(result, view, self._range_of_elemwise(op, node))
-
-    @staticmethod
-    def _arithmetic(op: scalar.ScalarOp, parts: list[Polynomial | None]) -> Polynomial | None:
-        if isinstance(op, scalar.Sub | scalar.Neg):
-            parts[-1] = _scale_polynomial(parts[-1], -1.0)
-        return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
 
     def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
         """Square, integer power, or quotient by a number."""
@@ -325,9 +304,9 @@ class Ranges:
             others = [self._polynomial(x, _as_view(x, view)) for x in rest]
             if of.high <= 1.0:
                 share = linear_polynomial(of, self._unknown(key, of, None, view))
-                product = self._arithmetic(scalar.mul, [share, *others])
-                found += [] if product is None else [product]
-        return min(found, key=lambda product: polynomial_range(product).high, default=None)
+                found.append(product_of_parts([share, *others]))
+        known = [product for product in found if product is not None]
+        return min(known, key=lambda product: polynomial_range(product).high, default=None)
 
     def _range_of_elemwise(self, op: scalar.ScalarOp, node: Apply) -> Range:
         rule = next((rule for types, rule in _RULES if isinstance(op, types)), None)
@@ -350,11 +329,10 @@ class Ranges:
     def _range_of_tensor(self, op: Op, node: Apply) -> Range:
         if isinstance(op.core_op if isinstance(op, Blockwise) else op, _PASS_ON):
             return self.of(node.inputs[0])
-        if isinstance(op, MakeVector | Join) or (
-            isinstance(op, IncSubtensor) and op.set_instead_of_inc
-        ):
-            parts = node.inputs[:2] if isinstance(op, IncSubtensor) else node.inputs
-            return Range.hull([self.of(x) for x in parts])
+        if isinstance(op, MakeVector | Join):
+            return Range.hull([self.of(x) for x in node.inputs])
+        if isinstance(op, IncSubtensor) and op.set_instead_of_inc:
+            return Range.hull([self.of(x) for x in node.inputs[:2]])
         if isinstance(op, Prod) or (isinstance(op, CumOp) and op.mode == "mul"):
             return _range_of_product(self.of(node.inputs[0]))
         if isinstance(op, CumOp) and _shared_axes(node.inputs[0]) == (op.axis,):
@@ -363,7 +341,6 @@ class Ranges:
 
 
 def _are_same_computation(one: Variable, other: Variable) -> bool:
-    """Whether two tensors are computed in the same way."""
     made = one.owner is not None and other.owner is not None and one.owner.op == other.owner.op
     return made and one.type == other.type and equal_computations([one], [other])
 
@@ -379,11 +356,8 @@ def _is_data(variable: Variable) -> bool:
 
 
 def _constant_array(variable: Variable) -> Any:
-    """Array of a constant or of data, or None."""
-    if isinstance(variable, SharedVariable):
-        held = variable.get_value(borrow=True)
-    else:
-        held = variable.data
+    shared = isinstance(variable, SharedVariable)
+    held = variable.get_value(borrow=True) if shared else variable.data
     return None if isinstance(held, np.ma.MaskedArray) else np.asarray(held)
 
 
@@ -412,14 +386,6 @@ def _scale_polynomial(polynomial: Polynomial | None, by: float) -> Polynomial | 
     return None if polynomial is None else multiply_polynomials(polynomial, constant_polynomial(by))
 
 
-def _constant_condition(condition: Variable) -> bool | None:
-    """Value of a condition on constants, None for any other condition."""
-    values = _scalar_value(condition)
-    if values is None or values.all() != values.any():
-        return None
-    return bool(values.all())
-
-
 def _scalar_value(variable: Variable) -> np.ndarray | None:
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
@@ -428,11 +394,8 @@ def _scalar_value(variable: Variable) -> np.ndarray | None:
         return None
     values = [_scalar_value(x) for x in node.inputs]
     known = [value for value in values if value is not None and value.size == 1]
-    if len(known) < len(values):
-        return None
-    return (
-        known[0] if isinstance(node.op, DimShuffle) else numpy_function(node.op.scalar_op)(*known)
-    )
+    function = getattr(node.op, "scalar_op", scalar.identity)
+    return numpy_function(function)(*known) if len(known) == len(values) else None
 
 
 def _range_of_monotone(op: scalar.ScalarOp, x: Range) -> Range:
@@ -449,13 +412,8 @@ def _range_of_even(op: scalar.ScalarOp, x: Range) -> Range:
     """Range of a square or an absolute value."""
     if x.low >= 0.0 or x.high <= 0.0:
         return _range_of_monotone(op, x)
-    return Range(
-        0.0, max(_range_of_monotone(op, end).high for end in _range_ends(x)), low_is_open=False
-    )
-
-
-def _range_ends(x: Range) -> list[Range]:
-    return [Range(end, end) for end in (x.low, x.high)]
+    ends = [_range_of_monotone(op, Range(end, end)).high for end in (x.low, x.high)]
+    return Range(0.0, max(ends), low_is_open=False)
 
 
 def _range_of_sign(op: scalar.ScalarOp, x: Range) -> Range:
@@ -463,16 +421,15 @@ def _range_of_sign(op: scalar.ScalarOp, x: Range) -> Range:
     return Range(low, 1.0, low_is_open=False, high_is_open=False)
 
 
-def _range_of_maximum(op: scalar.ScalarOp, *ranges: Range) -> Range:
-    low, low_is_open = max((r.low, r.low_is_open) for r in ranges)
-    high, closed = max((r.high, not r.high_is_open) for r in ranges)
+def _range_of_extremum(larger: Callable, *ranges: Range) -> Range:
+    """Range of the maximum or the minimum."""
+    low, low_is_open = larger((r.low, r.low_is_open) for r in ranges)
+    high, closed = larger((r.high, not r.high_is_open) for r in ranges)
     return Range(low, high, low_is_open, not closed)
 
 
-def _range_of_minimum(op: scalar.ScalarOp, *ranges: Range) -> Range:
-    low, low_is_open = min((r.low, r.low_is_open) for r in ranges)
-    high, closed = min((r.high, not r.high_is_open) for r in ranges)
-    return Range(low, high, low_is_open, not closed)
+def _range_of_clip(op: scalar.ScalarOp, x: Range, low: Range, high: Range) -> Range:
+    return _range_of_extremum(min, _range_of_extremum(max, x, low), high)
 
 
 def _range_of_power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
@@ -495,12 +452,9 @@ _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
     ((scalar.Abs, scalar.Sqr), _range_of_even),
     (scalar.Sign, _range_of_sign),
     (scalar.Pow, _range_of_power),
-    (scalar.Maximum, _range_of_maximum),
-    (scalar.Minimum, _range_of_minimum),
-    (
-        scalar.Clip,
-        lambda op, x, low, high: _range_of_minimum(op, _range_of_maximum(op, x, low), high),
-    ),
+    (scalar.Maximum, lambda op, *operands: _range_of_extremum(max, *operands)),
+    (scalar.Minimum, lambda op, *operands: _range_of_extremum(min, *operands)),
+    (scalar.Clip, _range_of_clip),
     (scalar.Switch, lambda op, condition, *branches: Range.hull(branches)),
     (_CUMULATIVE, lambda op, *operands: _CLOSED),
     ((scalar.Sin, scalar.Cos), lambda op, x: Range(-1.0, 1.0, False, False)),
@@ -529,26 +483,25 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     """Axes over which positive shares add up to one, if any."""
     if isinstance(shares, Constant):
         return _axes_of_fixed_shares(np.asarray(shares.data))
-    if shares.owner is not None and isinstance(shares.owner.op, Softmax):
+    if isinstance(shares.owner_op, Softmax):
         return _normalize_axes(shares.owner.op.axis, shares)
-    if shares.owner is not None and isinstance(shares.owner.op, DimShuffle):
+    if isinstance(shares.owner_op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
         # A dropped axis has a single share, which is one.
         return inner and tuple(k for k, source in enumerate(order) if source in inner)
-    if shares.owner is not None and isinstance(shares.owner.op, AdvancedSubtensor):
+    if isinstance(shares.owner_op, AdvancedSubtensor):
         return _axes_of_taken_shares(shares)
     if not _is_elementwise(shares, scalar.TrueDiv):
         return None
     parts, total = shares.owner.inputs
-    while total.owner is not None and isinstance(total.owner.op, DimShuffle):
+    while isinstance(total.owner_op, DimShuffle):
         (total,) = total.owner.inputs
     if total.owner is None or not isinstance(total.owner.op, Sum):
         return None
     axes = _normalize_axes(total.owner.op.axis, parts)
-    positive = _argument_of(parts, scalar.Exp) is not None
     kept = _is_kept_sum(shares.owner.inputs[1], parts, axes)
-    return axes if positive and kept else None
+    return axes if kept and _is_elementwise(parts, scalar.Exp) else None
 
 
 def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
@@ -577,20 +530,14 @@ def _normalize_axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int
 
 def _is_kept_sum(total: Variable, parts: Variable, axes: tuple[int, ...]) -> bool:
     """Whether `total` is the sum of `parts`, with axes of length one for the summed axes."""
-    if total.owner is None or not isinstance(total.owner.op, DimShuffle):
+    if not isinstance(total.owner_op, DimShuffle):
         return False
     (inner,) = total.owner.inputs
-    if inner.owner is None or not isinstance(inner.owner.op, Sum):
-        return False
     kept = iter(range(parts.type.ndim))
     order = tuple("x" if k in axes else next(kept) for k in range(parts.type.ndim))
-    return inner.owner.inputs[0] is parts and total.owner.op.new_order == order
+    summed = isinstance(inner.owner_op, Sum) and inner.owner.inputs[0] is parts
+    return summed and total.owner_op.new_order == order
 
 
 def _is_elementwise(variable: Variable, op: type) -> bool:
-    node = variable.owner
-    return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, op)
-
-
-def _argument_of(variable: Variable, op: type) -> Variable | None:
-    return variable.owner.inputs[0] if _is_elementwise(variable, op) else None
+    return isinstance(getattr(variable.owner_op, "scalar_op", None), op)

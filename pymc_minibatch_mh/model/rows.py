@@ -323,8 +323,7 @@ def find_largest_group(storage: Storage, name: str) -> int:
         raise SourceError(
             f"{name!r} is {largest} in {storage.where(where)}, but there are only {n_rows:,} "
             f"rows: most of so many groups would be empty. {_STORE_GROUP_NUMBERS}, or declare "
-            f"the intended "
-            "number of groups."
+            "the intended number of groups."
         )
     return largest
 

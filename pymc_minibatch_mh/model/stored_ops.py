@@ -28,8 +28,7 @@ from pymc_minibatch_mh.errors import SourceError, refusal_message
 class WholeArrayError(SourceError, TypeError):
     """Stored data that would be read into memory as a whole.
 
-    It is also a TypeError, which makes PyMC omit such data when it collects observations for a
-    trace.
+    It is also a TypeError, so that PyMC omits such data when it collects observations for a trace.
     """
 
 
@@ -99,8 +98,7 @@ class NumberOfRows(_StoredOp):
 
 def stored_array(variable: Variable) -> StoredArray | None:
     """Stored array behind a variable of a model, or None."""
-    op = variable.owner.op if variable.owner is not None else None
-    return op.held if isinstance(op, ReadStored) else None
+    return variable.owner_op.held if isinstance(variable.owner_op, ReadStored) else None
 
 
 def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
@@ -110,11 +108,7 @@ def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
 
 
 def with_declared_lengths(batch: Variable) -> Variable:
-    """Log-likelihood of a minibatch with constants for the lengths that types declare.
-
-    A density may read the number of categories from the shape of a result of all rows, which is
-    otherwise unused.
-    """
+    """Log-likelihood of a minibatch with constants for the lengths that types declare."""
     if not stored_arrays([batch]):
         return batch
     lengths = {v: length for v in ancestors([batch]) if (length := _declared_length(v)) is not None}
@@ -189,7 +183,7 @@ def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
             held[v] = pt.constant(read).type.filter_variable(pt.constant(read))
             count = len(read)
     for v in ancestors([graph]):
-        if v.owner is not None and isinstance(v.owner.op, NumberOfRows):
+        if isinstance(v.owner_op, NumberOfRows):
             held[v] = pt.constant(np.int64(count))
     return clone_replace([graph], held, rebuild_strict=False)[0] if held else graph
 

@@ -12,17 +12,15 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.variable import TensorConstant
-from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.data.source import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refusal_message
 from pymc_minibatch_mh.model.constant_data import as_plain_tensor, has_dims
 from pymc_minibatch_mh.model.independence import Likelihood, batch_term, data_values
 from pymc_minibatch_mh.model.independence_rules import USE_NUTS
-from pymc_minibatch_mh.model.inputs import ModelArrays
+from pymc_minibatch_mh.model.inputs import ModelArrays, term_storage
 from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_array
 
 #: PyTensor's exceptions for non-numeric arrays.
@@ -47,9 +45,8 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
         except _NOT_WRITTEN as error:
             said = (str(error) or type(error).__name__).splitlines()[0]
             raise UnsupportedModelError(
-                f"{_first_unwritable(model)!r} has a log-density that PyMC cannot build "
-                f"({said}). Correct "
-                "its function; if that uses a masked, big-endian or object array, give it "
+                f"{_first_unwritable(model)!r} has a log-density that PyMC cannot build ({said}). "
+                "Correct its function; if that uses a masked, big-endian or object array, give it "
                 "np.asarray(x, dtype=float)."
             ) from error
         written = _WRITTEN[model] = state, dict(zip(every, graphs, strict=True))
@@ -57,7 +54,6 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
 
 
 def _first_unwritable(model: pm.Model) -> str:
-    """Name of the first variable whose log-density PyMC cannot write."""
     for variable in model.basic_RVs:
         try:
             pm.logp(variable, model.rvs_to_values[variable])
@@ -81,12 +77,10 @@ def subsampled_variables(
     by_name = {rv.name: rv for rv in model.observed_RVs}
     if observed is not None:
         return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
-    chosen = [
-        rv for rv in by_name.values() if number_of_rows(model, rv, observation_dims) >= min_rows
-    ]
-    if not chosen:
+    rows = {rv: number_of_rows(model, rv, observation_dims) for rv in by_name.values()}
+    if max(rows.values(), default=-1) < min_rows:
         raise _nothing_to_subsample(model, min_rows)
-    return chosen
+    return [rv for rv, n_rows in rows.items() if n_rows >= min_rows]
 
 
 def _checked_names(
@@ -152,10 +146,7 @@ def _check_dims(model: pm.Model, observation_dims: Sequence[str]) -> None:
 
 
 def observation_axis(model: pm.Model, rv: Variable, observation_dims: Sequence[str]) -> int:
-    """Observation axis of an observed variable.
-
-    It is the axis whose dim is in `observation_dims`, or else the first axis.
-    """
+    """Axis whose dim is in `observation_dims`, or else the first axis."""
     axes = _own_dims(model, str(rv.name), observation_dims)
     if len(axes) > 1:
         raise SettingError(
@@ -175,14 +166,12 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
     """Number of observations of an observed variable."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
-    stored = stored_array(value)
+    stored, shape = stored_array(value), value.type.shape
     if stored is not None:
-        return int(stored.shape[axis])
-    if isinstance(value, Constant | SharedVariable):
-        shape = np.shape(data_values(value))
-        return int(shape[axis]) if shape else 1
-    static = value.type.shape
-    return MIN_ROWS if not static or static[axis] is None else int(static[axis])
+        shape = stored.shape
+    elif isinstance(value, Constant | SharedVariable):
+        shape = np.shape(data_values(value)) or (1,) * (axis + 1)
+    return MIN_ROWS if not shape or shape[axis] is None else int(shape[axis])
 
 
 def potentials_in_full(model: pm.Model) -> dict[str, str]:
@@ -208,11 +197,7 @@ def potentials_in_full(model: pm.Model) -> dict[str, str]:
 
 def _without_casts(value: Variable) -> Variable:
     # PyMC casts the integers of a pm.Data to the type of the distribution.
-    while (
-        value.owner is not None
-        and isinstance(value.owner.op, Elemwise | XElemwise)
-        and isinstance(value.owner.op.scalar_op, Cast)
-    ):
+    while isinstance(getattr(value.owner_op, "scalar_op", None), Cast):
         (value,) = value.owner.inputs
     return value
 
@@ -236,9 +221,8 @@ def read_term(
     if one_draw or not 0 < logp.type.ndim <= observations.ndim:
         raise refusal_message(
             name,
-            f"is {_distribution_name(rv)}: its {observations.size:,} values are not "
-            f"conditionally independent "
-            "given the parameters, or are not known to be",
+            f"is {_distribution_name(rv)}: its {observations.size:,} values are not conditionally "
+            "independent given the parameters, or are not known to be",
             USE_NUTS,
         )
     logp_axis = _axis_of_logp(model.rvs_to_values[rv], logp, axis)
@@ -270,11 +254,7 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
     """Reject subsampled likelihoods beside those of one Rows(...)."""
     require_rows_subsampled(model, rest)
-    stored = [
-        term
-        for term in terms
-        if any(isinstance(column.values, StoredArray) for column, _ in term.batches)
-    ]
+    stored = [term for term in terms if term_storage(term) is not None]
     if stored and len(terms) > 1:
         other = next(term for term in terms if term is not stored[0])
         raise refusal_message(

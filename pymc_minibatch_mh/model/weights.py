@@ -21,11 +21,7 @@ type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
 def weigh_terms(terms: Sequence[Likelihood], weights: Weights | None) -> None:
-    """Multiply the log-likelihood of every observation by its weight, in place.
-
-    Weights become another data array of a term: its log-likelihood differences and their bounds
-    scale with them.
-    """
+    """Multiply the log-likelihood of every observation by its weight, in place."""
     if weights is None:
         return
     by_name = {term.name: term for term in terms}
@@ -107,8 +103,7 @@ def _has_positive(term: Likelihood, column: Column) -> bool:
 
 def _weigh_term(term: Likelihood, values: np.ndarray | StoredArray) -> None:
     column = Column(_name_of_weights(term), values, 0)
-    dtype = dtype_in_batch(values.dtype)
-    batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")
+    batch = pt.TensorType(dtype_in_batch(values.dtype), (None,))(f"{column.name}_batch")
     term.batches.append((column, batch))
     term.logp = term.logp * batch.astype("float64")
     term.weights = values
