@@ -15,13 +15,10 @@ from pymc_minibatch_mh.model.factorization import Factorization
 def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
     """Factorization in the coordinates of further bijections, with their Jacobian."""
     position = factorization.position.type("position")
-    graphs = (
-        factorization.prior,
-        *(term.logp for term in factorization.terms),
-        *factorization.natural.values(),
-    )
+    logps = [term.logp for term in factorization.terms]
+    graphs = [factorization.prior, *logps, *factorization.natural.values()]
     own = {factorization.position: _graph_of_values(position, maps)}
-    prior, *graphs = clone_replace(list(graphs), own)
+    prior, *graphs = clone_replace(graphs, own)
     terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
     lower = factorization.lower.copy()
     for one in maps:
@@ -38,7 +35,6 @@ def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) ->
 
 
 def _graph_of_values(position: Variable, maps: Sequence[Bijection]) -> Variable:
-    """Graph of the value variables at a position."""
     (size,) = position.type.shape
     order, entries, n_entries = np.arange(size), [position], size
     for places, graph in (placed for one in maps for placed in one.inverse(position)):

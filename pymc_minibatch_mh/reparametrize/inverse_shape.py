@@ -11,7 +11,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expressions.graph import Affine, Apply, Expr, ExprGraph
+from pymc_minibatch_mh.expressions.graph import Affine, Expr, ExprGraph
 from pymc_minibatch_mh.expressions.patterns import (
     affines_in,
     constant_value,
@@ -31,10 +31,7 @@ from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
 #: Names of the reciprocal and its root; and for a shape in an interval.
 _LABELS = {1: "1/{}", 2: "1/√{}"}
-_INTERVAL_LABELS = {
-    1: "(upper - {0})/({0} - lower)",
-    2: "√((upper - {0})/({0} - lower))",
-}
+_INTERVAL_LABELS = {1: "(upper - {0})/({0} - lower)", 2: "√((upper - {0})/({0} - lower))"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +71,7 @@ class InverseShape(Bijection):
 
 
 def shape_variables(factorization: Factorization) -> list[str]:
-    """Names of the value variables of a model that are logarithms of shapes.
-
-    Variables of other bijections are excluded.
-    """
+    """Names of value variables that are logarithms of shapes, and in no other bijection."""
     try:
         rows = lowered_rows(factorization)
     except BoundsError:
@@ -113,18 +107,13 @@ def _shape_label(factorization: Factorization, block: Block, power: int) -> str:
         return _LABELS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):
         return _LABELS[power].format(name)
-    shapes = {
-        place
-        for row in lowered_rows(factorization)
-        for place in _shape_coordinates(row, scalar.Exp)
-    }
-    if block.start in shapes:
+    rows = lowered_rows(factorization)
+    if any(block.start in _shape_coordinates(row, scalar.Exp) for row in rows):
         return _LABELS[power].format(f"({name} - lower)")
     return _INTERVAL_LABELS[power].format(name)
 
 
 def _shape_coordinates(row: LoweredRow, *functions: type) -> Iterator[int]:
-    """Coordinates that are shapes in some functions."""
     for expr in subexpressions(row.root):
         if is_a(expr, GammaRatio):
             size, _ = scaled_core(row.exprs, expr.inputs[0])
@@ -149,12 +138,8 @@ def _is_smooth(row: LoweredRow) -> bool:
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
     """Whether an expression consists of reciprocals alone, and may be zero where they are."""
-    if isinstance(expr, Affine | Apply):
-        parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
-        if any((constant_value(part) or 0.0) > 0.0 for part in parts):
-            # One plus a power of a reciprocal, which is positive.
-            return False
-    affines = affines_in(expr)
-    return bool(affines) and all(
-        row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines
-    )
+    parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
+    # One plus a power of a reciprocal is positive.
+    positive = any((constant_value(part) or 0.0) > 0.0 for part in parts)
+    own = [row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines_in(expr)]
+    return not positive and bool(own) and all(own)

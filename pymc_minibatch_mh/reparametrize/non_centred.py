@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import islice
 from operator import and_, mul
 from typing import Any
 
@@ -72,10 +73,8 @@ class NonCentred(Bijection):
     def inverse(self, position: Any) -> list[IndexedValues]:
         """Solution z of B z = α - a, by forward substitution."""
         z: list[Any] = []
-        for row, places, location in zip(
-            self._scale_at(position), self.indices.T, self.locations, strict=True
-        ):
-            right = position[places] - _location_value(position, location)
+        for row, places, location in self._rows_at(position):
+            right = position[places] - location
             for entry, known in zip(row[:-1], z, strict=True):
                 right = right - entry * known
             z.append(right / row[-1])
@@ -84,25 +83,21 @@ class NonCentred(Bijection):
     def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Coordinates α."""
         z = [values[places] for places in self.indices.T]
-        sums = [sum(map(mul, row, z)) for row in self._scale_at(values)]
-        return [
-            (places, total + _location_value(values, location))
-            for places, total, location in zip(self.indices.T, sums, self.locations, strict=True)
-        ]
+        rows = self._rows_at(values)
+        return [(places, sum(map(mul, row, z)) + location) for row, places, location in rows]
 
     def log_jacobian(self, position: Any) -> Any:
         """Log-Jacobian -G log |B|."""
         log = pt.log if isinstance(position, Variable) else np.log
-        return -sum(len(self.indices) * log(row[-1]) for row in self._scale_at(position))
+        return -sum(len(self.indices) * log(row[-1]) for row, _, _ in self._rows_at(position))
 
-    def _scale_at(self, position: Any) -> list[list[Any]]:
+    def _rows_at(self, position: Any) -> list[tuple[list[Any], np.ndarray, Any]]:
+        """Row of B, coordinates and location of each entry of α."""
         # A scale may overflow in the far tail, where the density is zero.
         with np.errstate(all="ignore"):
-            return [[_factor_product(entry, position) for entry in row] for row in self.scale]
-
-
-def _location_value(position: Any, place: int) -> Any:
-    return position[place] if place >= 0 else 0.0
+            scale = [[_factor_product(entry, position) for entry in row] for row in self.scale]
+        locations = [position[k] if k >= 0 else 0.0 for k in self.locations]
+        return list(zip(scale, self.indices.T, locations, strict=True))
 
 
 def _factor_product(factors: FactorCounts, position: Any) -> Any:
@@ -116,10 +111,7 @@ class _NotLinearError(Exception):
 
 
 def in_linear_coordinates(factorization: Factorization) -> Factorization:
-    """Factorization in coordinates that make observations linear, or itself if there are none.
-
-    The field ``refused`` has the reasons for variables in products that keep their coordinates.
-    """
+    """Factorization in coordinates that make observations linear, with reasons in ``refused``."""
     try:
         known = find_occurrences(lowered_rows(factorization))
     except BoundsError:
@@ -161,8 +153,6 @@ def _map_blocks(
 
 
 class _ScaleSearch:
-    """Search for the B of one block."""
-
     def __init__(
         self,
         factorization: Factorization,
@@ -201,7 +191,7 @@ class _ScaleSearch:
         shared = [_shared_factors(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
-            names = self._names({k for f in lost for k in f.places})
+            names = self._names(k for f in lost for k in f.places)
             raise _NotLinearError(
                 f"is multiplied by {names} in observations that also depend on {names} alone, so "
                 "no reparametrisation makes them linear in it"
@@ -255,13 +245,11 @@ class _ScaleSearch:
 
     def _maps(self) -> list[NonCentred]:
         """Bijections of the groups of the block; empty if it has no multipliers."""
-        ways = {
-            column: [
-                replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
-                for way in ways
-            ]
-            for column, ways in self._known.items()
-        }
+
+        def without_kept_out(way: Occurrence) -> Occurrence:
+            return replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
+
+        ways = {k: list(map(without_kept_out, found)) for k, found in self._known.items()}
         if not any(way.factors for found in ways.values() for way in found):
             return []
         common: dict[int, FactorCounts] = {}
@@ -286,10 +274,7 @@ class _ScaleSearch:
         groups: defaultdict[frozenset, list[int]] = defaultdict(list)
         for place, factors in sorted(common.items()):
             groups[frozenset(factors.items())].append(place)
-        return [
-            self._map(np.array(places)[:, None], [(common[places[0]],)])
-            for places in groups.values()
-        ]
+        return [self._map(np.array(k)[:, None], [(common[k[0]],)]) for k in groups.values()]
 
     def _triangle(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
         """Triangular B: every entry of α has its own data factor."""
@@ -317,7 +302,6 @@ class _ScaleSearch:
 
 
 def _shared_factors(ways: Iterable[Occurrence]) -> FactorCounts:
-    """Factors that all occurrences share."""
     return reduce(and_, (way.counted for way in ways))
 
 
@@ -337,24 +321,17 @@ def _with_locations(
                 found[alike[0]] = place
     if max(found) < 0:
         return mapped
-    places = iter(found)
-    located = [
-        _shift_map(one, tuple(next(places) for _ in one.locations), factorization) for one in maps
-    ]
+    places, located = iter(found), []
+    for one in maps:
+        locations = tuple(islice(places, len(one.locations)))
+        shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
+        label = " + ".join([*shifts, one.label])
+        located.append(replace(one, locations=locations, label=label))
     tried = reparametrize_by(factorization, located)
     left = read_coordinates(linear_forms(tried))
-    kept = [
-        other if left.isdisjoint(other.locations) else one
-        for one, other in zip(maps, located, strict=True)
-    ]
+    pairs = zip(maps, located, strict=True)
+    kept = [other if left.isdisjoint(other.locations) else one for one, other in pairs]
     return tried if kept == located else reparametrize_by(factorization, kept)
-
-
-def _shift_map(
-    one: NonCentred, locations: tuple[int, ...], factorization: Factorization
-) -> NonCentred:
-    shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
-    return replace(one, locations=locations, label=" + ".join([*shifts, one.label]))
 
 
 def _form_coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:

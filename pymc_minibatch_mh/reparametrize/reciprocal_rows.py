@@ -12,9 +12,10 @@ are others, none with a difference.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cache, reduce
 from itertools import permutations
 
 from pytensor.scalar import basic as scalar
@@ -79,22 +80,21 @@ class LinearFraction:
     @property
     def inverted(self) -> "LinearFraction":
         """Reciprocal of the fraction."""
-        return LinearFraction(self.place, self.power, self.below, self.above)
+        return replace(self, above=self.below, below=self.above)
 
     @property
     def share(self) -> "LinearFraction":
         """The fraction x as x / (1 + x)."""
-        return LinearFraction(self.place, self.power, self.above, self.plus(1.0).above)
+        return replace(self, below=self.plus(1.0).above)
 
     def times(self, factor: float) -> "LinearFraction":
         """Multiple of the fraction."""
-        a, b = self.above
-        return LinearFraction(self.place, self.power, (factor * a, factor * b), self.below)
+        return replace(self, above=(factor * self.above[0], factor * self.above[1]))
 
     def plus(self, number: float) -> "LinearFraction":
         """Sum of the fraction and a number."""
         (a, b), (c, d) = self.above, self.below
-        return LinearFraction(self.place, self.power, (a + number * c, b + number * d), self.below)
+        return replace(self, above=(a + number * c, b + number * d))
 
     def parts_of(self, other: "LinearFraction") -> tuple[float, float] | None:
         """Numbers k and m of another fraction that is k times this one plus m."""
@@ -105,12 +105,6 @@ class LinearFraction:
             return None
         p, q = other.above
         return (p * d - q * c) / determinant, (a * q - b * p) / determinant
-
-
-def log_linear(linear: LinearPair) -> tuple[float, float, float]:
-    """Coefficients p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
-    a, b = linear
-    return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
 
 
 #: Shape above which a density may switch to its limit; the switch is dropped, because both sides
@@ -130,7 +124,7 @@ class _ReciprocalRewriter:
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self._known: dict[Expr, tuple[LogTerms, Expr]] = {}
+        self._split = cache(self._computed)
 
     def closed(self, expr: Expr) -> Expr:
         """Expression in κ."""
@@ -141,11 +135,6 @@ class _ReciprocalRewriter:
             if constant_value(factor := self._total(factors)) != 0.0
         ]
         return add_exprs(exprs, rest, *parts) if parts else rest
-
-    def _split(self, expr: Expr) -> tuple[LogTerms, Expr]:
-        if expr not in self._known:
-            self._known[expr] = self._computed(expr)
-        return self._known[expr]
 
     def _computed(self, expr: Expr) -> tuple[LogTerms, Expr]:
         exprs = self._exprs
@@ -252,9 +241,10 @@ class _ReciprocalRewriter:
         if known is None:
             return None
         place, power, rest = known
+        raised = rest if power > 0.0 else negate_expr(exprs, rest)
+        inner = exprs.node(scalar.log1p, (self._sized(place, abs(power), raised),))
         if power > 0.0:
-            return {}, self._log1p(place, power, rest)
-        inner = self._log1p(place, -power, negate_expr(exprs, rest))
+            return {}, inner
         return {place: [exprs.constant(power)]}, add_exprs(exprs, rest, inner)
 
     def exponential(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
@@ -277,8 +267,8 @@ class _ReciprocalRewriter:
         exprs = self._exprs
         for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)
-            whole = None if known is None else self._fraction_of(sum_of_shape)
-            parts = None if known is None or whole is None else known[1].parts_of(whole)
+            whole = self._fraction_of(sum_of_shape) if known else None
+            parts = known[1].parts_of(whole) if known and whole else None
             if known is None or parts is None:
                 continue
             size, (scale, rest) = self.closed(known[0]), map(exprs.constant, parts)
@@ -294,14 +284,12 @@ class _ReciprocalRewriter:
 
     def _fraction_of(self, expr: Expr) -> LinearFraction | None:
         found: LinearFraction | None = None
-        if is_a(expr, scalar.Exp):
-            found = self._exponential_fraction(expr.inputs[0])
-        elif is_a(expr, scalar_math.Sigmoid):
+        if is_a(expr, scalar.Exp, scalar_math.Sigmoid):
             odds = self._exponential_fraction(expr.inputs[0])
-            found = None if odds is None else odds.share
+            found = odds.share if odds and is_a(expr, scalar_math.Sigmoid) else odds
         elif is_a(expr, scalar.Reciprocal):
             inner = self._fraction_of(expr.inputs[0])
-            found = None if inner is None else inner.inverted
+            found = inner and inner.inverted
         elif is_a(expr, scalar.Mul):
             core, factor = scaled_core(self._exprs, expr)
             scale, inner = constant_value(factor), None if core is expr else self._fraction_of(core)
@@ -310,19 +298,15 @@ class _ReciprocalRewriter:
             numbers = [x for part in expr.inputs if (x := constant_value(part)) is not None]
             others = [part for part in expr.inputs if constant_value(part) is None]
             inner = self._fraction_of(others[0]) if len(others) == 1 else None
-            found = None if inner is None else inner.plus(rounded_sum(numbers))
-        return found if found is not None and found.is_valid else None
+            found = inner and inner.plus(rounded_sum(numbers))
+        return found if found and found.is_valid else None
 
     def _fraction_in_log(self, expr: Expr) -> LinearFraction | None:
-        """Fraction whose logarithm an expression is, or None."""
-        if is_a(expr, scalar.Log):
-            return self._fraction_of(expr.inputs[0])
-        less_one: LinearFraction | None = None
-        if is_a(expr, scalar.Log1p):
-            less_one = self._fraction_of(expr.inputs[0])
-        elif is_a(expr, scalar_math.Softplus):
-            less_one = self._exponential_fraction(expr.inputs[0])
-        return None if less_one is None else less_one.plus(1.0)
+        if not is_a(expr, scalar.Log, scalar.Log1p, scalar_math.Softplus):
+            return None
+        softplus = is_a(expr, scalar_math.Softplus)
+        found = (self._exponential_fraction if softplus else self._fraction_of)(expr.inputs[0])
+        return found if found is None or is_a(expr, scalar.Log) else found.plus(1.0)
 
     def _share_in_log(self, expr: Expr) -> tuple[Expr, LinearFraction] | None:
         """Numerator w and fraction m of log(1 + w/m), or None."""
@@ -346,20 +330,19 @@ class _ReciprocalRewriter:
     def _exponential_fraction(self, x: Expr) -> LinearFraction | None:
         """Fraction exp(x), if x is log of a number times a power of κ, or None."""
         known = self._power(x)
-        offset = None if known is None else constant_value(known[2])
+        offset = constant_value(known[2]) if known else None
         if known is None or offset is None:
             return None
         return LinearFraction.exponential(known[0], known[1], math.exp(offset))
 
     def _log_of(self, fraction: LinearFraction) -> tuple[LogTerms, Expr]:
         exprs, power, parts = self._exprs, 0.0, list[Expr]()
-        for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
-            count, offset, slope = log_linear(linear)
-            power += sign * count * fraction.power
-            parts.append(exprs.constant(sign * offset))
-            if slope:
-                inner = self._linear(fraction, (0.0, slope))
-                log = exprs.node(scalar.log1p, (inner,))
+        for sign, (a, b) in ((1.0, fraction.above), (-1.0, fraction.below)):
+            # Without a, log(a + b K) is log b + log K, and otherwise log a + log(1 + K b/a).
+            power += 0.0 if a > 0.0 else sign * fraction.power
+            parts.append(exprs.constant(sign * math.log(a if a > 0.0 else b)))
+            if a > 0.0 and b / a:
+                log = exprs.node(scalar.log1p, (self._linear(fraction, (0.0, b / a)),))
                 parts.append(multiply_exprs(exprs, exprs.constant(sign), log))
         logs: LogTerms = {fraction.place: [exprs.constant(power)]} if power else {}
         return logs, add_exprs(exprs, *parts)
@@ -380,16 +363,16 @@ class _ReciprocalRewriter:
         if len(totals) != 1:
             return None
         ((place, power),) = totals.items()
-        return None if not power else (place, power, rest)
+        return (place, power, rest) if power else None
 
     def _sized(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
         """Product κ^c e^r."""
-        raised = self._raised(place, power)
-        none = constant_value(rest) == 0.0
-        return raised if none else multiply_exprs(self._exprs, raised, exp_expr(self._exprs, rest))
-
-    def _log1p(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
-        return self._exprs.node(scalar.log1p, (self._sized(place, power, rest),))
+        exprs, raised = self._exprs, self._raised(place, power)
+        return (
+            raised
+            if constant_value(rest) == 0.0
+            else multiply_exprs(exprs, raised, exp_expr(exprs, rest))
+        )
 
     def _raised(self, place: CoordinateIndex, power: float) -> Expr:
         exprs, base = self._exprs, self._exprs.coordinate(place)
@@ -416,34 +399,22 @@ class _ReciprocalRewriter:
 
     def _total(self, parts: list[Expr]) -> Expr:
         """Sum of data in which equal terms cancel."""
-        exprs = self._exprs
-        factors: dict[Expr, list[float]] = {}
-        for part in parts:
-            _collect_summands(exprs, part, 1.0, factors)
+        exprs, factors = self._exprs, defaultdict[Expr, list[float]](list)
+        waiting = [(part, 1.0) for part in reversed(parts)]
+        while waiting:
+            expr, times = waiting.pop()
+            value = constant_value(expr)
+            number = constant_value(expr.inputs[0]) if is_a(expr, scalar.Mul) else None
+            if value is not None:
+                factors[exprs.one].append(times * value)
+            elif is_a(expr, scalar.Add):
+                waiting += [(part, times) for part in reversed(expr.inputs)]
+            elif number is not None and len(expr.inputs) == 2:
+                waiting.append((expr.inputs[1], times * number))
+            else:
+                factors[expr].append(times)
         known = {expr: total for expr, of in factors.items() if (total := rounded_sum(of)) != 0.0}
         return exprs.plus([exprs.times(exprs.constant(k), expr) for expr, k in known.items()])
-
-
-def _collect_summands(
-    exprs: ExprGraph, expr: Expr, times: float, factors: dict[Expr, list[float]]
-) -> None:
-    """Add the summands of a sum of data: expression -> factors."""
-    value = constant_value(expr)
-    if value is not None:
-        factors.setdefault(exprs.one, []).append(times * value)
-    elif is_a(expr, scalar.Add):
-        for part in expr.inputs:
-            _collect_summands(exprs, part, times, factors)
-    elif (
-        is_a(expr, scalar.Mul)
-        and len(expr.inputs) == 2
-        and constant_value(expr.inputs[0]) is not None
-    ):
-        _collect_summands(
-            exprs, expr.inputs[1], times * float(constant_value(expr.inputs[0]) or 0.0), factors
-        )
-    else:
-        factors.setdefault(expr, []).append(times)
 
 
 _RULES: dict[type, Callable[[_ReciprocalRewriter, Apply], tuple[LogTerms, Expr] | None]] = {

@@ -8,7 +8,6 @@ import numpy as np
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.bijection import Bijection, IndexedValues
 from pymc_minibatch_mh.model.factorization import Factorization
-from pymc_minibatch_mh.model.layout import Block
 from pymc_minibatch_mh.reparametrize.base import reparametrize_by
 from pymc_minibatch_mh.structure.predictors import indexed_coordinates
 from pymc_minibatch_mh.structure.row_function import linear_forms
@@ -48,15 +47,12 @@ class ReferenceLevel(Bijection):
 
 
 def in_differences(factorization: Factorization) -> Factorization:
-    """Factorization in which an indexed effect of sum zero is one coordinate, or itself.
-
-    Effects that no data index, as in a product with a matrix, stay unchanged.
-    """
-    maps = [
-        _reference_level(block, name)
-        for block, name in factorization.real_blocks
-        if block.adds_up_to_0
-    ]
+    """Factorization in which an indexed effect of sum zero is one coordinate, or itself."""
+    maps = []
+    for block, name in factorization.real_blocks:
+        if block.adds_up_to_0:
+            places = np.arange(block.start, block.stop).reshape(-1, block.shape[-1]).T
+            maps.append(ReferenceLevel(name, places, f"{name} - {name}[..., -1]"))
     if not maps:
         return factorization
     found = reparametrize_by(factorization, maps)
@@ -65,8 +61,3 @@ def in_differences(factorization: Factorization) -> Factorization:
         return found if moved & indexed_coordinates(linear_forms(found)) else factorization
     except BoundsError:
         return factorization
-
-
-def _reference_level(block: Block, name: str) -> ReferenceLevel:
-    places = np.arange(block.start, block.stop).reshape(-1, block.shape[-1]).T
-    return ReferenceLevel(name, places, f"{name} - {name}[..., -1]")

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -40,9 +41,10 @@ def likelihood_null_space(
     `functions` are the observations as functions of a few linear predictors, or the reason why not.
     """
     if isinstance(functions, BoundsError):
-        return np.eye(factorization.size)[
-            _unused_coordinates(_position_slices(factorization), factorization)
-        ]
+        unused = np.arange(factorization.size) >= factorization.first
+        for piece in _position_slices(factorization):
+            unused[piece] = False
+        return np.eye(factorization.size)[unused]
     parts = [part for form in predictor_forms(functions) for part in form.by_data.values()]
     labels = _coordinate_classes(parts, factorization.size)
     equations = [_kernel_equation(part, labels) for part in parts]
@@ -59,8 +61,7 @@ def likelihood_null_space(
 
 def _coordinate_classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
     """Class of every coordinate; coordinates that one index selects from share a class."""
-    places = [coordinates_at(term.place) for part in parts for term in part]
-    pairs = [pair for chosen in places for pair in pairwise(chosen)]
+    pairs = [k for part in parts for term in part for k in pairwise(coordinates_at(term.place))]
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     links = coo_array((np.ones(len(pairs)), tuple(ends)), shape=(size, size))
     _, labels = connected_components(links, directed=False)
@@ -100,9 +101,8 @@ def _solution_basis(equations: Sequence[Equation], unknowns: set[int]) -> Iterat
 
 def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
     """Solutions of a linear system, each with a single free unknown."""
-    triangle, pivots = qr(
-        matrix / np.abs(matrix).max(axis=1, keepdims=True), mode="r", pivoting=True
-    )
+    scaled = matrix / np.abs(matrix).max(axis=1, keepdims=True)
+    triangle, pivots = qr(scaled, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
     rank = int((diagonal > ROUNDED * len(pivots) * diagonal[0]).sum())
     solved = solve_triangular(triangle[:rank, :rank], -triangle[:rank, rank:])
@@ -115,14 +115,6 @@ def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
         yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
 
 
-def _unused_coordinates(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray:
-    unread = np.ones(factorization.size, dtype=bool)
-    unread[: factorization.first] = False
-    for piece in pieces:
-        unread[piece] = False
-    return np.flatnonzero(unread)
-
-
 def _position_slices(factorization: Factorization) -> Iterator[slice]:
     """Slices of the position that observations as graphs depend on."""
     for variable in ancestors([term.logp for term in factorization.terms]):
@@ -131,8 +123,6 @@ def _position_slices(factorization: Factorization) -> Iterator[slice]:
             continue
         piece = slice(None)
         if isinstance(node.op, Subtensor) and node.inputs.count(factorization.position) == 1:
-            try:
+            with suppress(NotScalarConstantError):
                 (piece,) = get_constant_idx(node.op.idx_list, node.inputs)
-            except NotScalarConstantError:
-                piece = slice(None)
         yield piece

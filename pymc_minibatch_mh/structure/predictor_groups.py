@@ -19,8 +19,6 @@ SAMPLE_ROWS, CHUNK_ROWS = 2_000, 65_536
 
 
 class _PredictorPart(NamedTuple):
-    """Terms of a linear predictor with the same data factor."""
-
     terms: Sequence[Monomial]
     monomial: tuple[Expr, ...]
 
@@ -52,12 +50,12 @@ def group_directions(
     pairs = (pair for form in function.arguments for pair in form.by_data.items())
     parts = [_PredictorPart(terms, monomial) for monomial, terms in pairs]
     sparse = [part for part in parts if _is_sparse(function, part)]
-    patterns = _row_patterns(function, parts, sparse)
+    indices = list(dict.fromkeys(index for part in parts for index in part.indices))
+    patterns = _row_patterns(function, indices, sparse)
     if len(patterns) > MAX_DIRECTIONS:
         sparse = []
-        patterns = _row_patterns(function, parts, sparse)
+        patterns = _row_patterns(function, indices, sparse)
     fixed = [part for part in parts if not part.indices and part not in sparse]
-    indices = _part_indices(parts)
     own = {}
     for pattern in patterns[: MAX_DIRECTIONS + 1]:
         chosen = dict(zip(indices, pattern.tolist(), strict=False))
@@ -68,10 +66,6 @@ def group_directions(
     return [part.direction({}, size) for part in fixed], own
 
 
-def _part_indices(parts: Sequence[_PredictorPart]) -> list[Expr]:
-    return list(dict.fromkeys(index for part in parts for index in part.indices))
-
-
 def _is_sparse(function: RowFunction, part: _PredictorPart) -> bool:
     if not part.monomial:
         return False
@@ -80,13 +74,13 @@ def _is_sparse(function: RowFunction, part: _PredictorPart) -> bool:
 
 
 def _row_patterns(
-    function: RowFunction, parts: Sequence[_PredictorPart], sparse: Sequence[_PredictorPart]
+    function: RowFunction, indices: Sequence[Expr], sparse: Sequence[_PredictorPart]
 ) -> np.ndarray:
     """Distinct combinations of index values and nonzero sparse parts among the rows."""
-    found = np.empty((0, len(_part_indices(parts)) + len(sparse)), np.int64)
+    found = np.empty((0, len(indices) + len(sparse)), np.int64)
     for first in range(0, function.n_rows, CHUNK_ROWS):
         data = RowData(function, slice(first, min(first + CHUNK_ROWS, function.n_rows)))
-        columns = [data.value(index).astype(np.int64) for index in _part_indices(parts)]
+        columns = [data.value(index).astype(np.int64) for index in indices]
         columns += [(part.weight(data) != 0.0).astype(np.int64) for part in sparse]
         if not columns:
             return found[:0]

@@ -18,11 +18,7 @@ from pymc_minibatch_mh.expressions.graph import (
     coordinates_at,
     without_value,
 )
-from pymc_minibatch_mh.expressions.patterns import (
-    operands_last,
-    predictor_coefficients,
-    with_affines,
-)
+from pymc_minibatch_mh.expressions.patterns import affines_in, predictor_coefficients, with_affines
 
 #: Tolerated rounding error of a combination of linear predictors, relative to them.
 ROUNDED = 1e-14
@@ -71,12 +67,9 @@ class Predictors:
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
         self._exprs = exprs
-        inner = operands_last([root], lambda expr: expr.is_data)
-        consumed = [expr for expr in inner if isinstance(expr, Affine)]
-        self._scaled = {affine: _linear_form(affine) for affine in consumed}
-        self.forms, self._weights = _independent_basis(
-            [form for form, _, _ in self._scaled.values()]
-        )
+        self._scaled = {affine: _linear_form(affine) for affine in affines_in(root)}
+        forms = [form for form, _, _ in self._scaled.values()]
+        self.forms, self._weights = _independent_basis(forms)
 
     def rebuilt(self, expr: Expr) -> Expr:
         """Expression `expr` as a function of arguments and data."""
@@ -84,15 +77,13 @@ class Predictors:
 
     def _argument(self, affine: Affine) -> Expr:
         form, factor, common = self._scaled[affine]
-        scale = self._exprs.product(factor, common)
+        exprs, scale = self._exprs, self._exprs.product(factor, common)
         parts = [
-            multiply_exprs(
-                self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k)
-            )
+            multiply_exprs(exprs, scale, exprs.constant(weight), exprs.argument(k))
             for k, weight in enumerate(self._weights[form])
             if weight != 0.0
         ]
-        return add_exprs(self._exprs, *parts, affine.offset)
+        return add_exprs(exprs, *parts, affine.offset)
 
 
 def _linear_form(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
@@ -113,20 +104,15 @@ def _independent_basis(
     chosen: list[LinearForm] = []
     weights: dict[LinearForm, dict[LinearForm, float]] = {}
     for form in sorted(rows, key=lambda form: len(form.terms)):
-        found = (
-            _combination_weights(np.array([rows[f] for f in chosen]), rows[form])
-            if chosen
-            else None
-        )
+        known = np.array([rows[f] for f in chosen])
+        found = _combination_weights(known, rows[form]) if chosen else None
         if found is None:
             chosen.append(form)
             weights[form] = {form: 1.0}
         else:
             weights[form] = dict(zip(chosen, found, strict=False))
     basis = tuple(form for form in rows if form in chosen)
-    return basis, {
-        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
-    }
+    return basis, {f: np.array([weights[f].get(part, 0.0) for part in basis]) for f in rows}
 
 
 def _combination_weights(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:

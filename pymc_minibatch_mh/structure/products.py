@@ -165,7 +165,6 @@ def find_occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]
 
 
 def _term_occurrences(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrence]]:
-    """Coordinates of an affine expression, and how each occurs."""
     for term in expr.terms:
         places = coordinates_at(term.place)
         here = replace(way, data=way.data.union(*map(_data_factors, term.monomial)), chosen=())
@@ -178,7 +177,6 @@ def _term_occurrences(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, O
 
 
 def _operand_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
-    """Operands of an expression that is not affine, and how each occurs."""
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):

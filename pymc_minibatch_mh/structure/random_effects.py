@@ -38,7 +38,7 @@ from pytensor.tensor.subtensor import (
     Subtensor,
 )
 
-from pymc_minibatch_mh.expressions.graph import Gather, Monomial
+from pymc_minibatch_mh.expressions.graph import Expr, Gather, Monomial
 from pymc_minibatch_mh.functions.base import operation_name
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED, IN_PYTHON
 from pymc_minibatch_mh.model.factorization import Factorization
@@ -179,23 +179,7 @@ def find_random_effects(
     return RandomEffects(tuple(factors), whole, np.array(others, np.int64), tuple(chosen))
 
 
-def _by_index(
-    readings: Sequence[Sequence[tuple[int, Monomial]]],
-) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
-    """Occurrences of a factor, split by the index in each observation."""
-    terms: list[dict[int, list[tuple[int, Monomial]]]] = []
-    for own in readings:
-        by_index: dict[int, list[tuple[int, Monomial]]] = {}
-        for a, term in own:
-            assert isinstance(term.place, Gather)
-            by_index.setdefault(id(term.place.index), []).append((a, term))
-        terms.append(by_index)
-    lists = [[tuple(own) for own in by_index.values()] for by_index in terms]
-    return list(zip_longest(*lists, fillvalue=()))
-
-
 def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
-    """Raise NotSeparableError if there are too many crossed levels to propose jointly."""
     if size > MAX_CROSSED_LEVELS:
         raise NotSeparableError(
             f"{chosen[0].name!r} is indexed twice in one row, and its {size:,} effects, which are "
@@ -203,21 +187,29 @@ def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
         )
 
 
-class LevelPrior(NamedTuple):
-    """Grouping factors, and a graph of shape (G,) with the prior of each factor's levels.
+def _by_index(
+    readings: Sequence[Sequence[tuple[int, Monomial]]],
+) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
+    """Occurrences of a factor, split by the index in each observation."""
+    lists = []
+    for own in readings:
+        by_index = defaultdict[Expr, list[tuple[int, Monomial]]](list)
+        for a, term in own:
+            assert isinstance(term.place, Gather)
+            by_index[term.place.index].append((a, term))
+        lists.append(list(map(tuple, by_index.values())))
+    return list(zip_longest(*lists, fillvalue=()))
 
-    For every factor the prior part is the sum of its graph and a function of other coordinates.
-    """
+
+class LevelPrior(NamedTuple):
+    """Grouping factors, and graphs of shape (G,) with the prior of each factor's levels."""
 
     elements: RandomEffects
     densities: list[Variable]
 
 
 def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelPrior:
-    """Split the prior by levels; NotSeparableError if it is not provably a sum over them.
-
-    A factor whose levels the prior couples, such as a random walk, is split into several factors.
-    """
+    """Split the prior by levels; NotSeparableError if it is not provably a sum over them."""
     prior = _PriorSum(factorization)
     pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
     pieces.sort(key=lambda piece: -piece.factor.places.size)
@@ -245,7 +237,11 @@ class _PriorSum:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
         AS_SAMPLED.rewrite(graph)
         self._size = factorization.size
-        self._parts = [_sum_argument(one) for one in _signed_addends(graph.outputs[0])]
+        # Of a sum over all entries, the entries are labelled.
+        self._parts = [
+            (part.owner.inputs[0] if isinstance(part.owner_op, Sum) else part, sign)
+            for part, sign in _signed_addends(graph.outputs[0])
+        ]
         self._known = _LevelLabels(factorization, [part for part, _ in self._parts])
 
     def apart(self, factor: GroupingFactor) -> list[_LabelledFactor]:
@@ -296,7 +292,6 @@ def _coupled_pairs(pieces: Sequence[_LabelledFactor]) -> np.ndarray:
 
 
 def _sum_by_level(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
-    """Sums of numbers by level."""
     if np.array_equal(places, np.arange(places[0], places[0] + places.size)):
         chosen = numbers[int(places[0]) : int(places[-1]) + 1]
     else:
@@ -307,29 +302,16 @@ def _sum_by_level(numbers: Variable, places: np.ndarray, own: np.ndarray, size: 
 
 
 def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
-    """Parts of a scalar sum, and their signs."""
-    op = graph.owner.op if graph.owner else None
+    op, inputs = graph.owner_op, list(graph.owner.inputs) if graph.owner else []
     inner = op.scalar_op if isinstance(op, Elemwise) else None
     # PyMC sums scalar potentials, too.
-    of_one = isinstance(op, Sum) and graph.owner.inputs[0].type.ndim == 0
-    if of_one or isinstance(inner, scalar.Add | scalar.Cast):
-        for one in graph.owner.inputs:
-            yield from _signed_addends(one, sign)
-    elif isinstance(inner, scalar.Sub):
-        yield from _signed_addends(graph.owner.inputs[0], sign)
-        yield from _signed_addends(graph.owner.inputs[1], -sign)
-    elif isinstance(inner, scalar.Neg):
-        yield from _signed_addends(graph.owner.inputs[0], -sign)
-    else:
+    of_one = isinstance(op, Sum) and inputs[0].type.ndim == 0
+    if not of_one and not isinstance(inner, scalar.Add | scalar.Cast | scalar.Sub | scalar.Neg):
         yield graph, sign
-
-
-def _sum_argument(addend: tuple[Variable, float]) -> tuple[Variable, float]:
-    """Argument of a part that is a sum over all entries; any other part unchanged."""
-    graph, sign = addend
-    if graph.owner and isinstance(graph.owner.op, Sum):
-        graph = graph.owner.inputs[0]
-    return graph, sign
+        return
+    for k, one in enumerate(inputs):
+        negative = isinstance(inner, scalar.Neg) or (isinstance(inner, scalar.Sub) and k == 1)
+        yield from _signed_addends(one, -sign if negative else sign)
 
 
 class _LevelLabels:
@@ -343,8 +325,7 @@ class _LevelLabels:
         self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
         asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
-        # Shapes, and the indices of operations that permute numbers, are the same at every
-        # position.
+        # Shapes, and indices of operations that permute numbers, are the same at every position.
         at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
         with np.errstate(all="ignore"):
             found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
@@ -372,9 +353,7 @@ class _LevelLabels:
         if not any((own >= 0).any() for own in labels):
             return
         if isinstance(op, Elemwise):
-            combined = self._combined(node, labels)
-            for output in node.outputs:
-                self._known[output] = combined
+            self._known |= dict.fromkeys(node.outputs, self._combined(node, labels))
         elif isinstance(op, CAReduce):
             self._known[node.outputs[0]] = self._reduced(node, labels[0], op.axis)
         elif isinstance(op, Blockwise):
@@ -398,9 +377,7 @@ class _LevelLabels:
             raise self._refused(labels, f"has a prior in which {name} couples two effects")
         return largest
 
-    def _reduced(
-        self, node: Apply, labels: np.ndarray, axis: int | tuple[int, ...] | None
-    ) -> np.ndarray:
+    def _reduced(self, node: Apply, labels: np.ndarray, axis: Any) -> np.ndarray:
         """Common label along some axes."""
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
@@ -410,10 +387,7 @@ class _LevelLabels:
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Labels of A B or A⁻¹ B: an entry depends on a line of A and a column of B.
-
-        Every line of the inverse depends on all of A.
-        """
+        """Labels of A B or A⁻¹ B; every line of the inverse depends on all of A."""
         lines = self._reduced(node, left, -1 if isinstance(node.op, Dot) else None)
         columns = self._reduced(node, right, 0)
         if lines.ndim:
@@ -423,32 +397,26 @@ class _LevelLabels:
 
     def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
         """Labels of an operation on the last axes, for each batch entry."""
-        output = np.shape(self._value(node.outputs[0]))
-        n_batch = node.outputs[0].type.ndim - node.op.batch_ndim(node)
-        own = [
-            self._reduced(node, one, tuple(range(node.op.batch_ndim(node), one.ndim)))
-            for one in labels
-        ]
+        output, n_batch = np.shape(self._value(node.outputs[0])), node.op.batch_ndim(node)
+        own = [self._reduced(node, x, tuple(range(n_batch, x.ndim))) for x in labels]
         combined = self._combined(node, own)
-        return np.broadcast_to(combined.reshape(combined.shape + (1,) * n_batch), output)
+        whole = combined.reshape(combined.shape + (1,) * (len(output) - n_batch))
+        return np.broadcast_to(whole, output)
 
     def _move(self, node: Apply, count: int) -> None:
         """Apply an operation that permutes numbers to their labels."""
         moved, name = node.inputs[:count], operation_name(node.op)
+        labels = [self.of(v) for v in moved]
         if any(v not in self._fixed for v in node.inputs if v not in moved):
-            raise self._refused(
-                [self.of(v) for v in moved], f"has a prior that is indexed by {name}"
-            )
+            raise self._refused(labels, f"has a prior that is indexed by {name}")
         given = [
             self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
         ]
         # Booleans and small integers cannot represent all labels.
-        if any((self.of(v) != own).any() for v, own in zip(moved, given, strict=False)):
-            raise self._refused(
-                [self.of(v) for v in moved], f"has a prior that goes through {name} of no reals"
-            )
+        if any((one != own).any() for one, own in zip(labels, given, strict=False)):
+            raise self._refused(labels, f"has a prior that goes through {name} of no reals")
         if isinstance(node.op, CheckAndRaise):
-            self._known[node.outputs[0]] = self.of(node.inputs[0])
+            self._known[node.outputs[0]] = labels[0]
             return
         storage: list[list[Any]] = [[None] for _ in node.outputs]
         node.op.perform(node, given, storage)
@@ -456,14 +424,13 @@ class _LevelLabels:
             self._known[output] = np.asarray(found).astype(np.int64)
 
     def _refused(self, labels: Sequence[np.ndarray], cause: str) -> NotSeparableError:
-        (position,) = (self._known[self._factorization.position],)
+        position = self._known[self._factorization.position]
         some = max(int(own.max(initial=-1)) for own in labels)
         name = self._factorization.name_at(int(np.flatnonzero(position == some)[0]))
         return NotSeparableError(f"{name!r} {cause}")
 
 
 def _variables_between(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
-    """Variables between a source and some graphs."""
     moved = {source}
     yield source
     for node in toposort(graphs):

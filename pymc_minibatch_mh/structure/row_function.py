@@ -11,7 +11,6 @@ from functools import cached_property, partial, reduce
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pytensor.graph.basic import Variable
 
 import pymc_minibatch_mh.expressions.indexing
 import pymc_minibatch_mh.expressions.linalg  # noqa: F401 - both register rules
@@ -31,7 +30,7 @@ from pymc_minibatch_mh.expressions.graph import (
     Monomial,
 )
 from pymc_minibatch_mh.expressions.log_sums import max_joint_arguments
-from pymc_minibatch_mh.expressions.lower import Tensor, constant_exprs, fill_array, lower_graph
+from pymc_minibatch_mh.expressions.lower import Leaves, constant_exprs, fill_array, lower_graph
 from pymc_minibatch_mh.functions.base import numpy_function, operation_name
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
@@ -48,10 +47,7 @@ USE_UNBOUNDED_SAMPLERS = (
 
 @dataclass(frozen=True, eq=False)
 class RowFunction:
-    """Log-likelihood f(u_1..u_m; data) of one observation of a likelihood term.
-
-    `root` is f, an expression of :class:`Argument` and of :class:`Data`, which number the columns.
-    """
+    """Log-likelihood f(u_1..u_m; data) of one observation of a term; `root` is f."""
 
     name: str
     n_rows: int
@@ -93,9 +89,8 @@ def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
             f"need its own bounds. {USE_UNBOUNDED_SAMPLERS}"
         )
     if factorization not in _lowered:
-        _lowered[factorization] = [
-            _lowered_row(term, factorization) for term in factorization.terms
-        ]
+        rows = [_lowered_row(term, factorization) for term in factorization.terms]
+        _lowered[factorization] = rows
     return _lowered[factorization]
 
 
@@ -121,19 +116,16 @@ def linear_forms(factorization: Factorization) -> list[LinearForm]:
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:
     """Function f and its arguments for every likelihood term of a model."""
-    return [_row_function(row) for row in lowered_rows(factorization)]
-
-
-def _row_function(row: LoweredRow) -> RowFunction:
-    term, arguments = row.term, row.arguments
-    root = arguments.rebuilt(row.root)
-    columns = tuple(column for column, _ in term.batches)
-    _require_few(row.exprs, term.name, root, len(arguments.forms))
-    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.exprs)
+    functions = []
+    for row in lowered_rows(factorization):
+        term, forms, root = row.term, row.arguments.forms, row.arguments.rebuilt(row.root)
+        columns = tuple(column for column, _ in term.batches)
+        _require_few(row.exprs, term.name, root, len(forms))
+        functions.append(RowFunction(term.name, term.n_rows, columns, root, forms, row.exprs))
+    return functions
 
 
 def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> None:
-    """Reject an observation with too many derivatives."""
     at_once = max_joint_arguments(exprs, root) if n_arguments > MAX_ARGUMENTS else 0
     if at_once > MAX_ARGUMENTS:
         raise BoundsError(
@@ -149,12 +141,9 @@ def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> N
         )
 
 
-def _graph_leaves(
-    exprs: ExprGraph, term: Likelihood, factorization: Factorization
-) -> dict[Variable, Tensor]:
-    position = [exprs.coordinate(k) for k in range(factorization.size)]
+def _graph_leaves(exprs: ExprGraph, term: Likelihood, factorization: Factorization) -> Leaves:
     leaves = {
-        factorization.position: np.array(position, dtype=object),
+        factorization.position: fill_array((factorization.size,), lambda k: exprs.coordinate(*k)),
         term.length: constant_exprs(exprs, np.int64(1)),
     }
     for number, (column, batch) in enumerate(term.batches):
@@ -166,17 +155,6 @@ def _graph_leaves(
 def predictor_forms(functions: Sequence[RowFunction]) -> list[LinearForm]:
     """Linear predictors of all terms."""
     return [form for function in functions for form in function.arguments]
-
-
-def read_rows(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
-    """Term with some rows in memory, and their numbers there.
-
-    A term in memory is returned unchanged.
-    """
-    if not function.is_stored:
-        return function, rows
-    columns = read_columns(function.columns, consecutive_slice(rows))
-    return replace(function, n_rows=rows.size, columns=columns), np.arange(rows.size)
 
 
 def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:
@@ -196,8 +174,12 @@ class RowData:
         if isinstance(rows, slice):
             rows = np.arange(rows.start, rows.stop)
         rows = np.ascontiguousarray(rows, dtype=np.int64)
+        if function.is_stored:
+            columns = read_columns(function.columns, consecutive_slice(rows))
+            function = replace(function, n_rows=rows.size, columns=columns)
+            rows = np.arange(rows.size)
         #: The term with the rows in memory, and their numbers there, int64.
-        self.function, self.rows = read_rows(function, rows)
+        self.function, self.rows = function, rows
         self._known: dict[Expr, np.ndarray] = {}
 
     def value(self, expr: Expr) -> np.ndarray:
