@@ -8,7 +8,7 @@ difference has a bound of its rounding error.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -33,10 +33,16 @@ from pymc_minibatch_mh.expressions.graph import (
     ExprGraph,
     LoweringError,
 )
-from pymc_minibatch_mh.expressions.patterns import constant_value, is_a, operands_first, sum_parts
+from pymc_minibatch_mh.expressions.patterns import (
+    constant_value,
+    evaluate_exprs,
+    is_a,
+    operands_first,
+    sum_parts,
+)
 from pymc_minibatch_mh.expressions.rules import apply_operation
 from pymc_minibatch_mh.functions import changes
-from pymc_minibatch_mh.functions.base import CHANGES, numpy_function, value_and_slopes
+from pymc_minibatch_mh.functions.base import CHANGES, value_and_slopes
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 _STEPS = (
@@ -55,19 +61,13 @@ class PartialDerivatives:
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self._known: dict[tuple[Expr, int], Expr] = {}
+        self._first = cache(self._computed)
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
         """Partial derivative with respect to the given arguments, one for each order."""
         for argument in numbers:
             expr = self._first(expr, argument)
         return expr
-
-    def _first(self, expr: Expr, argument: int) -> Expr:
-        key = (expr, argument)
-        if key not in self._known:
-            self._known[key] = self._computed(expr, argument)
-        return self._known[key]
 
     def _computed(self, expr: Expr, argument: int) -> Expr:
         exprs = self._exprs
@@ -80,10 +80,8 @@ class PartialDerivatives:
         if isinstance(op, _STEPS):
             return exprs.zero
         if isinstance(op, scalar.Switch):
-            condition, *branches = inputs
-            return apply_operation(
-                exprs, op, condition, *(self._first(x, argument) for x in branches)
-            )
+            branches = [self._first(x, argument) for x in inputs[1:]]
+            return apply_operation(exprs, op, inputs[0], *branches)
         inner = [self._first(x, argument) for x in inputs]
         if isinstance(op, scalar.Add):
             return add_exprs(exprs, *inner)
@@ -99,7 +97,6 @@ class PartialDerivatives:
 
 
 def _operand_slopes(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
-    """Derivatives of an operation with respect to the operands at `places`."""
     operands = [scalar.get_scalar_type(x.dtype.name)() for x in expr.inputs]
     try:
         value, slopes = value_and_slopes(expr.op, operands)
@@ -109,10 +106,7 @@ def _operand_slopes(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dic
     return {k: _to_expr(exprs, expr.op, known, slopes[k]) for k in places}
 
 
-def _to_expr(
-    exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
-) -> Expr:
-    """Expression for PyTensor's scalar graph of a derivative."""
+def _to_expr(exprs: ExprGraph, op: ScalarOp, given: dict[Variable, Expr], slope: Variable) -> Expr:
     if isinstance(slope.type, NullType | DisconnectedType):
         raise LoweringError(op, "has no derivative")
     known = dict(given)
@@ -126,11 +120,10 @@ def _to_expr(
         if len(node.outputs) > 1 or not isinstance(node.op, ScalarOp):
             raise LoweringError(op, "has a derivative that is computed in a loop")
         operands = [expr_of(x) for x in node.inputs]
-        simple = isinstance(node.op, _ARITHMETIC)
-        made = (
-            apply_operation(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
-        )
-        known[node.outputs[0]] = made
+        if isinstance(node.op, _ARITHMETIC):
+            known[node.outputs[0]] = apply_operation(exprs, node.op, *operands)
+        else:
+            known[node.outputs[0]] = exprs.node(node.op, operands)
     return expr_of(slope)
 
 
@@ -141,13 +134,10 @@ def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -
     known: dict[Expr, Any] = {}
 
     def value_of(root: Expr) -> Any:
-        for expr in operands_first([root], known):
-            if expr.is_data:
-                known[expr] = np.ravel(data.value(expr))[0]
-            elif isinstance(expr, Argument):
-                known[expr] = forms[expr.number][0]
-            elif isinstance(expr, Apply):
-                known[expr] = numpy_function(expr.op)(*(known[x] for x in expr.inputs))
+        order = list(operands_first([root], known))
+        known.update({x: np.ravel(data.value(x))[0] for x in order if x.is_data})
+        known.update({x: forms[x.number][0] for x in order if isinstance(x, Argument)})
+        evaluate_exprs([x for x in order if not x.is_data], known)
         return known[root]
 
     def is_defined(expr: Expr) -> bool:
@@ -159,10 +149,10 @@ def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -
     with np.errstate(all="ignore"):
         value_of(function.root)
         taken = _evaluated_expressions(function.root, known)
-        operations = (
-            x for x in operands_first([function.root]) if x in taken and isinstance(x, Apply)
-        )
-        return next((x.op for x in operations if not (x.is_data or is_defined(x))), None)
+        for x in operands_first([function.root]):
+            if x in taken and isinstance(x, Apply) and not x.is_data and not is_defined(x):
+                return x.op
+    return None
 
 
 def _evaluated_expressions(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
@@ -198,10 +188,11 @@ class PlainArithmetic:
 
     def multiply(self, left: Expr, right: Expr) -> Expr:
         """Product of expressions; zero times anything is zero."""
-        if constant_value(left) == 0.0 or constant_value(right) == 0.0:
+        values = constant_value(left), constant_value(right)
+        if 0.0 in values:
             return self._exprs.zero
-        if constant_value(left) == 1.0 or constant_value(right) == 1.0:
-            return right if constant_value(left) == 1.0 else left
+        if 1.0 in values:
+            return right if values[0] == 1.0 else left
         return self._exprs.node(scalar.mul, (left, right))
 
     def subtract(self, left: Expr, right: Expr) -> Expr:
@@ -215,9 +206,8 @@ class PlainArithmetic:
 
     def ratio(self, part: Expr, whole: Expr) -> Expr:
         """|part / whole|, or 0 where the quotient is undefined."""
-        return (
-            part if constant_value(part) == 0.0 else self._exprs.node(changes.ratio, (part, whole))
-        )
+        known = constant_value(part) == 0.0
+        return part if known else self._exprs.node(changes.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,22 +222,14 @@ class Difference:
 
 
 class Differences:
-    """Cache of the differences of expressions in a move, based on the differences of arguments.
-
-    Expressions keep their form: mathematically equal expressions need not give equal floats.
-    """
+    """Differences of expressions, whose form is kept: equal expressions may give other floats."""
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
         self.plain = PlainArithmetic(exprs)
         self._exprs = exprs
-        self._known: dict[Expr, Difference] = {}
         self._arguments = arguments
-
-    def of(self, expr: Expr) -> Difference:
-        """Difference of an expression."""
-        if expr not in self._known:
-            self._known[expr] = self._computed(expr)
-        return self._known[expr]
+        #: Difference of an expression.
+        self.of = cache(self._computed)
 
     def _computed(self, expr: Expr) -> Difference:
         zero = self._exprs.zero
@@ -361,10 +343,7 @@ class Differences:
 
 
 def partial_derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
-    """Partial derivatives of f of the given orders; second ones for all a <= b.
-
-    Order 0 is f itself.
-    """
+    """Partial derivatives of f of some orders from 0, the second ones for all a <= b."""
     slopes, numbers = PartialDerivatives(function.exprs), range(len(function.arguments))
     return [
         slopes.of(function.root, *index)
@@ -381,11 +360,9 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     """
     exprs, m = function.exprs, len(function.arguments)
     plain, slopes = PlainArithmetic(exprs), PartialDerivatives(exprs)
-    moves = [
-        _moved_argument(plain, *(exprs.argument(part * m + k) for part in range(3)))
-        for k in range(m)
-    ]
-    differences = Differences(exprs, [move.difference for move in moves])
+    ends = [[exprs.argument(part * m + k) for part in range(3)] for k in range(m)]
+    moves = [_moved_argument(plain, *three) for three in ends]
+    differences = Differences(exprs, [difference for difference, _ in moves])
     # Polynomial summands of this order have no remainder, and are left out of the difference.
     parts = [x for x in sum_parts(function.root) if not polynomial_degree(x) <= order]
     known = [differences.of(x) for x in parts]
@@ -400,12 +377,8 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     return step, plain.sizes(*steps, *terms, *(x.doubt for x in known))
 
 
-@dataclass(frozen=True, eq=False)
-class _MovedArgument:
-    """An argument in a move: its difference, and the midpoint of its ends relative to û."""
-
-    difference: Difference
-    middle: Expr
+#: An argument in a move: its difference, and the midpoint of its ends relative to û.
+_MovedArgument = tuple[Difference, Expr]
 
 
 def _moved_argument(
@@ -415,19 +388,17 @@ def _moved_argument(
     step = plain.subtract(there, here)
     error, doubt = plain.sizes(centre, here, there), plain.sizes(step)
     middle = plain.multiply(plain.half, plain.add(here, there))
-    return _MovedArgument(Difference(before, after, step, error, doubt), middle)
+    return Difference(before, after, step, error, doubt), middle
 
 
 def _product_change(plain: PlainArithmetic, moves: Sequence[_MovedArgument]) -> Expr:
     """Change of an argument, of half its square or of a product of two, relative to û."""
-    one, *others = moves
+    (one, middle), *others = moves
     if not others:
-        return one.difference.step
-    (other,) = others
-    change = plain.multiply(one.difference.step, other.middle)
-    if one is other:
-        return change
-    return plain.add(change, plain.multiply(other.difference.step, one.middle))
+        return one.step
+    ((other, other_middle),) = others
+    change = plain.multiply(one.step, other_middle)
+    return change if one is other else plain.add(change, plain.multiply(other.step, middle))
 
 
 def polynomial_degree(expr: Expr) -> float:

@@ -1,8 +1,8 @@
 """Observations as functions of a few linear predictors: layout for the kernels, and compilation."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -107,10 +107,7 @@ def form_pieces(form: LinearForm, leaves: DataLeaves) -> list[Piece]:
     for term in form.terms:
         piece = _make_piece(term, leaves)
         longer = _extend_run(pieces[-1], piece) if pieces else None
-        if longer is None:
-            pieces.append(piece)
-        else:
-            pieces[-1] = longer
+        pieces[-1 if longer else len(pieces) :] = [longer or piece]
     return pieces
 
 
@@ -137,18 +134,13 @@ def _extend_run(run: Piece, piece: Piece) -> Piece | None:
 
 
 class TermLayout:
-    """Linear predictors and leaves of a term in the library's layout.
-
-    `taken` are the data expressions that the row function reads directly, in order.
-    """
+    """Linear predictors of a term, and the data that its row function reads, for the library."""
 
     def __init__(
         self, forms: Sequence[LinearForm], leaves: DataLeaves, taken: Sequence[Expr]
     ) -> None:
         self._pieces: list[Piece] = []
-        self._places: list[int] = []
-        self._ends: list[int] = []
-        self._chosen: list[int] = []
+        self._places, self._ends, self._chosen = list[int](), list[int](), list[int]()
         for a, form in enumerate(forms):
             self._add(a, form_pieces(form, leaves))
         #: Record of the term, without row functions.
@@ -222,11 +214,7 @@ def evaluate_predictors(
 
 
 class FormRows:
-    """Row functions of all terms, compiled on demand, for data in memory or in storage.
-
-    The position has `size` coordinates. Raises a LoweringError if a function has an operation
-    without second derivatives.
-    """
+    """Row functions of all terms, compiled on demand; LoweringError without second derivatives."""
 
     def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
@@ -244,23 +232,19 @@ class FormRows:
 
     def differences(self, taylor_order: int) -> list[FunctionAt]:
         """Compile differences of remainders and their rounding errors (``mh_row_function``)."""
-
-        def expressions(k: int) -> Sequence[Expr]:
-            return remainder_difference(self.functions[k], taylor_order)
-
-        return self._roles(("difference", taylor_order), 3, expressions)
+        expressions = (remainder_difference(function, taylor_order) for function in self.functions)
+        return self._compile(("difference", taylor_order), 3, expressions)
 
     def slopes(self) -> list[FunctionAt]:
         """Compile value, gradient and Hessian in the arguments (``mh_row_function``)."""
-        return self._roles(("slopes", 2), 1, lambda k: self._slopes[k])
+        return self._compile(("slopes", 2), 1, self._slopes)
 
     def thirds(self) -> list[FunctionAt]:
         """Compile third derivatives in the arguments; LoweringError if there are none."""
-        return self._roles(("thirds", 3), 1, lambda k: partial_derivatives(self.functions[k], (3,)))
+        expressions = (partial_derivatives(function, (3,)) for function in self.functions)
+        return self._compile(("thirds", 3), 1, expressions)
 
-    def functions_of(
-        self, order: int | None, derivatives: bool, skewness: bool
-    ) -> list[dict[str, Any]]:
+    def functions_of(self, order: int | None, derivatives: bool, skewness: bool) -> list[dict]:
         """Compile the requested functions of each term, by the names of fields in a ``Term``."""
         roles: dict[str, list[FunctionAt]] = {}
         if order is not None:
@@ -269,10 +253,8 @@ class FormRows:
             roles["slopes"] = self.slopes()
         if skewness:
             roles["thirds"] = self.thirds()
-        return [
-            {role: functions[k] for role, functions in roles.items()}
-            for k in range(len(self.functions))
-        ]
+        numbers = range(len(self.functions))
+        return [{role: functions[k] for role, functions in roles.items()} for k in numbers]
 
     @cached_property
     def has_bend(self) -> bool:
@@ -285,14 +267,14 @@ class FormRows:
             return False
         return True
 
-    def _roles(
-        self, role: tuple[str, int], times: int, expressions: Callable[[int], Sequence[Expr]]
+    def _compile(
+        self, role: tuple[str, int], times: int, expressions: Iterable[Sequence[Expr]]
     ) -> list[FunctionAt]:
         if role not in self._compiled:
             widths = [times * len(function.arguments) for function in self.functions]
             self._compiled[role] = [
-                compiled_rowwise(make_composite(expressions(k), width, self.leaves[k]))
-                for k, width in enumerate(widths)
+                compiled_rowwise(make_composite(*parts))
+                for parts in zip(expressions, widths, self.leaves, strict=True)
             ]
         return self._compiled[role]
 
@@ -302,8 +284,11 @@ class _Rows:
 
     cheap_hessian = True
 
-    def __init__(self, rows: FormRows) -> None:
+    def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         self._rows = rows
+        self._source = source
+        #: Address of the variables outside of the position; the prior part reads nothing else.
+        self.context = np.array(source.others_address, dtype=np.int64)
 
     @property
     def has_skewness(self) -> bool:
@@ -319,42 +304,26 @@ class _Rows:
 
 
 class PlacedFormRows(_Rows):
-    """Observations in memory, with linear predictors and all addresses for compiled code.
-
-    The row functions are those of `rows`, or `functions` for the data of these rows.
-    """
+    """Observations in memory, with the row functions of `rows`, or `functions` for their data."""
 
     def __init__(
         self, rows: FormRows, source: ArrayRows, functions: Sequence[RowFunction] | None = None
     ) -> None:
-        super().__init__(rows)
-        self._source = source
+        super().__init__(rows, source)
         self._leaves = [DataLeaves(function) for function in functions or rows.functions]
-        self._layouts = [
-            TermLayout(function.arguments, leaves, taken)
-            for function, leaves, taken in zip(
-                rows.functions, self._leaves, rows.leaves, strict=True
-            )
-        ]
-        #: Address of the variables outside of the position.
-        self.context = np.array(source.others_address, dtype=np.int64)
+        forms = [function.arguments for function in rows.functions]
+        self._layouts = list(map(TermLayout, forms, self._leaves, rows.leaves))
         self._terms: dict[tuple[int | None, bool, bool], LaidOut] = {}
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Space of the rows with compiled functions.
-
-        On request these are differences of the remainders of an `order`, derivatives up to the
-        second, and averages of third derivatives.
-        """
+        """Space of the rows with compiled differences of an `order` and derivatives, on request."""
         asked = order, derivatives, skewness
         if asked not in self._terms:
             functions = self._rows.functions_of(order, derivatives, skewness)
-            terms = [
-                layout.term._replace(**own)
-                for layout, own in zip(self._layouts, functions, strict=True)
-            ]
+            pairs = zip(self._layouts, functions, strict=True)
+            terms = [layout.term._replace(**own) for layout, own in pairs]
             self._terms[asked] = LaidOut("mh_term", terms)
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
@@ -372,12 +341,6 @@ class PlacedFormRows(_Rows):
 
 class StoredFormRows(_Rows):
     """Observations in storage: their linear predictors are evaluated after reading."""
-
-    def __init__(self, rows: FormRows, source: ArrayRows) -> None:
-        super().__init__(rows)
-        self._source = source
-        #: Address of the variables outside of the position; the prior part reads nothing else.
-        self.context = np.array(source.others_address, dtype=np.int64)
 
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions; other processes compile them for their rows."""
@@ -398,10 +361,8 @@ class StoredFormRows(_Rows):
 
     def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
         """Buffer for rows, with the values outside of the position."""
-        room = [
-            Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0)
-            for c in self._source.columns
-        ]
+        kinds = [(c.name, (count, *c.row_shape), c.values.dtype) for c in self._source.columns]
+        room = [Column(name, np.zeros(shape, dtype), 0) for name, shape, dtype in kinds]
         return self.on(ArrayRows(room, [count], others=others))
 
 

@@ -7,7 +7,7 @@ each process.
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import cached_property
 from inspect import signature
@@ -67,10 +67,7 @@ def load_scalar(
 
 
 class ReadRows(Op):
-    """Operation that reads rows of a data array: integers as int64, floats as float64.
-
-    The address and strides of the array start at the `slot` of the context; a row has a `shape`.
-    """
+    """Operation that reads rows of a data array, whose address is at the `slot` of the context."""
 
     __props__ = ("slot", "dtype", "shape")
 
@@ -79,14 +76,9 @@ class ReadRows(Op):
         self.dtype = dtype
         self.shape = shape
 
-    @property
-    def batch_dtype(self) -> str:
-        """Type of the rows after reading."""
-        return dtype_in_batch(np.dtype(self.dtype))
-
     def make_node(self, rows: Variable, context: Variable) -> Apply:
         """Node for a batch of shape ``(len(rows), *shape)``."""
-        out = TensorType(self.batch_dtype, shape=(None, *self.shape))()
+        out = TensorType(dtype_in_batch(np.dtype(self.dtype)), shape=(None, *self.shape))()
         return Apply(self, [pt.as_tensor(rows), pt.as_tensor(context)], [out])
 
     def perform(self, node: Apply, inputs: list[np.ndarray], output_storage: list) -> None:
@@ -104,7 +96,8 @@ class ReadRows(Op):
 
 @register_funcify_default_op_cache_key(ReadRows)
 def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object:
-    stored, batch_dtype = from_dtype(np.dtype(op.dtype)), np.dtype(op.batch_dtype)
+    dtype = np.dtype(op.dtype)
+    stored, batch_dtype = from_dtype(dtype), np.dtype(dtype_in_batch(dtype))
     # A row with fewer than two axes is treated as a matrix with a single line or entry.
     height, width = (1, 1, *op.shape)[-2:]
     shape, first = op.shape, op.slot
@@ -131,20 +124,19 @@ OTHERS_SLOT = 0
 PRIOR_ADDRESSES = 3
 #: Start of PyTensor's warning about Python code inside of a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
+#: Keyword arguments of :func:`pytensor.function`, from the user.
+CompileOptions = Mapping[str, Any] | None
 
 
 def row_source(factorization: Factorization) -> ArrayRows:
     """Data arrays of all terms, each once."""
-    columns: dict[tuple[int, int], Column] = {}
-    for term in factorization.terms:
-        for column, _ in term.batches:
-            columns.setdefault((id(column.values), column.axis), column)
-    n_others = factorization.other_values.type.shape[0]
-    if any(not isinstance(column.values, np.ndarray) for column in columns.values()):
-        return StoredRows(tuple(columns.values()), n_others)
-    return ArrayRows(
-        list(columns.values()), [term.n_rows for term in factorization.terms], n_others
-    )
+    found: dict[tuple[int, int], Column] = {}
+    for column, _ in (pair for term in factorization.terms for pair in term.batches):
+        found.setdefault((id(column.values), column.axis), column)
+    n_others, columns = factorization.other_values.type.shape[0], tuple(found.values())
+    if any(not isinstance(column.values, np.ndarray) for column in columns):
+        return StoredRows(columns, n_others)
+    return ArrayRows(columns, [term.n_rows for term in factorization.terms], n_others)
 
 
 def read_others(factorization: Factorization, context: Variable) -> Variable:
@@ -166,31 +158,25 @@ def require_differentiable(factorization: Factorization) -> Iterator[None]:
     except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
         raise UnsupportedModelError(
             f"{term_names(factorization)}: the operation {_operation_in_message(error)} has no "
-            f"derivative, "
-            "which control variates and the search for the mode need. Use another "
+            "derivative, which control variates and the search for the mode need. Use another "
             "parameterisation, or sample with pm.Slice()."
         ) from error
 
 
 def _operation_in_message(error: Exception) -> str:
-    """Name of the operation in an error message of PyTensor."""
     if isinstance(error, MethodNotDefined):
         return str(error.args[-1])
     named = re.search(r"(?:of the|implemented for|to run) (\w+)", str(error))
-    return repr(str(error)) if named is None else named[1]
+    return named[1] if named else repr(str(error))
 
 
 def compiled_graph(
     factorization: Factorization,
     inputs: Sequence[Variable],
     outputs: Sequence[Variable],
-    compile_kwargs: Mapping[str, Any] | None,
+    compile_kwargs: CompileOptions,
 ) -> Callable:
-    """Compile a graph to a numba function, with arguments of :func:`pytensor.function`.
-
-    Raises an UnsupportedModelError with the names of the model's variables if an operation cannot
-    be compiled.
-    """
+    """Compile a graph to a numba function; UnsupportedModelError for an operation without one."""
     options = numba_options(compile_kwargs)
     with without_reordering(), warnings.catch_warnings():
         warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
@@ -201,15 +187,15 @@ def compiled_graph(
         except UserWarning as fallback:
             raise UnsupportedModelError(
                 f"{term_names(factorization)}: the operation {_operation_in_message(fallback)}, "
-                f"of the "
-                "model or of its derivatives, has no compiled form, so an update would run in "
-                "Python, row by row. Write it in operations of PyTensor, or sample with pm.NUTS()."
+                "of the model or of its derivatives, has no compiled form, so an update would run "
+                "in Python, row by row. Write it in operations of PyTensor, or sample with "
+                "pm.NUTS()."
             ) from fallback
     return function.vm.jit_fn
 
 
 def compiled_on_position(
-    factorization: Factorization, output: Variable, compile_kwargs: Mapping[str, Any] | None
+    factorization: Factorization, output: Variable, compile_kwargs: CompileOptions
 ) -> Callable:
     """Compile a graph to a numba function of the position and of the context."""
     theta = pt.vector("position", dtype="float64", shape=(factorization.size,))
@@ -235,7 +221,7 @@ class GraphRows:
         self,
         factorization: Factorization,
         source: ArrayRows,
-        compile_kwargs: Mapping[str, Any] | None = None,
+        compile_kwargs: CompileOptions = None,
     ) -> None:
         self._split = factorization
         self._source = source
@@ -268,8 +254,7 @@ class GraphRows:
         size of a step, unlike the values.
         """
         assert not skewness
-        size, starts = self._split.size, self._source.term_starts
-        space = RowSpace(size, starts, self.context)
+        space = RowSpace(self._split.size, self._source.term_starts, self.context)
         if order is not None:
             differences = self._once(order, lambda: self._differences(order))
             space = space._replace(differences=differences)
@@ -306,11 +291,8 @@ class GraphRows:
             finite = pt.isfinite(after)
             differences.append(pt.switch(finite, change, -float("inf")))
             scales.append(pt.maximum(abs(before), pt.switch(finite, abs(after), 0.0)))
-        graph = self._function(
-            [theta, new, centre, self._rows, self._ends, self._context],
-            [pt.concatenate(differences), pt.concatenate(scales)],
-        )
-
+        inputs = [theta, new, centre, self._rows, self._ends, self._context]
+        graph = self._function(inputs, [pt.concatenate(differences), pt.concatenate(scales)])
         n_terms, n_addresses = len(self._logps), self.context.size
 
         def of_rows(theta, new, centre, rows, ends, context, differences, scales):
@@ -327,10 +309,7 @@ class GraphRows:
 
     @cached_property
     def derivatives(self) -> tuple[list[Variable], Variable]:
-        """Graph of value, gradient and a Hessian-vector product, after its inputs.
-
-        Raises an UnsupportedModelError if an operation has no derivative.
-        """
+        """Graph of value, gradient and a Hessian-vector product, after its inputs."""
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
@@ -369,16 +348,13 @@ class GraphRows:
         start = self._ends[k - 1] if k else 0
         rows = self._rows[start : self._ends[k]] if len(self._split.terms) > 1 else self._rows
         replacements = {term.length: rows.shape[0], self._split.other_values: self._others}
+        slots = {
+            (id(known.values), known.axis): int(slot)
+            for slot, known in zip(self._source.slots, self._source.columns, strict=True)
+        }
         for column, batch in term.batches:
-            slot = next(
-                int(slot)
-                for slot, known in zip(self._source.slots, self._source.columns, strict=True)
-                if known.values is column.values and known.axis == column.axis
-            )
-            shape = column.row_shape
-            replacements[batch] = ReadRows(slot, str(column.values.dtype), shape)(
-                rows, self._context
-            )
+            slot, dtype = slots[id(column.values), column.axis], str(column.values.dtype)
+            replacements[batch] = ReadRows(slot, dtype, column.row_shape)(rows, self._context)
         (logp,) = rewrite_pregrad(clone_replace([term.logp], replacements, rebuild_strict=False))
         return logp
 
@@ -389,23 +365,8 @@ class GraphRows:
         return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
 
 
-def _mode_setting(setting: Any) -> Mode:
-    try:
-        mode = get_mode(setting)
-    except ValueError:
-        mode = None
-    if not isinstance(mode, Mode):
-        raise SettingError(
-            f"compile_kwargs={{'mode': {setting!r}}} is not a mode of PyTensor. Leave out the mode."
-        )
-    return mode
-
-
-def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Arguments of :func:`pytensor.function` from the user, for the numba linker.
-
-    Raises a SettingError unless they are a dictionary of known arguments for this linker.
-    """
+def numba_options(compile_kwargs: CompileOptions) -> dict[str, Any]:
+    """Arguments of :func:`pytensor.function` from the user, checked, for the numba linker."""
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(
             f"compile_kwargs={compile_kwargs!r} is not a dictionary. Give keyword arguments of "
@@ -418,7 +379,13 @@ def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
             f"compile_kwargs={options!r} has {unknown[0]!r}, which pytensor.function() does not "
             "take. Leave it out."
         )
-    mode = _mode_setting(options.pop("mode", "NUMBA"))
+    setting, mode = options.pop("mode", "NUMBA"), None
+    with suppress(ValueError):
+        mode = get_mode(setting)
+    if not isinstance(mode, Mode):
+        raise SettingError(
+            f"compile_kwargs={{'mode': {setting!r}}} is not a mode of PyTensor. Leave out the mode."
+        )
     if type(mode.linker).__name__ != "NumbaLinker":
         raise SettingError(
             f"compile_kwargs={dict(compile_kwargs or {})!r} asks for a linker other than numba, "

@@ -1,8 +1,7 @@
 """A factorization as compiled functions, each compiled at its first use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numba import carray, types
@@ -11,6 +10,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows, StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import (
     PRIOR_ADDRESSES,
+    CompileOptions,
     GraphRows,
     compiled_on_position,
     numba_options,
@@ -45,9 +45,7 @@ PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
 class CompiledModel:
     """Compiled parts of a factorization, for data in memory or in storage."""
 
-    def __init__(
-        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, factorization: Factorization, compile_kwargs: CompileOptions = None) -> None:
         self.factorization = factorization
         if compile_kwargs is not None:
             # Invalid arguments raise an error here, even if no graph needs them.
@@ -69,28 +67,20 @@ class CompiledModel:
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:
-        """Observations by linear predictors if possible, otherwise as a graph of all parameters.
-
-        Raises an UnsupportedModelError for a graph with stored rows, because graphs need rows in
-        memory.
-        """
+        """Observations by linear predictors if possible, otherwise as a graph of all parameters."""
         if not isinstance(self._forms, str):
             return self._forms
         source = row_source(self.factorization)
         if not source.in_memory:
             raise UnsupportedModelError(
                 f"{self._forms.removesuffix(USE_UNBOUNDED_SAMPLERS).rstrip()} Data of Rows(...) "
-                f"need a likelihood "
-                "for which bounds can be derived. Give the model arrays in memory, and use "
-                "BarkerMinibatchMH() or PenaltyMH()."
+                "need a likelihood for which bounds can be derived. Give the model arrays in "
+                "memory, and use BarkerMinibatchMH() or PenaltyMH()."
             )
         return GraphRows(self.factorization, source, self.compile_kwargs)
 
     def require_derivatives(self) -> None:
-        """Check by graphs alone, before compilation, that all operations have derivatives.
-
-        Raises an UnsupportedModelError that names the operation.
-        """
+        """Raise an UnsupportedModelError, before compilation, if there are no derivatives."""
         if isinstance(self.rows, GraphRows):
             _ = self.rows.derivatives
         if isinstance(self.prior, GraphPrior):

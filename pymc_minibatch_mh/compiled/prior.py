@@ -5,7 +5,7 @@ is compiled and called in a fraction of the time of a vector graph, and its deri
 expressions as well.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from typing import Any
@@ -29,6 +29,7 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.compiled.differences import PartialDerivatives
 from pymc_minibatch_mh.compiled.graphs import (
     PRIOR_ADDRESSES,
+    CompileOptions,
     compiled_on_position,
     require_differentiable,
 )
@@ -45,13 +46,12 @@ from pymc_minibatch_mh.expressions.graph import (
     Apply,
     Argument,
     Constant,
-    CoordinateIndex,
     Expr,
     ExprGraph,
     Gather,
     LoweringError,
 )
-from pymc_minibatch_mh.expressions.lower import lower_graph
+from pymc_minibatch_mh.expressions.lower import fill_array, lower_graph
 from pymc_minibatch_mh.expressions.patterns import evaluate_exprs, operands_first, with_affines
 from pymc_minibatch_mh.functions.base import Function
 from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
@@ -71,9 +71,7 @@ _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 
 
-def compiled_slopes(
-    factorization: Factorization, compile_kwargs: Mapping[str, Any] | None
-) -> Callable:
+def compiled_slopes(factorization: Factorization, compile_kwargs: CompileOptions) -> Callable:
     """Compile value and gradient of the prior part: (position, context) -> shape (1 + d,)."""
     prior, theta = factorization.prior, factorization.position
     with require_differentiable(factorization):
@@ -92,9 +90,7 @@ def compiled_slopes(
 class GraphPrior:
     """Prior part of a factorization, as a graph."""
 
-    def __init__(
-        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, factorization: Factorization, compile_kwargs: CompileOptions = None) -> None:
         self._split = factorization
         self._compile_kwargs = compile_kwargs
 
@@ -143,11 +139,9 @@ class GraphPrior:
         value, *gradient = self.slopes(position, context)
         if not hessian:
             return float(value), np.array(gradient), np.empty((0, 0))
-        lines = [
-            self.slopes(position + step, context)[1:] - self.slopes(position - step, context)[1:]
-            for step in DIFFERENCE_STEP * np.eye(position.size)
-        ]
-        products = np.array(lines) / (2.0 * DIFFERENCE_STEP)
+        steps = DIFFERENCE_STEP * np.eye(position.size)
+        ends = [[self.slopes(position + x, context)[1:] for x in (step, -step)] for step in steps]
+        products = np.array([above - below for above, below in ends]) / (2.0 * DIFFERENCE_STEP)
         return float(value), np.array(gradient), 0.5 * (products + products.T)
 
     @cached_property
@@ -195,11 +189,7 @@ class GraphPrior:
 
 
 class ScalarPrior:
-    """Prior part of a factorization, as a scalar function of its coordinates.
-
-    Raises a LoweringError if it is large, has an operation that cannot be lowered or differentiated
-    twice, or depends on variables outside of the position.
-    """
+    """Prior part as a scalar function of its coordinates; LoweringError if there is none."""
 
     def __init__(self, factorization: Factorization) -> None:
         self._size = factorization.size
@@ -237,44 +227,30 @@ class ScalarPrior:
 
 
 def _prior_expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
-    """Prior part as an expression of arguments, one per coordinate."""
     graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
     AS_SAMPLED.rewrite(graph)
     (prior,) = graph.outputs
     above = list(ancestors([prior]))
     if factorization.other_values in above or not all(map(_is_small, above)):
-        raise LoweringError(
-            factorization.prior.owner and factorization.prior.owner.op, "is not small"
-        )
-    position = np.empty(factorization.size, dtype=object)
-    for k in range(factorization.size):
-        position[k] = exprs.coordinate(k)
+        raise LoweringError(factorization.prior.owner_op, "is not small")
+    position = fill_array((factorization.size,), lambda k: exprs.coordinate(*k))
     (root,) = np.ravel(lower_graph(exprs, prior, {factorization.position: position}))
     return with_affines(exprs, root, partial(_as_argument, exprs))
 
 
 def _is_small(variable: Variable) -> bool:
-    if not isinstance(variable.type, TensorType):
-        return True
-    shape = variable.type.shape
+    shape = variable.type.shape if isinstance(variable.type, TensorType) else ()
     return None not in shape and int(np.prod(shape)) <= MAX_ENTRIES
 
 
 def _as_argument(exprs: ExprGraph, affine: Affine) -> Expr:
-    """Sum of arguments that replaces a linear predictor."""
-    parts = (
-        multiply_exprs(
-            exprs, exprs.constant(t.factor), *t.monomial, _coordinate_argument(exprs, t.place)
-        )
-        for t in affine.terms
-    )
+    parts = []
+    for term in affine.terms:
+        if isinstance(term.place, Gather):
+            raise LoweringError("an index", "is not a constant")
+        factor = exprs.constant(term.factor)
+        parts.append(multiply_exprs(exprs, factor, *term.monomial, exprs.argument(term.place)))
     return add_exprs(exprs, *parts, affine.offset)
-
-
-def _coordinate_argument(exprs: ExprGraph, place: CoordinateIndex) -> Expr:
-    if isinstance(place, Gather):
-        raise LoweringError("an index", "is not a constant")
-    return exprs.argument(place)
 
 
 class _ScalarEvaluator:

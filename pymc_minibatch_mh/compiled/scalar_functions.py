@@ -209,11 +209,7 @@ _operations: dict[tuple, tuple[Any, str | None]] = {}
 
 
 def compiled_rowwise(composite: Composite) -> FunctionAt:
-    """Compile a scalar operation to a function of many rows (``mh_row_function``).
-
-    Equal operations share a function within a process, and between processes through PyTensor's
-    cache.
-    """
+    """Compile a scalar operation to a function of many rows (``mh_row_function``)."""
     return _compiled_as(_rowwise, ROW_FUNCTION, "mh_row_function", composite)
 
 
@@ -236,10 +232,7 @@ def _compiled_as(wrapper: Any, signature: Any, kind: str, composite: Composite) 
 
 
 def called_by_library(function: Callable, signature: Any, kind: str, **options: Any) -> FunctionAt:
-    """Compile a function of pointers that the library calls by address.
-
-    `kind` is its type in ``mh.h``.
-    """
+    """Compile a function of pointers, of the type `kind` in ``mh.h``, that the library calls."""
     # An interrupt during compilation could leave LLVM's lock acquired forever.
     with DelayedInterrupts():
         return FunctionAt(kind, cfunc(signature, error_model="numpy", **options)(function))
@@ -273,17 +266,13 @@ def _compile_graph(
 
 
 def _function_of_floats(graph: FunctionGraph) -> Any:
-    def converted(op: ScalarOp, node: Node, **_: Any) -> Any:
-        return _numba_operation(node)[0]
-
-    def typed(value: Any, variable: Variable, **_: Any) -> Any:
-        return numba_typify(value, variable=variable)
-
-    return numba_njit(
-        fgraph_to_python(
-            graph, op_conversion_fn=converted, type_conversion_fn=typed, fgraph_name="row_function"
-        )
+    python = fgraph_to_python(
+        graph,
+        op_conversion_fn=lambda op, node, **_: _numba_operation(node)[0],
+        type_conversion_fn=lambda value, variable, **_: numba_typify(value, variable=variable),
+        fgraph_name="row_function",
     )
+    return numba_njit(python)
 
 
 @without_reordering()

@@ -297,8 +297,8 @@ def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]
         if is_a(factor, scalar_math.Erfcx):
             (u,) = factor.inputs
             power, mirrored = square_expr(exprs, u), square_expr(exprs, negate_expr(exprs, u))
-            own = [part for part in product_factors(power) if is_a(part, scalar.Sqr)]
-            power = power if squares.issuperset(own) else mirrored
+            inner = [part for part in product_factors(power) if is_a(part, scalar.Sqr)]
+            power = power if squares.issuperset(inner) else mirrored
             found += exp_expr(exprs, power), exprs.node(scalar_math.erfc, (u,))
         else:
             found.append(factor)

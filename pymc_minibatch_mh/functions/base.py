@@ -120,7 +120,6 @@ def _kernel_key(kernel: Any) -> str:
 
 
 def _kernel_files(kernel: Any) -> Iterator[str]:
-    """Yield the source files of a kernel and of its inlined functions."""
     yield str(sys.modules[kernel.__module__].__file__)
     known = kernel.py_func.__globals__
     for name in kernel.py_func.__code__.co_names:
@@ -133,13 +132,8 @@ def double_constant(value: float) -> Variable:
     return scalar.constant(np.asarray(value)[()])
 
 
-def value_and_slopes(
-    op: ScalarOp, operands: Sequence[Variable]
-) -> tuple[Variable, Sequence[Variable]]:
-    """Value of an operation and its derivatives by its operands.
-
-    MethodNotDefined or NotImplementedError if they do not exist.
-    """
+def value_and_slopes(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, list[Variable]]:
+    """Value and derivatives of an operation; MethodNotDefined or NotImplementedError if none."""
     outputs = op.make_node(*operands).outputs
     if type(op) in SLOPES:
         return outputs[0], [SLOPES[type(op)](*operands, *outputs)]
@@ -154,10 +148,7 @@ def scalar_output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
 
 
 def numpy_function(op: ScalarOp) -> Callable[..., np.ndarray]:
-    """Function of arrays for a scalar operation on data, with PyTensor's types.
-
-    NumPy alone would compute ``exp`` of int8 in float16.
-    """
+    """Function of arrays for an operation, with PyTensor's types: NumPy's exp(int8) is float16."""
     plain = _numpy_implementation(op)
 
     def function(*values: Any) -> np.ndarray:

@@ -13,10 +13,7 @@ from pymc_minibatch_mh.functions.base import make_operation
 
 @compile_by_numba()
 def product_change_at(before, after, step, other_before, other_after, other_step):
-    """Difference after * other_after - before * other_before.
-
-    The symmetric formula gives the reverse move exactly the opposite difference.
-    """
+    """Difference after * other_after - before * other_before, opposite for the reverse move."""
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
 
@@ -24,10 +21,7 @@ def product_change_at(before, after, step, other_before, other_after, other_step
 def product_doubt_at(
     middle, step, error, doubt, other_middle, other_step, other_error, other_doubt
 ):
-    """Rounding error of the change of a product, from the errors of its factors.
-
-    All errors are in units of the machine precision; `middle` is twice a factor's mean value.
-    """
+    """Rounding error of the change of a product; `middle` is twice a factor's mean value."""
     here, there = 0.5 * abs(middle), 0.5 * abs(other_middle)
     one, other = abs(step), abs(other_step)
     return there * (doubt + one) + here * (other_doubt + other) + one * other_error + other * error
@@ -48,20 +42,13 @@ def ratio_at(part, whole):
 
 @compile_by_numba()
 def relative_error_at(value, sensitivity):
-    """Rounding error of a value from its relative sensitivity, in units of the machine precision.
-
-    A value of 0, as of softplus(-inf), is exact despite an error of its argument.
-    """
+    """Rounding error of a value from its relative sensitivity; none at 0, as of softplus(-inf)."""
     return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
 
 
 @compile_by_numba()
 def change_doubt_at(change, step, doubt, sensitivity, slope):
-    """Rounding error of the change of a function, from the error of the step of its argument.
-
-    `sensitivity` is the relative error of the function's slope, and `slope` its value at one end,
-    because no ratio estimates it if the step vanishes by rounding.
-    """
+    """Rounding error of the change of a function; `slope` is its rate where the step vanishes."""
     rate = abs(change / step) if step != 0.0 else abs(slope)
     return rate * doubt + relative_error_at(change, sensitivity)
 

@@ -104,7 +104,6 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
 
 
 def _log_slopes(x: Array, order: int) -> list[Array]:
-    """Derivatives of log(x)."""
     if order == 0:
         return []
     r = 1.0 / x

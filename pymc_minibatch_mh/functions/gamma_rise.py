@@ -195,7 +195,6 @@ def _enclose_whole_number(u: Interval, low: Array, steps: Array, order: int) -> 
 
 
 def _logarithm_slope(j: Array, x: Array, n: int) -> Array:
-    """Derivative of log(1 + j x) in x."""
     if n == 0:
         return np.log1p(j * x)
     share = j / (1.0 + j * x)

@@ -177,11 +177,7 @@ def _combine_intervals(name: str, one: Interval, other: Interval) -> Interval:
     function(name)(
         _flat_ends(a), _flat_ends(b), a.size, _flat_ends(c), _flat_ends(d), c.size, size, lo, hi
     )
-    return (
-        _unchecked_interval(lo, hi)
-        if len(shape) == 1
-        else _unchecked_interval(lo.reshape(shape), hi.reshape(shape))
-    )
+    return _unchecked_interval(lo.reshape(shape), hi.reshape(shape))
 
 
 def _flat_ends(ends: Array) -> Array:

@@ -91,10 +91,7 @@ def enclose_by_shape(
 def register_by_shape(
     op: type, shapes: Sequence[Shape], least: float = -np.inf, most: float = np.inf
 ) -> Callable[[Values], Values]:
-    """Register values of an operation and its derivatives at points, with known shapes.
-
-    There is no bound for arguments outside of the domain from `least` to `most`.
-    """
+    """Register the values and shapes of an operation on the domain from `least` to `most`."""
 
     def register(values: Values) -> Values:
         def enclosed(op: object, u: Interval, order: int) -> list[Interval]:

@@ -265,16 +265,14 @@ def factorize(
     for v in rest:
         arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
     arrays.add([prior, *free.values()], "the prior part")
-    graphs = [prior, *(term.logp for term in terms), *free.values()]
-    prior, *graphs = _without_shared(graphs, pieces)
+    prior, *graphs = _without_shared([prior, *(t.logp for t in terms), *free.values()], pieces)
     for term, logp in zip(terms, graphs[: len(terms)], strict=True):
         term.logp = logp
         require_indices_in_range(term, [position, other_values])
     free = dict(zip(free, graphs[len(terms) :], strict=True))
-    prior = prior.astype("float64")
     lower, upper = np.concatenate([support_of_block(model, block) for block in blocks], axis=1)
-    first = total_size(blocks[: len(expanded)])
-    layout = position, blocks, first, other_values, others
+    layout = position, blocks, total_size(blocks[: len(expanded)]), other_values, others
+    prior = prior.astype("float64")
     return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
 

@@ -141,5 +141,5 @@ def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
     parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
     # One plus a power of a reciprocal is positive.
     positive = any((constant_value(part) or 0.0) > 0.0 for part in parts)
-    own = [row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines_in(expr)]
-    return not positive and bool(own) and all(own)
+    reciprocals = [row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines_in(expr)]
+    return not positive and bool(reciprocals) and all(reciprocals)

@@ -249,7 +249,7 @@ class _ScaleSearch:
         def without_kept_out(way: Occurrence) -> Occurrence:
             return replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
 
-        ways = {k: list(map(without_kept_out, found)) for k, found in self._known.items()}
+        ways = {k: [without_kept_out(w) for w in old] for k, old in self._known.items()}
         if not any(way.factors for found in ways.values() for way in found):
             return []
         common: dict[int, FactorCounts] = {}
