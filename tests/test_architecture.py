@@ -61,7 +61,7 @@ ARROWS = {
     "chain": {"bounds", "errors", "native", "plan", "reference", "samplers", "threads"},
     "steps": {
         "bounds", "chain", "checks", "costs", "data", "errors", "model", "native", "plan",
-        "progress", "proposals", "reference", "samplers", "threads",
+        "progress", "proposals", "reference", "samplers",
     },
     "published": {
         "bounds", "checks", "compiled", "data", "errors", "expressions", "functions", "model",

@@ -19,16 +19,16 @@ from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 
 #: Rows whose mode stands for that of all, evenly spread.
-FEW = 20_000
+SUBSAMPLE_ROWS = 20_000
 #: Factor by which others have to be cheaper than logarithms.
-WORTH_A_MAP = 2.0
+MIN_GAIN = 2.0
 #: Draws that tell how near a posterior is to its approximation.
 DRAWS, SEED = 512, 7
 #: Reciprocals, and roots of them.
 POWERS = (1, 2)
 #: Shapes up to which each is tried; parameters beyond which logarithms stay, as each trial would
 #: take minutes.
-MOST_SHAPES, MOST_PARAMETERS = 4, 300
+MAX_SHAPES, MAX_PARAMETERS = 4, 300
 
 
 def choose_shape_parametrization(
@@ -39,9 +39,9 @@ def choose_shape_parametrization(
     The search for the mode starts at `point`.
     """
     best, cost, options = model, -1.0, model.compile_kwargs
-    if model.factorization.size > MOST_PARAMETERS:
+    if model.factorization.size > MAX_PARAMETERS:
         return best
-    for name in shape_variables(model.factorization)[:MOST_SHAPES]:
+    for name in shape_variables(model.factorization)[:MAX_SHAPES]:
         tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [CompiledModel(found, options) for found in tried if found is not None]
         if not others:
@@ -49,7 +49,7 @@ def choose_shape_parametrization(
         cost = _cost(best, point) if cost < 0.0 else cost
         costs = [_cost(other, point) for other in others]
         least = int(np.argmin(costs))
-        if WORTH_A_MAP * costs[least] < cost:
+        if MIN_GAIN * costs[least] < cost:
             best, cost = others[least], costs[least]
     return best
 
@@ -61,7 +61,7 @@ def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
         return np.inf
     target = Target(model)
     count = target.source.n_rows
-    rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
+    rows = np.unique(np.linspace(0, count - 1, min(SUBSAMPLE_ROWS, count)).astype(np.int64))
     target.condition_on(point)
     try:
         mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)

@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import njit
-from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh.checks import as_floats, check_row_count, is_number
 from pymc_minibatch_mh.data import code_digest
@@ -29,6 +27,7 @@ from pymc_minibatch_mh.proposals.user_functions import (
     MOVE_SIGNATURE,
     address_of,
     call_move,
+    compiled_once,
     take_exception,
 )
 
@@ -59,18 +58,10 @@ class GaussianRows(NamedTuple):
 
 
 class ProposalCheck:
-    """Check of a custom proposal on a Gaussian; `require_proposed` raises its exception."""
+    """Check of a custom proposal on a Gaussian."""
 
-    def __init__(
-        self,
-        name: str,
-        record: Any,
-        require_proposed: Callable[[Any, int], None],
-        scale: float,
-        rng: np.random.Generator,
-    ) -> None:
-        self._name, self._record, self._require = name, record, require_proposed
-        self._rng = rng
+    def __init__(self, name: str, record: Any, scale: float, rng: np.random.Generator) -> None:
+        self._name, self._record, self._rng = name, record, rng
         size = record.position.size
         places = np.arange(size)
         self._sd = scale * np.linspace(0.7, 1.3, size)
@@ -132,7 +123,7 @@ class ProposalCheck:
         status = function("mh_walk_on_gaussian")(
             self._chain, *gaussian, len(positions), positions, updates, sign, used
         )
-        self._require(self._record, status)
+        require_proposed(self._name, self._record, status)
         return int(used[0])
 
     def _drawn(self, count: int) -> np.ndarray:
@@ -169,10 +160,6 @@ class ProposalCheck:
                 product = root * (white[:, j] * white[:, k]).mean()
                 off[f"the correlation of coordinates {k} and {j}"] = product
         return {name: float(value) for name, value in off.items()}, used
-
-
-#: Cache of compiled functions by function identity and digest, while a proposal uses them.
-_COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
 
 class CustomState(NamedTuple):
@@ -265,7 +252,6 @@ class CustomProposal(Proposal):
     moves_without_rows = False
 
     def __post_init__(self) -> None:
-        """Compile the proposal."""
         check_row_count("batch_size", self.batch_size)
         adapt: Any = self.adapt
         if adapt is not None and not callable(adapt):
@@ -275,22 +261,15 @@ class CustomProposal(Proposal):
             )
         object.__setattr__(self, "state", as_floats("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
-        # The digest distinguishes a function from itself after its globals changed.
-        known = id(plain), code_digest(plain)
-        try:
-            function = _COMPILED.get(known)
-            if function is None:
-                function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
-        except (NumbaError, TypeError) as error:
-            raise SettingError(
-                f"CustomProposal({getattr(plain, '__name__', plain)!r}) cannot be compiled by "
-                f"numba: "
-                f"{error}. Write it as a function of (position, new, rng, state, metric, rows) "
-                "that returns a number, with NumPy operations and loops only."
-            ) from error
-        _COMPILED[known] = function
+        words = f"CustomProposal({getattr(plain, '__name__', plain)!r})"
+        way = (
+            "as a function of (position, new, rng, state, metric, rows) that returns a number, "
+            "with NumPy operations and loops only."
+        )
+        build = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")
+        function = compiled_once(words, way, plain, build)
         object.__setattr__(self, "move", plain)
-        object.__setattr__(self, "_digest", known[1])
+        object.__setattr__(self, "_digest", code_digest(plain))
         object.__setattr__(self, "_compiled", function)
 
     def __repr__(self) -> str:
@@ -300,7 +279,6 @@ class CustomProposal(Proposal):
         return f"CustomProposal({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:
-        """Pickle without compiled functions."""
         return CustomProposal, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
@@ -356,7 +334,7 @@ class CustomProposal(Proposal):
         state = np.array(self.state, dtype=np.float64)
         record = link_function(self._compiled, state, drawn, size)
         rng = np.random.default_rng(random_seed)
-        return ProposalCheck(self._name, record, self.require_proposed, float(scale), rng).largest()
+        return ProposalCheck(self._name, record, float(scale), rng).largest()
 
     @property
     def draws_rows(self) -> bool:

@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 from pymc_minibatch_mh.checks import check_choice, check_flag, check_positive, check_row_count
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
-from pymc_minibatch_mh.proposals.walk import tune_scale
+from pymc_minibatch_mh.proposals.walk import SHAPES, tune_scale
 
 #: Acceptance rate of the most efficient Langevin proposals with exact gradients in many dimensions:
 #: Roberts, Rosenthal (1998), doi:10.1111/1467-9868.00123.
 BEST_ACCEPTANCE = 0.574
-LAPLACE, IDENTITY = range(2)
-PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class LangevinStep(NamedTuple):
@@ -77,11 +75,10 @@ class Langevin(Proposal):
     adapt: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         if self.step_size is not None:
             check_positive("step_size", self.step_size, "Give one, or None.")
         check_row_count("batch_size", self.batch_size)
-        check_choice("preconditioner", self.preconditioner, tuple(PRECONDITIONERS))
+        check_choice("preconditioner", self.preconditioner, tuple(SHAPES))
         if self.preconditioner == "identity" and self.step_size is None:
             raise SettingError(
                 "step_size=None has no default with preconditioner='identity', because that has "
@@ -101,7 +98,7 @@ class Langevin(Proposal):
     def record(self, size: int) -> LangevinStep:
         """Initial step size of a chain."""
         step = 1.65 / size ** (1.0 / 6.0) if self.step_size is None else self.step_size
-        return LangevinStep(float(step), PRECONDITIONERS[self.preconditioner], self.batch_size)
+        return LangevinStep(float(step), SHAPES[self.preconditioner], self.batch_size)
 
     def adapted(
         self, record: LangevinStep, window: Tallies, total: Tallies, walk_target: float, size: int

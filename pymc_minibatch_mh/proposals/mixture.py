@@ -91,12 +91,6 @@ def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | Lo
     return LowerBoundedNumbers(record, order, len(ends), factor, whitener, tilt)
 
 
-def with_given_scales(record: MixtureNumbers, plan: Any) -> MixtureNumbers | GivenScalesNumbers:
-    """Numbers of a mixture, with the tables of a hierarchy if there is one."""
-    tables = plan.scale_conditional
-    return record if tables is None else GivenScalesNumbers(record, tables)
-
-
 #: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: Smallest weight of each component, so that warm-up retries components that failed early; and
@@ -137,7 +131,6 @@ class Mixture(Proposal):
     scale_conditional: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         sequence: Any = self.rho
         if not isinstance(sequence, tuple | list) or not all(map(is_number, sequence)):
             raise SettingError(
@@ -179,8 +172,10 @@ class Mixture(Proposal):
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Record for compiled updates, extended for lower-bounded coordinates or scales."""
-        linked = with_given_scales(record, plan) if self.scale_conditional else record
-        return with_lower_bounded(record, plan) if linked is record else linked
+        tables = plan.scale_conditional if self.scale_conditional else None
+        if tables is None:
+            return with_lower_bounded(record, plan)
+        return GivenScalesNumbers(record, tables)
 
     def scales(self, plan: Any) -> tuple[int, ...]:
         """Scales of a hierarchy, if its effects are proposed given them."""

@@ -4,17 +4,22 @@ C passes one record, ``mh_handed``, to a shim that calls the proposal and stores
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from llvmlite import ir
 from numba import carray, types
 from numba.core import cgutils
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numba.np.random.distributions import random_loggam, random_poisson_mult
 
 from pymc_minibatch_mh._jit import compile_by_numba
+from pymc_minibatch_mh.data import code_digest
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import dtype_of
 from pymc_minibatch_mh.threads import DelayedInterrupts
 
@@ -157,6 +162,29 @@ def address_of(function: Any, signature: Any, *, raises: bool = False) -> int:
         name = described.llvm_func_name if raises else described.llvm_cfunc_wrapper_name
         address: int = result.library.get_pointer_to_function(name)
         return address
+
+
+#: Compiled functions by description, identity and digest, while they are in use.
+_COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
+
+
+def compiled_once(words: str, way: str, plain: Any, build: Callable[[Any], Any]) -> Any:
+    """Compiled function of a user, once per process; SettingError if numba cannot compile it.
+
+    The message describes the function in `words`, and the `way` to write it.
+    """
+    # The digest distinguishes a function from itself after its globals changed.
+    known = words, id(plain), code_digest(plain)
+    try:
+        compiled = _COMPILED.get(known)
+        if compiled is None:
+            # Signals wait: an interrupt inside LLVM would leave its lock taken forever.
+            with DelayedInterrupts():
+                compiled = _COMPILED[known] = build(plain)
+        return compiled
+    except (NumbaError, TypeError) as error:
+        message = f"{words} cannot be compiled by numba: {error}. Write it {way}"
+        raise SettingError(message) from error
 
 
 @compile_by_numba()

@@ -37,10 +37,10 @@ from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, take
 Floats = NDArray[np.float64]
 
 SHIPPED_SIGMAS = (0.9, 1.0, 1.1, 1.2, 1.3)
-SMALLEST_SIGMA, LARGEST_SIGMA = 0.5, 1.7
+MIN_SIGMA, MAX_SIGMA = 0.5, 1.7
 SUPPORT = 24.0
 _SPACING = 0.1
-_NEGLIGIBLE_MASS = 1e-12
+_MIN_MASS = 1e-12
 _TABLE = Path(__file__).with_name("correction.npz")
 
 
@@ -70,9 +70,9 @@ def correction_table(sigma: float) -> CorrectionTable:
     `sigma` is outside the interval.
     """
     sigma = float(sigma)
-    if not SMALLEST_SIGMA < sigma <= LARGEST_SIGMA:
+    if not MIN_SIGMA < sigma <= MAX_SIGMA:
         raise SettingError(
-            f"sigma={sigma} is outside ({SMALLEST_SIGMA}, {LARGEST_SIGMA}]: below, a test "
+            f"sigma={sigma} is outside ({MIN_SIGMA}, {MAX_SIGMA}]: below, a test "
             "evaluates many observations for no gain in accuracy; above, a logistic variable has "
             "almost no variance left for the correction. Use 1.2, or 1.0 for an error below 6e-8."
         )
@@ -87,7 +87,7 @@ def minimax_correction(sigma: float) -> CorrectionTable:
     MinibatchError if HiGHS does not solve the linear programme.
     """
     half_atoms, half_masses = _solve_half(sigma)
-    has_mass = half_masses > _NEGLIGIBLE_MASS
+    has_mass = half_masses > _MIN_MASS
     half_atoms, half_masses = half_atoms[has_mass], half_masses[has_mass]
     positive = half_atoms > 0.0
     atoms = np.concatenate([-half_atoms[positive][::-1], half_atoms])

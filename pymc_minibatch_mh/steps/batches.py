@@ -23,11 +23,11 @@ UNMEASURED = {
 }
 
 #: Share of a window's batches with underestimated noise above which κ grows.
-UNDERESTIMATED_SHARE = 0.05
+MAX_UNDERESTIMATED_SHARE = 0.05
 #: Factor by which κ, the predicted noise of batches, then grows.
 NOISE_GROWTH = 1.5
-#: Factor for shares up to FAR_SHARE: batches then end little larger than needed.
-SMALL_GROWTH, FAR_SHARE = 1.1, 0.2
+#: Factor for shares up to MAX_SMALL_SHARE: batches then end little larger than needed.
+SMALL_GROWTH, MAX_SMALL_SHARE = 1.1, 0.2
 
 #: Proposals per block of a forecast, and √d times the optimal scale of a random walk.
 PROPOSALS_PER_BLOCK, WALK_SCALE = 500, 2.38
@@ -57,9 +57,9 @@ class BatchMethod(Method):
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:
         """Raise κ if too many batches of the last window were noisier than predicted."""
         missed = counts.window["underestimated"] / counts.n_updates
-        if not missed > UNDERESTIMATED_SHARE:
+        if not missed > MAX_UNDERESTIMATED_SHARE:
             return record
-        growth = NOISE_GROWTH if missed > FAR_SHARE else SMALL_GROWTH
+        growth = NOISE_GROWTH if missed > MAX_SMALL_SHARE else SMALL_GROWTH
         return record._replace(kappa=growth * record.kappa)
 
     def linked(self, record: Any) -> BatchTest:

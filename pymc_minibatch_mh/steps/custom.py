@@ -4,23 +4,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import carray, cfunc, njit, types
-from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.checks import as_floats, check_positive
 from pymc_minibatch_mh.data import code_digest
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.native.library import LaidOut
 from pymc_minibatch_mh.native.looks import BatchTest
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.proposals.user_functions import compiled_once
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
-from pymc_minibatch_mh.steps.settings import SharedSettings, setting_field, takes_settings
-from pymc_minibatch_mh.threads import DelayedInterrupts
+from pymc_minibatch_mh.steps.settings import (
+    SharedSettings,
+    setting_field,
+    takes_settings,
+    value_check,
+)
 
 
 class CustomTest(NamedTuple):
@@ -79,27 +81,11 @@ def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> A
     return decide_batch
 
 
-#: Cache of compiled functions by name, function identity and digest, while they are in use.
-_COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
-
-
 def _compile_function(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     plain = getattr(function, "py_func", function)
-    # The digest distinguishes a function from itself after its globals changed.
-    known = name, id(plain), code_digest(plain)
-    try:
-        compiled = _COMPILED.get(known)
-        if compiled is None:
-            # Signals wait during compilation: an interrupt inside LLVM would leave its lock taken
-            # forever.
-            with DelayedInterrupts():
-                compiled = _COMPILED[known] = guarded(plain)
-        return compiled
-    except (NumbaError, TypeError) as error:
-        raise SettingError(
-            f"{name}={getattr(plain, '__name__', plain)!r} cannot be compiled by numba: {error}. "
-            "Write it with NumPy operations and loops only, and let it return floats."
-        ) from error
+    words = f"{name}={getattr(plain, '__name__', plain)!r}"
+    way = "with NumPy operations and loops only, and let it return floats."
+    return compiled_once(words, way, plain, guarded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +99,6 @@ class CustomTestMethod(BatchMethod):
     _functions: tuple[Any, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Compile the functions."""
         functions = (
             _compile_function("sample_size", self.sample_size, _guarded_sample_size),
             _compile_function("decide_batch", self.decide_batch, _guarded_decide_batch),
@@ -121,7 +106,6 @@ class CustomTestMethod(BatchMethod):
         object.__setattr__(self, "_functions", functions)
 
     def __reduce__(self) -> tuple:
-        """Pickle without compiled functions."""
         made = partial(CustomTestMethod, full_pass_above=self.full_pass_above)
         functions = self.sample_size, self.decide_batch
         return made, (self.settings, *functions, self.controls, self.walk_target)
@@ -142,12 +126,10 @@ def custom_test(numbers: Sequence[float]) -> CustomTest:
     return CustomTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
 
 
-def _check_controls(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise SettingError(
-            f"{name}={value!r} names no error. Say in words which one your test controls."
-        )
-    return value
+_check_controls = value_check(
+    lambda value: isinstance(value, str) and value != "",
+    "names no error. Say in words which one your test controls.",
+)
 
 
 @dataclass(frozen=True)

@@ -45,15 +45,22 @@ def or_auto(check: Check) -> Check:
     )
 
 
-def number_check(least: float, most: float, problem: str) -> Check:
-    """Check of a number from `least` to `most`; the `problem` describes other errors."""
+def value_check(
+    holds: Callable[[Any], bool], problem: str, kind: Callable[[Any], Any] = lambda value: value
+) -> Check:
+    """Check that something `holds` of a value of a `kind`; the `problem` describes all others."""
 
-    def check(name: str, value: Any) -> float:
-        if not is_number(value) or not least <= float(value) <= most:
+    def check(name: str, value: Any) -> Any:
+        if not holds(value):
             raise SettingError(f"{name}={value!r} {problem}")
-        return float(value)
+        return kind(value)
 
     return check
+
+
+def number_check(least: float, most: float, problem: str) -> Check:
+    """Check of a number from `least` to `most`; the `problem` describes other errors."""
+    return value_check(lambda x: is_number(x) and least <= float(x) <= most, problem, float)
 
 
 def setting_field(
@@ -96,30 +103,29 @@ def _check_temperature(name: str, value: Any) -> float | list[tuple[int, float]]
     return [(int(draw), float(temperature)) for draw, temperature in value]
 
 
-def _check_order(name: str, value: Any) -> int:
-    if value in (0, 1, 2) and not isinstance(value, bool):
-        return int(value)
-    raise SettingError(f"{name}={value!r} is unknown. Use 'auto', 0, 1 or 2.")
-
-
-def _check_blocks(name: str, value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise SettingError(f"{name}={value!r} is unknown. Use 'auto', True or False.")
-
-
-def _check_proposal(name: str, value: Any) -> Proposal:
-    if isinstance(value, Proposal):
-        return value
-    raise SettingError(
-        f"{name}={value!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
-    )
-
-
-def _check_slice_moves(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise SettingError(f"{name}={value!r} is not an integer of 0 or more. Give one, or 'auto'.")
-    return int(value)
+_check_order = value_check(
+    lambda value: value in (0, 1, 2) and not isinstance(value, bool),
+    "is unknown. Use 'auto', 0, 1 or 2.",
+    int,
+)
+_check_blocks = value_check(
+    lambda value: isinstance(value, bool | np.bool_), "is unknown. Use 'auto', True or False.", bool
+)
+_check_proposal = value_check(
+    lambda value: isinstance(value, Proposal),
+    "is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture().",
+)
+_check_slice_moves = value_check(
+    lambda n: isinstance(n, int | np.integer) and not isinstance(n, bool) and bool(n >= 0),
+    "is not an integer of 0 or more. Give one, or 'auto'.",
+    int,
+)
+#: Reaction to a violated bound.
+check_violation = value_check(
+    lambda value: value in ("raise", "warn"),
+    "is unknown. Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
+    str,
+)
 
 
 def _check_blocked(name: str, value: Any) -> bool:
@@ -521,13 +527,3 @@ def user_numbers_check(kind: type[Any], numbers: str, call: str) -> Check:
 
 
 check_bounds = user_numbers_check(Bounds, "bounds", "Bounds(c, metric)")
-
-
-def check_violation(name: str, value: Any) -> str:
-    """Reaction to a violated bound: "raise" or "warn"."""
-    if value in ("raise", "warn"):
-        return str(value)
-    raise SettingError(
-        f"{name}={value!r} is unknown. Use 'raise', or 'warn' to go on and have the "
-        "trace marked as not exact."
-    )

@@ -16,7 +16,8 @@ from pymc_minibatch_mh import Langevin
 from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.proposals.custom import GaussianRows
-from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
+from pymc_minibatch_mh.proposals.langevin import LangevinStep
+from pymc_minibatch_mh.proposals.walk import SHAPES
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -58,7 +59,7 @@ def batch(rng, size):
 
 
 def linked(step, preconditioner, batch_size):
-    return LangevinStep(step, PRECONDITIONERS[preconditioner], batch_size)
+    return LangevinStep(step, SHAPES[preconditioner], batch_size)
 
 
 def proposed(own, positions, rng, first=0):
