@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.library import function
+from pymc_minibatch_mh.native.library import function, record_of
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
 # Columns of the headers of tables.
@@ -13,18 +13,11 @@ NO_ROWS = np.empty(0, np.int64)
 NO_DIRECTIONS = np.empty((0, 0))
 
 
-class Table(NamedTuple):
+class Table(record_of("mh_table")):  # type: ignore[misc]
     """Bounds of all observations for proposals within a radius: ``mh_table``.
 
     A table without arrays only serves to choose a table.
     """
-
-    radius: float
-    kind: int
-    total: float
-    c: np.ndarray | None
-    thresholds: np.ndarray | None
-    aliases: np.ndarray | None
 
 
 #: Columns of the supplies: next unused slot, end of the filled slots, number of supplies made.
@@ -34,17 +27,12 @@ ALL = -1
 
 
 class Supply(NamedTuple):
-    """Prefetched rows of one chain: ``mh_supply``."""
+    """Prefetched rows of one chain: ``mh_supply``; `places` are NEXT, END and NUMBER."""
 
-    #: NEXT, END and NUMBER of each table of bounds, shape (T, 3).
     places: np.ndarray
-    #: Address of a function that draws further rows (``mh_refill``).
     refill: Any
-    #: Change of all rows in a proposal, after its request, shape (1,).
     change: np.ndarray
-    #: Rows of one supply; 0 if all rows are in memory.
     room: int
-    #: Number of all rows, and the row number of each slot.
     n_rows: int
     rows: np.ndarray
 
@@ -63,21 +51,17 @@ class BoundTables(NamedTuple):
     aliases: np.ndarray
     #: A custom metric M (``mh_metric``), for tables of the kind GIVEN.
     metric: Any = None
-    #: Influential observations in ascending order, evaluated by every update and never sampled:
-    #: totals and alias tables cover the others. Tests without bounds may have them too.
+    #: Influential observations, which are never sampled: totals and alias tables cover the others.
+    #: Tests without bounds may have them too.
     heavy: np.ndarray = NO_ROWS
-    #: Orthonormal whitened directions in the null space of all observations, shape (n, d); bounds
-    #: project them out of proposals.
+    #: Orthonormal directions in the null space of all observations, unused where some are known by
+    #: groups: `shared` by all, and `own` ones. M is then the largest of the groups.
     unread: np.ndarray = NO_DIRECTIONS
-    #: Orthonormal whitened directions shared by all observations, shape (s, d), if directions are
-    #: known by groups: M is then the largest of the groups, and `unread` is unused.
     shared: np.ndarray = NO_DIRECTIONS
-    #: Further directions of each group, `each` per group: shape (groups * each, d).
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
-    #: Prefetched rows, for stored data: row numbers are then slots of the buffer.
+    #: For stored data: row numbers are then slots of the buffer.
     supply: Supply = NO_SUPPLY
-    #: Whitened directions of the observations, which thin candidates before evaluation.
     copy: WhitenedCopy = NO_COPY
 
     @property

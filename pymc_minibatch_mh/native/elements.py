@@ -40,12 +40,8 @@ class Parts(record_of("mh_parts")):  # type: ignore[misc]
         return self.first.size - 1
 
 
-class Ends(NamedTuple):
+class Ends(record_of("mh_part_ends")):  # type: ignore[misc]
     """Both ends of a move: effects, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
-
-    here: np.ndarray
-    there: np.ndarray
-    border: tuple[float, float, float]
 
 
 class ElementTest(NamedTuple):

@@ -189,9 +189,10 @@ typedef struct mh_move {
 
 /* Directions along which no row changes, for slice moves between updates: see slices.c. */
 typedef struct mh_slices {
-    int64_t moves, n_steps; /* moves after each update */
-    const double *steps;    /* as long as slices are stepped out by, (n_steps, d) */
+    int64_t n_steps;
+    const double *steps; /* as long as slices are stepped out by, (n_steps, d) */
     const int64_t *ends; /* first entry that is not zero, and the one behind the last, (n_steps, 2) */
+    int64_t moves;       /* after each update */
 } mh_slices;
 
 /* ---- What a draw counts. NumPy sees an array of these by the same names. ---- */

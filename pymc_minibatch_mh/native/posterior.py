@@ -11,10 +11,8 @@ from pymc_minibatch_mh.native.library import function
 class Reference(NamedTuple):
     """Control variates around a centre, frozen while a chain runs: ``mh_reference``."""
 
-    #: Centre of the expansion, θ̂.
     centre: np.ndarray
-    #: L with L Lᵀ = A⁻¹, A the posterior precision at the centre, and L⁻¹, shape (d, d): |L⁻¹ δ| is
-    #: a distance in posterior standard deviations.
+    #: L with L Lᵀ = A⁻¹, A the posterior precision at the centre, and L⁻¹.
     factor: np.ndarray
     whitener: np.ndarray
     #: Sums of all gradients and Hessians at the centre; zero at order 0, and below order 2.
@@ -23,7 +21,6 @@ class Reference(NamedTuple):
     order: int
     #: β, the factor of the log-likelihood alone.
     inverse_temperature: float
-    #: First updated coordinate; earlier ones belong to other steps.
     first: int = 0
     #: β relative to the β of the bounds and predicted noise, which are proportional to it at order
     #: 0; 1 except during a temperature schedule.
@@ -47,7 +44,5 @@ class Posterior(NamedTuple):
     prior: Any
     rows: Any
     reference: Reference
-    #: Bounds of the remainders; empty for tests without.
     bounds: BoundTables
-    #: Batch size above which a look evaluates the full data.
     most_drawn: float = np.inf

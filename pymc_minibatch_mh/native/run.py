@@ -10,21 +10,15 @@ from pymc_minibatch_mh.native.library import (
     LaidOut,
     ffi,
     load,
+    record_of,
 )
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.posterior import Posterior
 from pymc_minibatch_mh.native.statistics import TALLY
 
 
-class Slices(NamedTuple):
+class Slices(record_of("mh_slices")):  # type: ignore[misc]
     """Directions of slice proposals without observations, and their number: ``mh_slices``."""
-
-    #: Directions with the length of the slices' steps, shape (n, d).
-    steps: np.ndarray
-    #: First nonzero entry of each direction, and the end after the last one, int64, shape (n, 2).
-    ends: np.ndarray
-    #: Proposals after each update.
-    moves: int
 
 
 NO_SLICES = Slices(np.empty((0, 0)), np.empty((0, 2), np.int64), 0)
@@ -36,20 +30,16 @@ class KernelState(NamedTuple):
     posterior: Posterior
     #: Position, updated in place, and scratch for proposals.
     move: Move
-    #: Only source of randomness.
     generator: GeneratorRecord
-    #: Records of the proposal and of the test, and their functions; None for loops with built-in
-    #: ones.
+    #: None for loops with a built-in proposal and test.
     propose: str | None
     proposal: LaidOut | None
     decide: str | None
     test: LaidOut | None
-    #: Null-space directions of the likelihood, for slice proposals between updates.
     slices: Slices
     #: Efficiency of each component of the proposal, accumulated, records of shape (components,).
     tallies: np.ndarray | None
-    #: Ends of the proposal with the worst bound violation, shape (2, d); row and ratio of the
-    #: counts belong to it.
+    #: Ends of the proposal to which row and ratio of the counts belong, shape (2, d).
     worst_move: np.ndarray | None
     arena: Arena
 

@@ -13,9 +13,7 @@ class WhitenedCopy(NamedTuple):
 
     #: Scale and residual of each direction of a row, then the directions, in bytes: (N, B).
     lines: np.ndarray
-    #: Orthonormal directions that all rows may share, shape (s, d).
     shared: np.ndarray
-    #: Number of further directions of a row.
     own: int = 1
 
     @property
