@@ -13,7 +13,7 @@ from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.native.bound_tables import RADIUS
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 
-ROWS, GROUPS = 3_000, 12
+ROWS, GROUPS = 1_500, 12
 
 
 def slopes():
