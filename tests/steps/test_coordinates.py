@@ -88,8 +88,7 @@ SETTINGS = {
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_settings_in_the_models_own_terms_keep_them(settings):
     for record, linear in ((TunaSettings(**SETTINGS[settings]()), False), (TunaSettings(), True)):
-        reading = record.reading_for(record.method("best", None))
-        assert reading.in_linear_coordinates == linear
+        assert record.linear_for(record.method("best", None)) == linear
 
 
 def test_explain_names_the_coordinates():
