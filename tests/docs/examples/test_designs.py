@@ -3,15 +3,13 @@
 import copy
 
 import numpy as np
-import pymc as pm
 import pytest
 
 from helpers.tiers import fast
 from helpers.zoo import sample
 from papers.designs import TriedMoves, design_sequential_test, tried_moves
 from papers.sequential import sequential_error, sequential_use
-from papers.stiefel import StiefelWalk
-from pymc_minibatch_mh import AustereMH, RandomWalk, audit, explain
+from pymc_minibatch_mh import AustereMH, RandomWalk, audit
 from pymc_minibatch_mh.chain.kernel_probe import Probe
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -117,20 +115,6 @@ def test_moves_are_those_of_the_seed_and_leave_the_step_alone(rough, tried):
     np.testing.assert_array_equal(again.log_ratio, tried.log_ratio)
     np.testing.assert_array_equal(again.sd, tried.sd)
     assert rough.chain.state == before
-
-
-@pytest.mark.slow
-def test_moves_on_a_manifold_are_tried_from_the_start():
-    """Beside it there is nothing: a draw around the start would be off the manifold."""
-    x = np.random.default_rng(10).standard_normal((1_200, 2))
-    with pm.Model() as model:
-        turn = pm.Flat("turn", shape=(2, 2), initval=np.eye(2))
-        pm.Laplace("y", (x @ turn)[:, 0], 1.0, observed=x[:, 0])
-    walk = StiefelWalk(0.05)
-    step = AustereMH(model=model, centre="start", batch_size=100, proposal=walk)
-    assert tried_moves(step, 8, random_seed=11).log_ratio.size == 8
-    found = explain(step, draws=100, tune=50, nuts=False, random_seed=12)
-    assert found.forecast.acceptance > 0.0
 
 
 @pytest.mark.slow

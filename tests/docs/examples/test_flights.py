@@ -77,15 +77,6 @@ def test_design_matrix(table, coefficients):
             np.testing.assert_allclose([column.mean(), column.std()], [0, 1], atol=1e-9)
 
 
-def test_no_carrier_is_too_small_to_be_seen_in_batches(regression):
-    carriers = [i for i, name in enumerate(regression.names) if name.startswith("carrier")]
-    assert len(carriers) == 14
-    for i in carriers:
-        late = regression.late[regression.X[:, i] == 1]
-        assert late.size > 300
-        assert 20 <= late.sum() <= late.size - 20
-
-
 def test_stored_reference_is_of_this_regression(regression):
     reference = json.loads(Path(flights.__file__).with_name("flights_nuts.json").read_text())
     mode, hessian = mode_and_hessian(regression)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import zipfile
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 
@@ -16,8 +14,6 @@ from papers import (
     abstracts,
     data,
     page,
-    parts,
-    prepare,
     provenance,
     recorded,
     runner,
@@ -129,43 +125,6 @@ def test_stored_results_are_never_those_of_stand_ins(monkeypatch, tmp_path):
 
 def _stop(*_):
     raise StopIteration
-
-
-def test_a_run_goes_on_after_its_last_part(tmp_path):
-    kept = parts.keep_in(tmp_path / "run", "first")
-    provenance.forget()
-    provenance.note_digests(["digest"])
-    assert parts.part("a", lambda: {"x": np.arange(3.0)})["x"].tolist() == [0.0, 1.0, 2.0]
-    provenance.forget()
-    kept = parts.keep_in(tmp_path / "run", "second")
-    assert parts.part("a", _stop)["x"].tolist() == [0.0, 1.0, 2.0]
-    parts.part("b", lambda: {"x": np.zeros(1)})
-    assert kept.commits == {"first", "second"}
-    assert kept.seconds > 0.0
-    assert provenance.digests() == ["digest"]
-    parts.discard()
-    assert not (tmp_path / "run").exists()
-    parts.keep_in(None)
-    assert [parts.part("a", lambda: {"x": np.ones(1)})["x"][0] for _ in range(2)] == [1.0, 1.0]
-
-
-def test_originals_are_known_by_their_checksums(monkeypatch, tmp_path):
-    images = np.arange(5 * 4, dtype=np.uint8).reshape(5, 4)
-    labels = np.array([1, 7, 9, 7, 1], np.uint8)
-    files = {}
-    for names in (prepare.MNIST[:2], prepare.MNIST[2:]):
-        files[names[0]] = bytes(16) + images.tobytes()
-        files[names[1]] = bytes(8) + labels.tobytes()
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        for name, content in files.items():
-            archive.writestr(f"inside/{name}", content)
-    with pytest.raises(ValueError, match="is not the original"):
-        prepare.originals([tmp_path / "a.zip"])
-    digests = {name: sha256(content).hexdigest() for name, content in files.items()}
-    monkeypatch.setattr(prepare, "ORIGINALS", digests)
-    made = prepare.digits(prepare.originals([tmp_path / "a.zip"]), 1, 7)
-    assert made["y_train"].tolist() == [0, 1, 1, 0]
-    assert np.array_equal(made["X_test"], images[labels != 9])
 
 
 def same_as_recorded(script, monkeypatch):

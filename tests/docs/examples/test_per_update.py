@@ -7,7 +7,6 @@ import pytest
 
 from helpers.in_c import require_compiler
 from helpers.zoo import sample
-from law.statistical.budget import FAR
 from native.test_looks import normal_rows, spread, updates
 from papers.designs import Grid
 from papers.per_update import PerUpdate, PerUpdateAustereMH, PerUpdateTest, design_table
@@ -61,26 +60,6 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     assert counts["accepted"].mean() == pytest.approx(accepted, abs=0.02)
     read = counts["n_obs"] - rows.size
     assert read.mean() == pytest.approx(rows.size * use.mean(), rel=0.05)
-
-
-@pytest.mark.slow
-def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
-    """All rows decide within a unit of the threshold, and far from it a batch that says little."""
-    rows = 0.02 * normal_rows()
-    sd = spread(rows)
-    far, sizes = np.array([0.0, 1.0]), np.array([100, 100])
-    test = per_update(0.1, rows.size)._replace(
-        distances=far, batch_sizes=sizes, epsilons=np.array([0.0, 0.5])
-    )
-    counts = updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
-    by_all = counts["n_obs"] == 2 * rows.size
-    # Where all rows decide, log u lies within sd of the log ratio: half of it accepts.
-    inside = min(1.0, math.exp(-0.5 + sd)) - math.exp(-0.5 - sd)
-    noise = FAR * math.sqrt(0.25 / 4_000)
-    assert by_all.mean() == pytest.approx(inside, abs=noise)
-    accepts = (math.exp(-0.5) - math.exp(-0.5 - sd)) / inside
-    share = counts["accepted"][by_all].mean()
-    assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import pytest
 from scipy.special import expit
 
 from helpers.in_library import barker_probability
-from papers import abstracts
 from papers.korattikara_bound import (
     contraction,
     kernel,
@@ -13,7 +12,6 @@ from papers.korattikara_bound import (
     sequential_acceptance,
     stationary,
 )
-from papers.report import Claim, Report
 from papers.ridge import correction_errors, ridge_test
 from papers.seita_correction import PUBLISHED, RIDGES
 from pymc_minibatch_mh.steps.barker import barker_test
@@ -78,14 +76,3 @@ def test_the_bound_holds_and_says_little():
     bound = np.abs(acceptance - exact()).max() / (1.0 - contraction(matrix))
     assert 0.01 < distance < bound
     assert bound > 1.0
-
-
-def test_figures_of_the_abstracts_are_looked_up(monkeypatch, tmp_path):
-    monkeypatch.setattr(abstracts, "RESULTS", tmp_path)
-    claims = [Claim("rows a test", "-", None, 1.0, 1234.5), Claim("rows b", "-", None, 1.0, 0.123)]
-    Report("", claims, run={}).write(tmp_path / "x.json")
-    assert abstracts.rounded(abstracts.claim("x", "rows a").measured) == "1,234"
-    assert abstracts.rounded(abstracts.claim("x", "rows b").measured) == ".12"
-    with pytest.raises(ValueError, match="too many"):
-        abstracts.claim("x", "rows")
-    assert abstracts.listed([0.5, 2.0], " %") == ".5 and 2 %"

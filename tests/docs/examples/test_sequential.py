@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from law.statistical.budget import FAR
 from papers.sequential import sequential_error, sequential_use
 
 #: m, epsilon, n_rows, boundary, all_rows_from
@@ -67,25 +66,6 @@ def test_the_density_followed_forwards_says_the_same(test):
     expected = np.array([forward(test, distance) for distance in DISTANCES])
     np.testing.assert_allclose(error, expected[:, 0], atol=1e-5)
     np.testing.assert_allclose(use, expected[:, 1], atol=1e-5)
-
-
-@pytest.mark.parametrize("test", TESTS)
-def test_simulated_walks_stop_as_often(test):
-    walks = 20_000
-    shares, limits = shares_and_limits(*test)
-    times = shares / (1.0 - shares)
-    steps = np.sqrt(np.diff(times, prepend=0.0))
-    noise = np.cumsum(
-        steps * np.random.default_rng(61).standard_normal((walks, len(times))), axis=1
-    )
-    for distance, error, use in zip(DISTANCES, *both(test), strict=True):
-        z = (noise + distance * times) / np.sqrt(times)
-        out = np.abs(z) > limits
-        stops, first = out.any(axis=1), out.argmax(axis=1)
-        wrong = stops & (z[np.arange(walks), first] < 0.0)
-        read = np.where(stops, shares[first], 1.0)
-        assert abs(wrong.mean() - error) <= FAR * math.sqrt(max(error, 1e-3) / walks)
-        assert abs(read.mean() - use) <= FAR * read.std() / math.sqrt(walks)
 
 
 def test_at_epsilon_zero_all_rows_decide():

@@ -70,19 +70,6 @@ def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
     assert (noise <= NOISE).all()
 
 
-def test_fit_takes_a_step():
-    model = flat("bernoulli")
-    step = TunaMH(model=model.backend.model)
-    trace = model.fit(
-        draws=300, tune=200, chains=2, cores=1, step=step, random_seed=302, quiet=True,
-        compute_convergence_checks=False,
-    )  # fmt: skip
-    assert set(trace.posterior.data_vars) == {"Intercept", "x", "z"}
-    assert bool(trace.sample_stats["certified"].all())
-    model.predict(trace, kind="response_params")
-    assert trace.posterior["p"].shape == (2, 300, ROWS)
-
-
 def test_effects_of_groups_are_bounded():
     data = groups.table(ROWS)
     model = built("bernoulli", "x + (1|group)", data, noncentered=False).backend.model

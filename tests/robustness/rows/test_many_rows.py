@@ -7,22 +7,8 @@ import pytest
 from helpers.another_process import printed
 
 HERE = Path(__file__).parent
-MANY = 10_000_000
-#: Largest growth of memory, in numbers of 8 bytes a row. The model's own copy of the counts is
-#: one, and an array of one number a row in the model's own log-density is another.
-NUMBERS = {"PenaltyMH": 10, "TunaMH": 10}
 #: Passes over all rows that a preparation makes at most, and rows that sampling reads.
 PASSES, READ = 6, 1_000_000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", NUMBERS)
-def test_ten_million_rows_in_order(method):
-    figures = printed(HERE / "memory.py", method, MANY)
-    assert figures["seen"]
-    assert figures["small"]
-    assert not figures["half_small"]
-    assert figures["mib"] < NUMBERS[method] * 8 * MANY / 2**20
 
 
 @pytest.mark.slow
