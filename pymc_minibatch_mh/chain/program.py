@@ -58,7 +58,7 @@ WIDTH = 2.5
 
 
 def possible_slices(plan: Plan) -> Slices:
-    """Return the directions along which no row changes, and as many moves as have a choice."""
+    """Directions along which no row changes, with the automatic number of moves."""
     directions, lengths = plan.unread_steps()
     if not len(directions):
         return NO_SLICES

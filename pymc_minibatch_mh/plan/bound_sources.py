@@ -26,7 +26,7 @@ GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
 
 
 def functions_of(target: Target | CompiledModel) -> list[RowFunction]:
-    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    """Terms of a model; BoundsError if their derivatives cannot be enclosed."""
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions

@@ -259,15 +259,19 @@ class DensePlan(Plan):
         """Refuse stored rows of which more than one pass in `MOVES` updates is forecast."""
         if self.target.source.in_memory:
             return
-        tell_of_uneven(self)
+        warn_of_uneven_bounds(self)
         rng = np.random.default_rng(PREPARATION_SEED)
-        if forecast is None:
-            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
-        else:
+        if forecast is not None:
             require_few(forecast(rng), self, most_drawn)
+            return
+        assert self.tables is not None
+        sizes = sizes_of_many(self.target, self.reference, self.tables, rng, MOVES)
+        # A move that is not bounded reads all rows, however many may be drawn.
+        few = (sizes <= most_drawn) & (sizes < np.inf)
+        require_few(int(np.count_nonzero(~few)), self)
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Return an objection of rows, by default all or many, to the bounds; or ""."""
+        """Description of the first row above its bound, of all or many by default; or ""."""
         if self.tables is None:
             return ""
         source, rng = self.requirements.bounds or DerivedBounds(), np.random.default_rng(seed)
@@ -278,7 +282,7 @@ class DensePlan(Plan):
         return replace(self, **nothing, sought=None)
 
     def _calibrated(self) -> Self:
-        """Return this with the remainders of the rows measured that are drawn."""
+        """Plan with measured remainders of the rows that batches draw."""
         target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
         # Heavy rows are known only where typical moves are: around a mode.
         sought = target.covariance is None
@@ -288,16 +292,8 @@ class DensePlan(Plan):
         return replace(self, calibration=measured, heavy=heavy)
 
 
-def full_passes_by_bounds(plan: DensePlan, most_drawn: float, rng: np.random.Generator) -> int:
-    """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
-    assert plan.tables is not None
-    sizes = sizes_of_many(plan.target, plan.reference, plan.tables, rng, MOVES)
-    # One that is not bounded reads all rows, however many may be drawn.
-    return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
-
-
-def tell_of_uneven(plan: DensePlan) -> None:
-    """Warn where chains fetch most stored rows in vain."""
+def warn_of_uneven_bounds(plan: DensePlan) -> None:
+    """Warning that chains use few of the stored rows that they fetch."""
     tables = plan.tables
     if not isinstance(tables, BlockTables) or plan.n_rows <= tables.most_at_once:
         return
@@ -314,9 +310,9 @@ def tell_of_uneven(plan: DensePlan) -> None:
 
 
 def require_few(passes: int, plan: DensePlan, most_in_batch: float | None = None) -> None:
-    """Refuse a model of which more than one pass over all stored rows in `MOVES` is forecast.
+    """SettingError if more than one pass over all stored rows is forecast for `MOVES` moves.
 
-    Passes are those of moves, or those of looks at batches from `most_in_batch` rows on.
+    The passes are of moves, or of looks at batches from `most_in_batch` rows on.
     """
     if passes <= MAX_PASSES:
         return

@@ -1,8 +1,8 @@
 """A prepared step in a file: a NumPy archive without pickle.
 
-Beside its arrays stands whose they are: digests of the package's sources, of the model's data and
-graphs, and of the arrays themselves. A file of another kind, a damaged or an altered one is a
-SettingError; one of another model, other data or another version a StaleDataError.
+Its key has digests of the package's sources, of the model's data and graphs, and of its arrays. A
+file of another kind, a damaged or an altered one raises a SettingError; one of another model, other
+data or another version a StaleDataError.
 """
 
 import errno
@@ -34,12 +34,12 @@ _NOT_SAVED = (errno.EISDIR, errno.EINVAL)
 
 
 def _package() -> str:
-    """Return the version of this package, by the sources that compute what a file holds."""
+    """Version of this package, by the sources that compute the contents of a file."""
     return f"{version('pymc-minibatch-mh')} {_sources(Path(__file__).parents[1])}"
 
 
 def _sources(root: Path) -> str:
-    """Return a digest of the sources in a folder that compute what a file holds."""
+    """Digest of the sources in a folder that compute the contents of a file."""
     whole = hashlib.sha256()
     for room in COMPUTING:
         for path in sorted([root / room, *(root / room).rglob("*.*")]):

@@ -27,7 +27,7 @@ _SILENT: Any = object.__repr__
 
 
 def split_digests(factorization: Factorization) -> dict[str, str]:
-    """Return digests of everything in a factorization but its data: part -> digest.
+    """Digests of everything in a factorization but its data: part -> digest.
 
     They do not depend on the process, so that they can be compared with stored ones.
     """
@@ -48,7 +48,7 @@ def split_digests(factorization: Factorization) -> dict[str, str]:
 
 
 def graph_digest(output: Variable, known: Mapping[Variable, str]) -> str:
-    """Return the digest of a graph."""
+    """Digest of a graph."""
     tokens = dict(known)
 
     def token(variable: Variable) -> str:
@@ -116,7 +116,7 @@ def _digest(text: str) -> str:
 
 
 def key_of_reference(target: Target) -> dict[str, str]:
-    """Return the settings behind control variates: name -> in words, or digest."""
+    """Settings behind control variates: name -> in words, or digest."""
     given = target.covariance
     return {
         "taylor_order": str(target.taylor_order),
@@ -126,13 +126,13 @@ def key_of_reference(target: Target) -> dict[str, str]:
 
 
 def key_of(target: Target) -> dict[str, str]:
-    """Return the key of prepared arrays, the same in every process: name -> digest or number."""
+    """Key of prepared arrays, the same in every process: name -> digest or number."""
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
     return {**key_of_reference(target), **split_digests(target.factorization), **data}
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
-    """Return the first thing in which two keys differ, or an empty string."""
+    """First entry in which two keys differ, or an empty string."""
     return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")
 
 
@@ -195,7 +195,7 @@ def _declared(model: pm.Model) -> Declared:
 
 
 def _difference(before: Declared, now: Declared) -> str:
-    """Return the change of the first variable that is not as it was, or an empty string."""
+    """Change of the first variable that differs, or an empty string."""
     for variable in {**before, **now}:
         if variable not in before:
             return f"{variable.name!r} was added to the model"

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 
 class Promise(StrEnum):
-    """The law that a chain converges to."""
+    """Distribution that a chain converges to."""
 
     #: The posterior, whatever else holds.
     EXACT = "exact"
@@ -41,7 +41,7 @@ class Guarantee:
             )
 
     def __str__(self) -> str:
-        """Return the promise, and which error an approximate method controls."""
+        """Promise, and the error that an approximate method controls."""
         controlled = f"; it controls the {self.controls}" if self.controls else ""
         return f"{self.promise.value}{controlled}"
 
@@ -57,7 +57,7 @@ class Guarantee:
         return tables is not None and tables.verified and not violation
 
     def of_draws(self, tables: AnyTables | PartTables | None, violation: str) -> str:
-        """Return the guarantee for the draws of a chain, in words."""
+        """Guarantee for the draws of a chain, in words."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return str(self)
         if violation:
@@ -111,15 +111,15 @@ class Method(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """The promise of the draws: declared, never inferred."""
+        """Promise of the draws: declared, never inferred."""
 
     @property
     @abstractmethod
     def requirements(self) -> Requirements:
-        """The facts that passes over all rows have to find."""
+        """Facts that full-data evaluations have to find."""
 
     def most_drawn(self, plan: Plan) -> float:
-        """Return the rows above which a move is decided by all of them."""
+        """Number of drawn rows above which the full data decide."""
         if self.full_pass_above is not None:
             return self.full_pass_above
         # From here on, one pass in order is as quick as as many random reads.
@@ -131,7 +131,7 @@ class Method(ABC):
 
     @property
     def refuses_elements(self) -> str:
-        """Why elements of groups cannot be accepted by themselves; empty where they can."""
+        """Objection to effects that are accepted one at a time; empty without one."""
         return "its test does not draw a Poisson number of rows"
 
     @property
@@ -141,14 +141,14 @@ class Method(ABC):
 
     @abstractmethod
     def record(self, plan: Plan) -> Any:
-        """Return the record that a chain starts with around a centre."""
+        """Initial record of a chain around a centre."""
 
     def linked(self, record: Any) -> Any:
-        """Return the record of compiled updates: the same, unless they need addresses."""
+        """Record of compiled updates: the same, unless they need addresses."""
         return record
 
     def require_subsampling(self, plan: Plan) -> None:
-        """Refuse settings with which typical moves would read all rows that are stored."""
+        """SettingError if typical moves would read all stored rows."""
         plan.require_few_full_passes(self.most_drawn(plan))
 
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:

@@ -34,7 +34,7 @@ MAX_SHAPES, MAX_PARAMETERS = 4, 300
 def choose_shape_parametrization(
     model: CompiledModel, point: Mapping[str, np.ndarray]
 ) -> CompiledModel:
-    """Return a model with reciprocals of shapes as coordinates, where these are much better.
+    """Model with reciprocals of shapes as coordinates, where these are much better.
 
     The search for the mode starts at `point`.
     """
@@ -55,7 +55,7 @@ def choose_shape_parametrization(
 
 
 def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
-    """Return the cost of an independent draw, in rows; infinite where that is not known."""
+    """Cost of an independent draw, in rows; infinite if unknown."""
     functions = model.row_functions
     if isinstance(functions, BoundsError):
         return np.inf
@@ -76,7 +76,7 @@ def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
 
 
 def _efficiency(target: Target, reference: Reference) -> float:
-    """Return the effective share of draws from the truncated normal approximation."""
+    """Effective share of draws from the truncated normal approximation."""
     rng, weight = np.random.default_rng(SEED), reference.inverse_temperature
     slope = target.full_data.prior(reference.centre, hessian=False).gradient
     slope = slope + weight * reference.gradient

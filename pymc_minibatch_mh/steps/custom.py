@@ -121,11 +121,6 @@ class CustomTestMethod(BatchMethod):
         return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 
 
-def custom_test(numbers: Sequence[float]) -> CustomTest:
-    """Initial kernel settings of a custom test."""
-    return CustomTest(0.0, 1.0, np.inf, np.array(numbers, dtype=np.float64))
-
-
 _check_controls = value_check(
     lambda value: isinstance(value, str) and value != "",
     "names no error. Say in words which one your test controls.",
@@ -188,5 +183,6 @@ class CustomTestMH(MinibatchStep):
     @takes_settings(CustomTestSettings)
     def __init__(self, settings: CustomTestSettings) -> None:
         functions = settings.sample_size, settings.decide_batch
-        test, target = custom_test(settings.numbers), settings.walk_target
+        numbers = np.array(settings.numbers, dtype=np.float64)
+        test, target = CustomTest(0.0, 1.0, np.inf, numbers), settings.walk_target
         self._prepare(settings, CustomTestMethod(test, *functions, settings.controls, target))

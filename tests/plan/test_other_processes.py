@@ -18,7 +18,7 @@ from pymc_minibatch_mh.bounds.bound_check import moves_of_chains, sizes_of_many
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data.files import MappedArrays
 from pymc_minibatch_mh.native.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.plan.dense import tell_of_uneven
+from pymc_minibatch_mh.plan.dense import warn_of_uneven_bounds
 from steps import stored
 
 
@@ -135,7 +135,7 @@ def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, tol
     # As if each block had a row with a far larger bound.
     tables = replace(found.tables, largest=larger * found.tables.largest, most_at_once=most_at_once)
     with caplog.at_level("WARNING", "pymc"):
-        tell_of_uneven(replace(found, tables=tables))
+        warn_of_uneven_bounds(replace(found, tables=tables))
     share = max(tables.kept_share(table) for table in range(tables.n_tables))
     said = f"one in {1.0 / share:,.0f} stored rows that they fetch"
     assert [said in record.message for record in caplog.records] == [True] * told
