@@ -12,6 +12,7 @@ from pymc_minibatch_mh.bounds.part_tables import PartTables, part_tables
 from pymc_minibatch_mh.native.elements import Geometry, Parts
 from pymc_minibatch_mh.plan.plan import ByElements, Plan, Requirements, record_arrays, stored_record
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
+from pymc_minibatch_mh.reference.arrow_search import centre_around
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
@@ -59,9 +60,8 @@ class ArrowPlan(Plan):
     @one_thread_of_blas
     def around(self, start: np.ndarray) -> Self:
         """Plan around the mean that a search from `start` ends at."""
-        return self.bounded(
-            self.target, self.requirements, self.elements.around(self.target, start)
-        )
+        elements = centre_around(self.elements, self.target, start)
+        return self.bounded(self.target, self.requirements, elements)
 
     @one_thread_of_blas
     def at(self, expansion: GroupedReference) -> Self:

@@ -31,7 +31,7 @@ from pymc_minibatch_mh.plan.plan import (
     require_possible,
     require_same_again,
 )
-from pymc_minibatch_mh.reference.arrow_reference import find_grouped
+from pymc_minibatch_mh.reference.arrow_search import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.reparametrize.zero_sum import in_differences

@@ -6,7 +6,7 @@ from helpers.models import GROUPED, of_kind
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.plan.prepare import ReadingSettings, read_model
-from pymc_minibatch_mh.reference.arrow_reference import find_grouped
+from pymc_minibatch_mh.reference.arrow_search import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 
 #: Models that steps are tested on elsewhere, and others whose sums alone are.

@@ -11,9 +11,10 @@ from scipy.special import expit
 from helpers.grouped import FAST, SUMMED, expanded, target_of
 from helpers.models import GROUPED
 from helpers.tiers import fast
-from pymc_minibatch_mh.reference import arrow_reference as grouped
+from pymc_minibatch_mh.reference import arrow_search as grouped
 from pymc_minibatch_mh.reference import arrow_sums as element_rows
-from pymc_minibatch_mh.reference.arrow_reference import Arrow, find_grouped
+from pymc_minibatch_mh.reference.arrow_reference import Arrow
+from pymc_minibatch_mh.reference.arrow_search import centre_around, find_grouped
 
 # On the worker that bounds the rows of the same models.
 pytestmark = pytest.mark.xdist_group("elements")
@@ -273,4 +274,4 @@ def test_a_centre_with_other_scales_is_not_moved_to(monkeypatch):
     }
     for name, other in known.items():
         monkeypatch.setattr(grouped, "find_grouped", lambda *_, other=other: other)
-        assert (found.around(target, found.centre) is found) == (name == "other scales")
+        assert (centre_around(found, target, found.centre) is found) == (name == "other scales")

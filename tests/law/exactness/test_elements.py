@@ -13,7 +13,7 @@ from helpers.tiers import fast
 from law.statistical.budget import VERY_FAR
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH, TunaPaperMH, sample
 from pymc_minibatch_mh.bounds import part_tables
-from pymc_minibatch_mh.reference import arrow_reference as grouped
+from pymc_minibatch_mh.reference import arrow_search as grouped
 
 GROUPS, ROWS = 4, 6
 #: With fewer, rare excursions of effects make standard errors of second moments too small.
