@@ -37,31 +37,23 @@ from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 _log = logging.getLogger("pymc")
 
-#: Bias in standard deviations of the draws up to which intervals keep their coverage: with a tenth,
-#: 95 % intervals still cover 94.9 %. Sums over exact tests vanish up to rounding.
-MAX_BIAS, MAX_ROUNDING = 0.1, 1e-6
-#: Standard errors that a tolerable bias has to leave room for.
-MARGIN = 2.0
-#: Probability that a bias, a drift, or a difference of rates is reported where there is none.
+#: Tolerable bias in standard deviations of the draws, with which 95 % intervals cover 94.9 %, its
+#: margin in standard errors, and the largest rounding error of exact tests.
+MAX_BIAS, MARGIN, MAX_ROUNDING = 0.1, 2.0, 1e-6
+#: Probability of a false report of a bias, a drift, or a difference of rates.
 FALSE_ALARM = 1e-3
-#: Error of an acceptance probability, from the first term of Edgeworth's series, that is worth a
-#: warning, and that is a failure: beyond it the series itself says nothing.
+#: Errors of an acceptance probability, by the first term of Edgeworth's series, of a warning and of
+#: a failure, and the supremum of that term in skewness/√b: φ(0)/6.
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
-#: Supremum of that term for a distribution function, in skewness/√b: φ(0)/6.
 EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
-#: Largest observation, in standard deviations of a batch's sum, without a warning.
-MAX_PULL = 1.0
+#: Without a warning: the largest observation in standard deviations of a batch's sum, the fewest
+#: observations that carry half of a batch's variance, and shares of updates with a full-data
+#: evaluation and with an invalid proposal.
+MAX_PULL, MIN_TOP_ROWS, MAX_FULL_PASSES, MAX_INVALID = 1.0, 10.0, 0.1, 0.1
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
 MIN_NOISE = 0.1
-#: Fewest observations in a batch that carry half of its variance: fewer leave its estimate
-#: unreliable.
-MIN_TOP_ROWS = 10.0
-#: Shares of updates with a full-data evaluation, and with an invalid proposal, without a warning.
-MAX_FULL_PASSES, MAX_INVALID = 0.1, 0.1
-#: Fewest draws of a chain from which autocorrelations are estimated.
-MIN_DRAWS = 50
-#: Fewest and most pairs of an audit, if its number of pairs follows from time.
-MIN_PAIRS, MAX_PAIRS = 50, 200
+#: Fewest draws of a chain for autocorrelations, and fewest and most pairs by default.
+MIN_DRAWS, MIN_PAIRS, MAX_PAIRS = 50, 50, 200
 #: Seconds of an audit from which the log announces its duration.
 MAX_SILENT_SECONDS = 5.0
 #: Attribute ``state`` of an audit whose chain is not that of the trace.
@@ -443,10 +435,7 @@ def coordinate_labels(step: MinibatchStep, model: pm.Model, trace: xr.DataTree) 
 def _number_of_pairs(
     given: int | None, step: MinibatchStep, draws: Draws, trace: xr.DataTree, chain: Chain
 ) -> tuple[int, str]:
-    """Number of pairs and its reason; by default, pairs take as long as sampling did.
-
-    The log states the time that they will take.
-    """
+    """Number of pairs and its reason; by default, pairs take as long as sampling did."""
     sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
     first = {name: values[:1] for name, values in draws.items()}
     for _ in range(2):
@@ -458,17 +447,13 @@ def _number_of_pairs(
             break
     count, chosen = given or affordable_pairs(seconds, sampling), "the usual number"
     if count < MAX_PAIRS:
-        chosen = (
-            f"chosen by time: {MAX_PAIRS} would take "
-            f"{report.describe_seconds(MAX_PAIRS * seconds)}, and "
-            f"sampling took {report.describe_seconds(sampling)}"
-        )
-    rows, by_time = report.describe_rows(step.target), f", {chosen}" * (not given)
-    what = f"{rows} for each of {count} pairs{by_time}"
-    left = f"; about {report.describe_seconds(count * seconds)}" * (
-        count * seconds > MAX_SILENT_SECONDS
-    )
-    _log.info("audit: evaluating %s%s.", what, left)
+        usual, took = (report.describe_seconds(x) for x in (MAX_PAIRS * seconds, sampling))
+        chosen = f"chosen by time: {MAX_PAIRS} would take {usual}, and sampling took {took}"
+    what = f"{report.describe_rows(step.target)} for each of {count} pairs"
+    by_time, left = "" if given else f", {chosen}", ""
+    if count * seconds > MAX_SILENT_SECONDS:
+        left = f"; about {report.describe_seconds(count * seconds)}"
+    _log.info("audit: evaluating %s%s%s.", what, by_time, left)
     return count, "as given" if given else chosen
 
 

@@ -1,7 +1,4 @@
-"""Proposals from draws of a trace, measured with all observations, and the bias of their errors.
-
-docs/after.md has the mathematics.
-"""
+"""Proposals from draws of a trace, measured with all observations: docs/after.md has the maths."""
 
 import math
 from collections.abc import Callable
@@ -42,10 +39,7 @@ def positions_of(draws: Draws, step: MinibatchStep) -> np.ndarray:
 
 
 def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Draws:
-    """Draws of the value variables of a model, from a trace.
-
-    SettingError if the trace, the model and the step do not belong together; names the variable.
-    """
+    """Draws of a model's value variables; SettingError if trace, model and step differ."""
     blocks = step.target.factorization.blocks + step.target.factorization.others
     names = {str(v.name) for v in model.value_vars}
     for block in blocks:
@@ -72,10 +66,7 @@ USUAL_TUNE = 1_000
 def frozen_chain(
     step: MinibatchStep, trace: xr.DataTree, draws: Draws, rng: np.random.Generator
 ) -> tuple[Chain, int | None]:
-    """Chain in the frozen state of a chain of a trace, and the label of that chain.
-
-    A step in another state warms up anew on draws of the trace, as long as before; label None.
-    """
+    """Frozen chain of a trace with its label, or a chain warmed up on its draws, with None."""
     step.require_unchanged()
     label = frozen_label(step, trace)
     if label is not None:
@@ -113,10 +104,9 @@ def measure_pairs(
     label: str,
     measure: Callable[[np.ndarray, np.ndarray, str], dict[str, Any]],
 ) -> xr.Dataset:
-    """Measurements of at least so many pairs of draw and proposal, with their indices in the trace.
+    """Measurements of at least so many pairs of draw and proposal, evenly spread over the trace.
 
-    Draws lie at even distances in all chains. `measure` takes a position, the values of all
-    variables outside of it, and the name of the draw.
+    `measure` takes a position, the values of all other variables, and the name of the draw.
     """
     positions, factorization = positions_of(draws, step), step.target.factorization
     each = -(-pairs // len(positions))
@@ -142,10 +132,7 @@ UNREAD = MoveSummary(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 
 
 def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Probe) -> xr.Dataset:
-    """Propose from draws of a trace, and measure each accept/reject decision with all rows.
-
-    SettingError if a draw has zero density, which a trace of this model cannot hold.
-    """
+    """Accept/reject decisions from draws, measured with all rows; SettingError for zero density."""
 
     def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
         probe.fix_others(others)
@@ -174,11 +161,9 @@ def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Prob
 
 
 def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Chain) -> xr.Dataset:
-    """Iterations from draws of a trace, each with a full-data evaluation.
+    """Iterations from draws of a trace, each measured as one accepted proposal with all rows.
 
-    An iteration makes a decision for every effect, and no single decision represents all of them.
-    So an iteration is measured as one accepted proposal: by the changes of moments, and by the
-    change of each observation between both ends relative to the bound for any two ends. Tests are
+    An iteration makes a decision for every effect, which no single decision represents. Tests are
     exact, so acceptance probabilities have no error.
     """
     plan, target = step.plan, step.target
@@ -221,11 +206,10 @@ def _require_density(step: MinibatchStep, position: np.ndarray, where: str) -> N
 
 
 def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Errors of the acceptance probabilities, and their Monte Carlo standard errors.
+    """Errors a - σ(Δ)(a + a') of the acceptance probabilities, and their standard errors.
 
-    With a and a' the test's probabilities there and back and Δ the exact log ratio, an error is
-    a - σ(Δ)(a + a'), σ the logistic function: 0 where the pair is in detailed balance. On the way
-    back probabilities are NaN after a violated bound.
+    a and a' are the probabilities there and back, a' NaN after a violated bound, Δ is the exact log
+    ratio, and σ the logistic function: 0 in detailed balance.
     """
     backward = xr.apply_ufunc(expit, pairs["log_ratio"])
     forward = 1.0 - backward
@@ -236,8 +220,8 @@ def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-#: Least share of the rate of a trace after another warm-up, because chains adapt to different
-#: proposals, and of the coordinates that change between draws, which may be iterations apart.
+#: Least share of a trace's rate after another warm-up, because chains adapt differently, and of the
+#: coordinates that change between draws, which may be iterations apart.
 MIN_SHARE = 0.5
 
 
@@ -253,13 +237,11 @@ class Rates(NamedTuple):
 def compare_rates(
     rates: np.ndarray, trace: xr.DataTree, label: int | None, times: np.ndarray
 ) -> Rates:
-    """Compare `rates` of acceptance of audited proposals with those of the updates of a trace.
+    """Acceptance `rates` of audited proposals beside the rates of a trace at its last temperature.
 
-    Draws of another posterior may lie where every proposal is rejected, so that nothing drifts; but
-    the chain of the trace moved. Proposals that ended in a violated bound are left out, and updates
-    count at the last temperature. `label` is that of :func:`frozen_chain`; after another warm-up,
-    proposals may be accepted more often, and half as often. `times` are autocorrelation times
-    between draws, of all moments.
+    Where draws of another posterior reject every proposal, nothing drifts, but the rates differ.
+    Without a `label`, after another warm-up, only less than half of the trace's rate is an error.
+    `times` are autocorrelation times between draws, of all moments.
     """
     rates = rates[np.isfinite(rates)]
     audited = float(rates.mean()) if rates.size else 0.0
@@ -279,7 +261,7 @@ def compare_rates(
 
 
 def compare_changes(pairs: xr.Dataset, draws: np.ndarray) -> Rates:
-    """Compare how many coordinates change in iterations and between draws (chain, draw, d)."""
+    """Shares of coordinates that change in iterations, and between draws (chain, draw, d)."""
     changed = pairs["proposal"].to_numpy() != pairs["position"].to_numpy()
     audited, traced = float(changed.mean()), float((np.diff(draws, axis=1) != 0.0).mean())
     least, count = MIN_SHARE * traced, float(pairs.sizes["pair"])
@@ -378,16 +360,12 @@ MIN_PAIRS = 8
 
 
 def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
-    """Drift of the log-density in an update: a standard normal z, above zero where it rises.
+    """Drift of the log-density in an update: a standard normal z, positive if it rises.
 
-    In detailed balance a pair is in its direction rather than the opposite one with probability
-    1 - s, where s = a/(a + a') is the direction's share of the acceptance. So the mean of s Δ is
-    zero, and its variance follows from s and Δ, whether or not draws show its tail. The result is
-    the signed root of twice the log-likelihood ratio of draws from p^(1-t), at the best t, to draws
-    from p.
-
-    An exact test has s = σ(Δ), and `pairs` that are iterations have s = 1/2. For other tests the
-    measured error is added to σ(Δ).
+    In detailed balance the mean of s Δ is zero, with s = a/(a + a') the direction's share of the
+    acceptance: σ(Δ) for exact tests, 1/2 for iterations, and σ(Δ) plus the measured error for
+    others. z is the signed root of twice the log-likelihood ratio of draws from p^(1-t), at the
+    best t, to draws from p.
     """
     known = np.isfinite(pairs["log_ratio"].to_numpy())
     change = pairs["log_ratio"].to_numpy()[known]

@@ -115,10 +115,9 @@ def in_model_order(draws: xr.DataArray, model: pm.Model) -> np.ndarray:
 
 
 def solve_missing(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[str, np.ndarray]:
-    """Draws of the free variables that are not among `draws`, from deterministics of the trace.
+    """Draws of other free variables z, from deterministics a + b z of the trace.
 
-    A variable z follows, entry by entry, from a deterministic a + b z in which a and b depend on
-    known variables. Solved variables are known to the next ones.
+    a and b depend on known variables, solved ones included.
     """
     known = dict(draws)
     for rv in model.free_RVs:
@@ -181,11 +180,9 @@ def _compile_at(
 
 
 def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.ndarray]:
-    """Draws of the intercepts of a model of Bambi, from a trace of its ``fit``.
+    """Draws of the intercepts of a model of Bambi, which its ``fit`` moved by other coefficients.
 
-    ``fit`` moves an intercept by a sum of coefficients in which it does not occur. Bambi's own code
-    moves it once more here, and the model's intercept lies as far on the other side.
-
+    Bambi's own code moves them once more here, and the model's intercepts lie on the other side.
     SettingError if the Bambi model is not in this process: the PyMC model holds no means.
     """
     backend = backend_of(model)

@@ -80,8 +80,7 @@ class Certificate:
 
     #: Promise of the method, for valid bounds if it needs any, and the error that it controls.
     guarantee: str
-    #: Whether proved bounds make the draws exact, and the reason: where there was a BoundsError,
-    #: its message.
+    #: Whether proved bounds make the draws exact, and the reason, such as a BoundsError.
     certified: bool
     reason: str
     #: Sums C of the bounds over all observations, with their regions.
@@ -404,10 +403,7 @@ def _explain_refusal(
 
 
 def certify_step(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
-    """Exactness of a step, whose pilots were `certified` to their ends.
-
-    `why_not_exact` is the message of the :class:`BoundsError` that ruled out an exact step.
-    """
+    """Exactness of a step with `certified` pilots, or the BoundsError that rules it out."""
     tables, heavy, lines = step.tables, step.plan.n_rows - step.plan.n_drawn, []
     drawn, source = nan, step.plan.requirements.bounds
     if tables is not None:

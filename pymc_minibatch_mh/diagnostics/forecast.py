@@ -28,10 +28,10 @@ from pymc_minibatch_mh.steps.deterministics import describe_size
 from pymc_minibatch_mh.steps.penalty import penalty_beside
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, MIN_ACCEPTANCE, next_warning
 
-#: Pilots, whose spread gives the errors; at least so many, and none starts after so many seconds.
+#: Pilots, whose spread gives the errors, their least number, and seconds after which none starts.
 PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
-#: Further draws of each pilot in compiled blocks, and seconds of all after which no block starts.
-#: Each block doubles the number of draws, so that the clock rarely changes a figure.
+#: Fewest and most further draws of each pilot in blocks, and seconds after which no block starts.
+#: Blocks double in length, so that the clock rarely changes a figure.
 MIN_IN_BLOCKS, MAX_IN_BLOCKS, MAX_BLOCK_SECONDS = 128, 32_768, 0.6
 #: Effective draws for which times are stated, and the draws of warm-up before them.
 EFFECTIVE, WARM_UP = 1_000, 1_000
@@ -52,7 +52,7 @@ class Pilots:
     #: Moved coordinates, shape (pilots, draws, d), and their names.
     draws: np.ndarray
     names: list[str]
-    #: Sampler statistics by name, shape (pilots, draws), and counts, shape (pilots, further draws).
+    #: Statistics by name, shape (pilots, draws), and counts, shape (pilots, further draws).
     stats: Mapping[str, np.ndarray]
     counts: np.ndarray
     #: Seconds of a draw in blocks after warm-up, and of a draw of warm-up.
@@ -80,10 +80,7 @@ class _Run(NamedTuple):
 
 
 def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
-    """Step with a new chain on the same preparation; the chain of the given step goes on.
-
-    A pickled copy would prepare the bounds once more.
-    """
+    """Step with a new chain on the same preparation, which a pickled copy would repeat."""
     other = object.__new__(type(step))
     other.__dict__.update(step.__dict__)
     other.setup_chain(rng, tune, 0)
@@ -95,8 +92,8 @@ def first_point(
 ) -> dict[str, np.ndarray]:
     """Start of a pilot: a draw from the Gaussian approximation.
 
-    Steps with ``centre="start"`` have no approximation, and the density may vanish around their
-    centre, as beside a manifold. Their pilots start at the centre, perturbed where a scale is zero.
+    With ``centre="start"`` the centre, perturbed if a scale is zero: the density may vanish around
+    it, as beside a manifold.
     """
     if step.target.covariance is None:
         return {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
@@ -110,10 +107,7 @@ def first_point(
 def run_pilots(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilots:
-    """Run up to four new chains of a step, which is not changed; fewer if they are slow.
-
-    They share `draws` equally. Variables of other steps keep the values of :func:`first_point`.
-    """
+    """Up to four new chains of a step, with `draws` together; fewer if they are slow."""
     factorization, others = step.target.factorization, step.target.source.others
     before, label = others.copy(), f"Pilots of {type(step).__name__}"
     report_stage(label)
@@ -167,10 +161,7 @@ def _run_pilot(
 
 
 def advance_in_blocks(chains: list[Chain]) -> tuple[np.ndarray, float]:
-    """Counts of draws that copies of chains make in blocks, and the seconds of a draw.
-
-    All chains make the same number: by its own clock, a chain would end after rare full passes.
-    """
+    """Counts of draws that copies of chains make in blocks, as many each, and seconds of a draw."""
     copies, blocks, made = [chain.copy() for chain in chains], [], 0
     for copied in copies:
         copied.advance(1)
@@ -221,11 +212,10 @@ class Forecast:
     draws: int
     tune: int
     updates_per_draw: int
-    #: Mean number of observations that an update evaluates, with Student's 95 % error from the
-    #: spread between pilots.
+    #: Mean observations per update, with Student's 95 % error from the spread between pilots.
     rows_per_update: float
     rows_error: float
-    #: Share of accepted updates, and the estimated error of the acceptance probability: 0 if exact.
+    #: Share of accepted updates, and estimated error of the acceptance probability: 0 if exact.
     acceptance: float
     acceptance_error: float
     full_pass_share: float
@@ -234,11 +224,10 @@ class Forecast:
     #: Smallest bulk effective sample size of a coordinate, and the name of that coordinate.
     ess: float
     worst: str
-    #: Of one chain after warm-up in pm.sample(), and in sample(), which is 0 if other steps run.
+    #: Of one chain after warm-up in pm.sample(), and in sample(): 0 if other steps run.
     ess_per_second: float
     ess_per_second_in_blocks: float
-    #: Time until one chain has 1,000 effective draws after 1,000 draws of warm-up: in sample(), or
-    #: in pm.sample() if other steps run.
+    #: Time to 1,000 draws of warm-up and 1,000 effective draws of one chain, in sample() if it can.
     seconds: float
     memory: Memory
     #: NaN for a step that was built before.
@@ -311,10 +300,7 @@ def forecast_step(
 def forecast_penalty(
     step: MinibatchStep, model: pm.Model, settings: PilotSettings, preparation_seconds: float = nan
 ) -> Approximate | None:
-    """Forecast of PenaltyMH on the preparation of an exact step.
-
-    None if the step is approximate, or updates effects one at a time.
-    """
+    """Forecast of PenaltyMH on the preparation of an exact step; None for other steps."""
     if step.program.sampler.n_decisions > 1 or not step.guarantee.is_exact:
         return None
     other = penalty_beside(step, np.random.default_rng(settings.rng.integers(2**63)))
@@ -384,10 +370,9 @@ def memory_of(step: MinibatchStep) -> Memory:
     return Memory(sum(data.values()), n_tables, sums, not source.in_memory)
 
 
-#: Gradients per effective draw of the worst coordinate, over √κ: see docs/before.md.
-GRADIENTS = 5.0
-#: Factor by which that rule can be off.
-RULE_ERROR = 3.0
+#: Gradients per effective draw of the worst coordinate, over √κ, and the error of this rule as a
+#: factor: see docs/before.md.
+GRADIENTS, RULE_ERROR = 5.0, 3.0
 #: Gradients per effective draw with hundreds of effects, as measured for radon with varying
 #: intercepts (docs/before.md); with varying slopes 1,700. κ at one point cannot predict them.
 GRADIENTS_FOR_RADON = 119.0
@@ -410,8 +395,7 @@ class NutsForecast:
     #: Condition number κ of the posterior's correlation matrix at the mode, or NaN.
     condition_number: float
     gradients_per_effective_draw: float
-    #: Shortest time of a gradient of all rows on one core, and seconds to build and compile it; NaN
-    #: for ``nuts=False``.
+    #: Shortest time of a gradient on one core, and seconds of compilation; NaN for ``nuts=False``.
     gradient_microseconds: float = nan
     compile_seconds: float = nan
     #: Of one chain, after warm-up.
@@ -460,8 +444,7 @@ def forecast_nuts(
 ) -> NutsForecast | None:
     """Forecast of NUTS on a model's continuous variables; None if it cannot run.
 
-    The gradient is compiled as PyMC does, whose cache on disk serves :func:`pymc.sample` as well,
-    and evaluated at `point`. Unless `timed`, nothing is compiled.
+    The gradient is compiled as by PyMC, also for its cache, unless nothing is `timed`.
     """
     variables = list(model.continuous_value_vars)
     number, gradients = gradients_by_rule(covariance)
@@ -507,10 +490,9 @@ def gradients_by_rule(covariance: Covariance) -> tuple[float, float]:
 def seconds_per_call(
     function: Callable[[np.ndarray], object], position: np.ndarray
 ) -> tuple[float, float]:
-    """Time of a function's first call, which compiles it, and the shortest of others.
+    """Time of a function's first call, which compiles it, and the shortest of others, on one core.
 
-    PyMC gives each chain one core, to BLAS as well, and so does this function. The shortest time
-    leaves out the load of a busy machine, in favour of NUTS.
+    The shortest time leaves out the load of a busy machine, in favour of NUTS.
     """
     seconds: list[float] = []
     with threadpool_limits(limits=1):
@@ -540,8 +522,8 @@ def recommend_sampler(
 ) -> tuple[str, str]:
     """Sampler to take and the reason: the step `method` of a forecast, NUTS or PenaltyMH.
 
-    N rows and d = `size` dimensions explain slow steps. `nuts` may be untimed, and is None for
-    models without gradients. `approximate` is known if most updates of an exact step read all rows.
+    `nuts` may be untimed, and is None for models without gradients. `approximate` is known if most
+    updates of an exact step read all rows.
     """
     if forecast.acceptance < MIN_ACCEPTANCE:
         return alternative_sampler(nuts), (

@@ -164,10 +164,7 @@ def reparametrized_variables(parts: Factorization) -> tuple[Reparametrized, ...]
 def not_subsampled(
     model: pm.Model, parts: Factorization, directions: Sequence[np.ndarray] = ()
 ) -> tuple[NotSubsampled, ...]:
-    """Variables and potentials of a model that are not subsampled, with the reasons.
-
-    Along some `directions` of the position, variables are also updated without observations.
-    """
+    """Variables and potentials without subsampling, with reasons and `directions` without rows."""
     chosen = set(likelihood_names(parts.terms))
     observed = [
         NotSubsampled(str(rv.name), _explain_full(number_of_rows(model, rv)), in_full=True)

@@ -86,7 +86,9 @@ def plot_audit(
     worst = _worst_coordinates(moments, name, int(wanted.get("most", MAX_PARAMETERS)))
     points = xr.Dataset({name: _moment_points(worst[name])})
     if name == "bias":
-        points = points.assign(acceptance_error=_error_points(pairs))
+        near = pairs["log_ratio"].clip(-MAX_RATIO, MAX_RATIO)
+        errors = _xy_points(near, pairs["acceptance_error"])
+        points = points.assign(acceptance_error=errors.drop_vars(["chain", "draw", "pair"]))
     figure = _Figure(points, "moment", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     panel = points[[name]]
     if name == "bias":
@@ -406,11 +408,6 @@ def _drop_neutral_colour(collection: PlotCollection) -> None:
     for key, mapping in collection.aes.children.items():
         if "neutral_element" in mapping.data_vars:
             collection.update_aes_from_dataset(key, mapping.dataset.drop_vars("neutral_element"))
-
-
-def _error_points(pairs: xr.Dataset) -> xr.DataArray:
-    near = pairs["log_ratio"].clip(-MAX_RATIO, MAX_RATIO)
-    return _xy_points(near, pairs["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
 
 
 def _worst_coordinates(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
+from arviz_base import dict_to_dataset
 from numpy.random import Generator
 from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pymc.pytensorf import compile as compile_graph
@@ -49,10 +50,9 @@ CHUNK = 65_536
 
 
 class BatchFunction:
-    """A graph of a batch of rows, compiled once for all draws and batches; rows are its axis 0.
+    """A graph of a batch of rows, its axis 0, compiled once for all draws and batches.
 
-    Its arguments are `inputs`, which stand for the free variables by name, the number of rows as an
-    int64 scalar, and batches of the data arrays.
+    Arguments are `inputs` for the free variables, the number of rows, and batches of data arrays.
     """
 
     def __init__(
@@ -103,11 +103,7 @@ class BatchFunction:
 
 
 class RowLogLikelihood(BatchFunction):
-    """Log-likelihood of each observation of one observed variable.
-
-    UnsupportedModelError if observations cannot be proven to be independent given the parameters;
-    SettingError if `var_name` names no observed variable.
-    """
+    """Log-likelihood of each observation of one observed variable."""
 
     def __init__(self, model: pm.Model, var_name: str | None) -> None:
         rv = observed_variable(model, var_name)
@@ -314,10 +310,9 @@ def _observed_rows(model: pm.Model, rv: Variable, chosen: np.ndarray) -> np.ndar
 
 
 class PredictiveWalk(BatchWalk):
-    """Walk a random graph backwards, carrying the observation axis through its random variables.
+    """Walk through a random graph, with the observation axis carried through random variables.
 
-    Values of a random variable are independent along all axes but those of one draw, and rows of
-    the values depend on the same rows of the parameters. Log-likelihoods hold no random variables.
+    Values are independent along all axes except the core ones of a draw.
     """
 
     def __init__(self, name: str, n_rows: int, names: dict[Variable, str]) -> None:
@@ -398,16 +393,12 @@ def _number_of_rows(model: pm.Model, rv: Variable) -> int:
 
 
 class LazyLogLikelihood(BackendArray):
-    """Log-likelihoods of shape (chain, draw, N), evaluated for the entries that are indexed.
-
-    ArviZ chooses observations by indexing an array, which xarray reads like an array in a file.
-    """
+    """Log-likelihoods, shape (chain, draw, N), evaluated when xarray indexes them."""
 
     def __init__(self, likelihood: RowLogLikelihood, draws: Draws) -> None:
         self._likelihood, self._draws = likelihood, draws
         self._last_key: list[bytes] = []
-        chains, count = next(iter(draws.values())).shape[:2]
-        self.shape = chains, count, likelihood.n_rows
+        self.shape = *next(iter(draws.values())).shape[:2], likelihood.n_rows
         self.dtype = np.dtype(float)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
@@ -510,7 +501,7 @@ def loo_subsample(
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {
-            "/posterior": _dataset_of_draws(draws),
+            "/posterior": dict_to_dataset(dict(draws), check_conventions=False),
             "/log_likelihood": xr.Dataset({name: (("chain", "draw", dim), lazy)}),
             "/observed_data": xr.Dataset({name: (dim, unread)}),
         }
@@ -522,16 +513,6 @@ def loo_subsample(
         method="plpd",
         log_lik_fn=lambda *_: xr.DataArray(at_mean, dims=dim),
         **settings,
-    )
-
-
-def _dataset_of_draws(draws: Draws) -> xr.Dataset:
-    """Draws as a group, in which no two variables share an axis."""
-    return xr.Dataset(
-        {
-            name: (("chain", "draw", *(f"{name}_dim_{k}" for k in range(x.ndim - 2))), x)
-            for name, x in draws.items()
-        }
     )
 
 
