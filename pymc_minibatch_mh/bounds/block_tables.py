@@ -1,9 +1,9 @@
-"""Bounds of rows that are stored: sums and maxima of blocks, and rows drawn by them.
+"""Bounds of stored rows: sums and maxima of blocks, and rejection sampling by them.
 
-A block is drawn in proportion to its length times its largest c_i, a row of it uniformly, and kept
-with probability c_i over the largest: c_i is computed from the row, which has to be fetched in any
-case, and is checked against the largest. Where bounds are so uneven that there would be more
-candidates than rows, and rows are few, the c_i of all are computed instead and rows drawn by them.
+A block is drawn in proportion to its length times its largest c_i, then a row uniformly, which is
+accepted with probability c_i over the largest. c_i is computed from the fetched row, and checked
+against the largest. If bounds are too uneven for that, and rows are few, rows are drawn by the c_i
+of all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,26 +26,23 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_
 
 #: Rows of a block.
 BLOCK = 4096
-#: Candidates that are fetched at a time, at most.
+#: Candidates of one fetch at most.
 MOST_FETCHED = 262_144
 
 
 def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
-    """Result of a function of bounds and of rows, where these were read."""
+    """Result of a function of bounds and data, computed at the rows."""
     function = with_rows(bounds.function, block)
     return asked(bounds.of_functions([function]), RowData(function, numbers))
 
 
 def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
-    """Return the c_i in a table, float32."""
+    """c_i of rows in a table, float32."""
     return bounds.of(table, data)
 
 
 class Kept(NamedTuple):
-    """Rows that are kept of candidates, or drawn of all: their places among these, c_i and arrays.
-
-    `exceeding` is the first row above the largest c_i of its block; -1 where there is none.
-    """
+    """Sampled rows with places, c_i and data, and the first row above its block's bound, or -1."""
 
     places: np.ndarray
     c: np.ndarray
@@ -54,7 +51,7 @@ class Kept(NamedTuple):
 
 
 def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
-    """Return the first row above the largest c_i of its block, -1 where there is none."""
+    """First row above the largest c_i of its block, or -1."""
     within = c <= largest
     return -1 if within.all() else int(np.argmin(within))
 
@@ -62,7 +59,7 @@ def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Keep rows whose share c_i of `largest`, that of their block, exceeds their chance."""
+    """Rows with a share c_i of their block's `largest` above their chance."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -72,7 +69,7 @@ def kept_of(
 def drawn_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Draw rows by their c_i, in their order; `chances` are the shares of Σc_i before each draw."""
+    """Rows drawn by their c_i; `chances` are shares of the cumulated Σc_i."""
     c = bounds.of(table, data)
     exceeding = _exceeding(c, largest)
     if exceeding >= 0:
@@ -89,9 +86,9 @@ def drawn_of(
 class BlockTables:
     """Bounds of all rows over nested trust regions, by blocks of `length` rows.
 
-    `headers` are those of :class:`~pymc_minibatch_mh.bounds.tables.Tables`; `largest`, raised a
-    little, and `sums` are of the c_i of every block, shape (T, blocks). `bounds` bounds any rows
-    anew, and all at once where they are at most `most_at_once`.
+    `headers` are as in :class:`~pymc_minibatch_mh.bounds.tables.Tables`. The c_i of every block
+    have a `largest`, slightly raised, and `sums`, shape (T, blocks). `bounds` computes the c_i of
+    any rows, and of all at once up to `most_at_once`.
     """
 
     headers: np.ndarray
@@ -106,39 +103,39 @@ class BlockTables:
     verified = True
     metric = None
     heavy = NO_ROWS
-    #: Identity of these bounds among others of one model and centre.
+    #: Identity among bounds of one model and centre.
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind addresses of this process."""
+        """State without addresses of this process."""
         return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Return the same with the terms of this process."""
+        """The same bounds with the terms of this process."""
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Return the bounds of longer terms that begin with these rows."""
+        """Bounds of longer terms that begin with these rows."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
-        """The headers: all rows are drawn."""
+        """Headers of all rows."""
         return self.headers
 
     @cached_property
     def undrawn(self) -> BoundTables:
-        """The tables without rows, as which of them serves a move is found by them."""
+        """Tables without rows, for the choice of a table by a move."""
         return no_tables()._replace(headers=self.headers)
 
     @property
     def arrays(self) -> BoundTables:
-        """The same: rows are supplied by the chain that draws them."""
+        """The same: chains supply the rows."""
         return self.undrawn
 
     @property
     def n_tables(self) -> int:
-        """Ways in which rows are drawn: one of each table."""
+        """Number of sampling distributions, one per table."""
         return len(self.headers)
 
     @property
@@ -147,7 +144,7 @@ class BlockTables:
         return self.headers.nbytes + self.largest.nbytes
 
     def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
-        """Return c_i of some rows in a table, float32."""
+        """c_i of some rows in a table, float32."""
         if isinstance(rows, slice):
             rows = np.arange(rows.start, rows.stop)
         return self.bounds.found(partial(_c_of, table), rows)
@@ -160,11 +157,11 @@ class BlockTables:
         return np.cumsum(self.largest * lengths, axis=1)
 
     def kept_share(self, table: int) -> float:
-        """Return the share of drawn candidates that survive thinning."""
+        """Acceptance rate of candidates."""
         return float(self.headers[table, TOTAL] / self._candidates[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
-        """Draw rows by their c_i, with replacement; SourceError if their data have changed."""
+        """Rows drawn by their c_i, with replacement; SourceError if their data have changed."""
         parts: list[SampledRows] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
@@ -177,7 +174,7 @@ class BlockTables:
         return _joined(parts, count)
 
     def _tried(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draw rows, each block in proportion to its length times its largest c_i."""
+        """Candidates: a block by its length times its largest c_i, then a row uniformly."""
         upto = self._candidates[table]
         blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
         blocks = np.minimum(blocks, upto.size - 1)
@@ -185,7 +182,7 @@ class BlockTables:
         return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
     def _draw_exactly(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
-        """Compute the c_i of all rows and draw by them."""
+        """Rows drawn by the c_i of all rows."""
         rows = np.arange(self.n_rows)
         largest = self.largest[table, rows // self.length]
         read = self.bounds.found(partial(drawn_of, table, largest, rng.random(count)), rows)
@@ -201,7 +198,7 @@ class BlockTables:
         )
 
     def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
-        """Fetch rows and keep each with probability c_i over the largest of its block."""
+        """Candidates accepted with probability c_i over the largest of their blocks."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
         chances = rng.random(rows.size)
@@ -229,17 +226,14 @@ def _joined(parts: Sequence[SampledRows], count: int) -> SampledRows:
     return SampledRows(rows, np.concatenate([part.c for part in parts])[:count], columns)
 
 
-#: Rows that are bounded at a time: working memory is some hundred numbers for each.
+#: Rows of a chunk: working memory is some hundred numbers for each.
 CHUNK = 4 * BLOCK
-#: Margin of the largest c_i: the same row can round differently among other rows.
+#: Margin of the largest c_i: rounding of a row depends on the rows beside it.
 ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Nested trust regions, and the pieces into which arguments of each term are cut in each.
-
-    `served` are the number of the region, that of c_i or c̃_i there, and the kind of every table.
-    """
+    """Nested trust regions, cuts of each term there, and region, number and kind of tables."""
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]
@@ -247,25 +241,25 @@ class Regions(NamedTuple):
 
 
 class BlockBounds(BoundsPass):
-    """Bounds every row of a term that is stored, wherever it is read: see :class:`BoundsPass`.
+    """Bounds of every stored row of a term, computed at the rows: see :class:`BoundsPass`.
 
-    Where a copy of the rows is worth its memory, all bounds are kept there beside it.
+    With a copy of the rows in memory, all bounds are kept beside it.
     """
 
     regions = Regions((), ())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the rows behind: they are read again where they are needed."""
+        """State without rows."""
         return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over(self, regions: Regions) -> "BlockBounds":
-        """Return the same over some regions."""
+        """The same over some regions."""
         other = self.of_functions(self._functions)
         other.regions = regions
         return other
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
-        """Return the same with the terms of this process."""
+        """The same with the terms of this process."""
         other = copy(self)
         other._functions = functions
         return other
@@ -279,7 +273,7 @@ class BlockBounds(BoundsPass):
         return BLOCK_ROWS
 
     def _worthwhile_copy(self, trials: Sequence[Any]) -> WhitenedCopy:
-        """Return no room where it takes long to read the few rows that an update needs."""
+        """No room where storage is slow to read the few rows of an update."""
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
@@ -308,7 +302,7 @@ class BlockBounds(BoundsPass):
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
-        """Return tables extended by new rows; BoundsError if one has no bound in a region."""
+        """Tables with new rows; BoundsError if one has no bound in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
         if not np.isfinite(self.selected_tables(largest)).all():
@@ -325,12 +319,12 @@ class BlockBounds(BoundsPass):
         )
 
     def selected_tables(self, found: np.ndarray) -> np.ndarray:
-        """Return of every region and kind those that tables were made of, float64."""
+        """Values of the regions and kinds with a table, float64."""
         served = self.regions.served
         return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
     def headers(self, sums: np.ndarray) -> np.ndarray:
-        """Return radius, kind and Σc_i of every table."""
+        """Radius, kind and Σc_i of every table."""
         return np.array(
             [
                 [self.regions.radii[k], kind, own.sum()]
@@ -339,23 +333,23 @@ class BlockBounds(BoundsPass):
         )
 
     def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
-        """Tell no groups of rows: which there are, all rows would have to tell."""
+        """No groups: they would need all rows."""
 
     def of(self, table: int, data: RowData) -> np.ndarray:
-        """Return c_i of some rows in a table, float32 rounded up."""
+        """c_i of some rows in a table, float32 rounded up."""
         region, number, _ = self.regions.served[table]
         return self.over_some(slice(region, region + 1), data)[0, number]
 
     def of_block(self, table: int, block: ArrayRows) -> np.ndarray:
-        """Return c_i of rows that were read in a table."""
+        """c_i of the rows of a block in a table."""
         return _on_block(partial(_c_of, table), self, block, np.arange(block.n_rows))
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
-        """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
+        """c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
         return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
+        """Σc_i and the largest c_i of every region, kind and block from row `start` on."""
         cuts = StoredRows(self.function.columns).cuts
         chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
         found = list(self._over([(chunk, _of_blocks) for chunk in chunks]))
@@ -363,7 +357,7 @@ class BlockBounds(BoundsPass):
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
     def found(self, asked: Any, rows: np.ndarray) -> Any:
-        """Result of a function of bounds and of some rows, computed where these are."""
+        """Result of a function of bounds and some rows, computed at the rows."""
         (found,) = self._over([(rows, asked)])
         return found
 
@@ -372,7 +366,7 @@ class BlockBounds(BoundsPass):
         return over_rows(self, StoredRows(self.function.columns), blocks, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
-        """Return the first row without a bound over the smallest region, given its blocks."""
+        """First row without a bound over the smallest region, from the largest of blocks."""
         block = int(np.flatnonzero(~np.isfinite(largest).all(axis=0))[0])
         rows = np.arange(BLOCK * block, min(BLOCK * (block + 1), self.function.n_rows))
         pairs = self.over_some(slice(1), RowData(self.function, rows))
@@ -380,7 +374,7 @@ class BlockBounds(BoundsPass):
 
 
 def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σc_i and the largest c_i of every region, kind and block: (regions, 2, blocks)."""
+    """Σc_i and the largest c_i of every region, kind and block, shape (regions, 2, blocks)."""
     sums, largest = [], []
     for first in range(0, data.rows.size, CHUNK):
         places = np.arange(first, min(first + CHUNK, data.rows.size))

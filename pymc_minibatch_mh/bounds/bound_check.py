@@ -14,35 +14,24 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.compiled.model import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows, RowBlock
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.native.bound_tables import (
-    NO_ROWS,
-    BoundTables,
-    sizes_between,
-    table_of_move,
-)
+from pymc_minibatch_mh.native.bound_tables import NO_ROWS, BoundTables, sizes_between, table_of_move
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
-from pymc_minibatch_mh.reference.full_data import (
-    READING,
-    BoundedMove,
-    Spread,
-    SpreadIn,
-    over_rows,
-)
+from pymc_minibatch_mh.reference.full_data import READING, BoundedMove, Spread, SpreadIn, over_rows
 from pymc_minibatch_mh.reference.target import Target, whitened_directions
 
 
 @dataclass(frozen=True, eq=False)
 class BoundCheck:
-    """Compiled rows with the bounds of their changes, which are sent to where stored rows are."""
+    """Compiled rows with the bounds of their changes, which travel to stored rows."""
 
     rows: PlacedRows
     bounds: BlockBounds | None
 
     @classmethod
     def by_tables(cls, target: Target, tables: AnyTables | None) -> Self:
-        """Check by bounds that are derived from each row; others are sent with their rows."""
+        """Check with the bounds of blocks; other bounds travel with their rows."""
         return cls(target.rows, tables.bounds if isinstance(tables, BlockTables) else None)
 
     def spreads(
@@ -52,7 +41,7 @@ class BoundCheck:
         asked: Sequence[tuple[slice | np.ndarray, SpreadIn]],
         label: str = READING,
     ) -> Iterator[Spread]:
-        """Spread of the differences of each block of stored rows, computed where these are."""
+        """Spread of the differences of each block of stored rows, computed at the rows."""
         blocks: list[RowBlock] = []
         for rows, question in asked:
             table = question.move.table
@@ -62,13 +51,9 @@ class BoundCheck:
 
 
 def spread_of(
-    asked: SpreadIn,
-    c: np.ndarray | None,
-    check: BoundCheck,
-    block: ArrayRows,
-    numbers: np.ndarray,
+    asked: SpreadIn, c: np.ndarray | None, check: BoundCheck, block: ArrayRows, numbers: np.ndarray
 ) -> Spread:
-    """Spread of the differences of a block, beside bounds `c` or else those of the check."""
+    """Spread of the differences of a block, with bounds `c` or else the bounds of the check."""
     if c is None and asked.move.table >= 0:
         assert check.bounds is not None
         c = check.bounds.of_block(asked.move.table, block)
@@ -76,13 +61,14 @@ def spread_of(
     return asked.of(placed.space(asked.move.order), numbers, c)
 
 
-#: Seed of all that is random before a chain runs, so that equal models are prepared alike.
+#: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
-#: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
-#: where the bounds were derived: those of a user are proven by nothing else.
+#: Moves of an audit with all rows, and changes of rows at most for derived bounds.
 MOVES, CHANGES = 4, 1_000_000
-#: Rows that are held against their ranges, or stored ones against their bounds, at a time.
+#: Rows of a chunk of an audit.
 CHUNK = 65_536
+#: Ends of coordinates without a support.
+NO_SUPPORT = np.asarray(-np.inf), np.asarray(np.inf)
 
 
 def audited(
@@ -92,9 +78,9 @@ def audited(
     rng: np.random.Generator,
     rows: np.ndarray | None = None,
 ) -> str:
-    """Return an objection to bounds, or an empty string; SettingError if a metric is negative.
+    """Violation of the bounds in a typical move, or ""; SettingError for a negative metric.
 
-    Stored rows are held against them in part: evenly spread ones, by default of all, or of `rows`.
+    Of stored rows, evenly spread ones are checked, by default of all, or of `rows`.
     """
     for move in audited_moves(target, reference, tables, rng):
         here, there, _ = move.ends
@@ -107,11 +93,11 @@ def audited(
 def audited_moves(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
 ) -> Iterator[BoundedMove]:
-    """Typical moves by which bounds are audited, fewer where many rows have derived ones."""
+    """Typical moves of an audit, fewer for many rows with derived bounds."""
     moves = MOVES
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
-    # A position outside of the support is refused before a row is read.
+    # Positions outside of the support are rejected without rows.
     support = target.factorization.lower, target.factorization.upper
     return islice(typical_moves(target, reference, tables, rng, support), moves)
 
@@ -119,7 +105,7 @@ def audited_moves(
 def audited_parts(
     target: Target, found: GroupedReference, tables: PartTables, rng: np.random.Generator
 ) -> str:
-    """Return an objection of a row to its ceiling in a typical move, or an empty string."""
+    """Violation of a row's bound in a typical move, or ""."""
     here, there = (found.draw(rng, 1.0) for _ in range(2))
     ratio, row = largest_of_parts(target, found, tables, here, there)
     if not ratio > 1.0:
@@ -128,20 +114,16 @@ def audited_parts(
 
 
 def largest_of_parts(
-    target: Target,
-    found: GroupedReference,
-    tables: PartTables,
-    here: np.ndarray,
-    there: np.ndarray,
+    target: Target, found: GroupedReference, tables: PartTables, here: np.ndarray, there: np.ndarray
 ) -> tuple[float, int]:
-    """Return the largest ratio of a row's change to its ceiling between two ends, and the row.
+    """Largest ratio of a row's change to its bound between two ends, and the row.
 
-    NaN and -1 where the border is beyond its radius; rows of effects beyond theirs are left out.
+    NaN and -1 with the border beyond its radius; rows of effects beyond their radius do not count.
     """
     move, parts = found.ends(here, there), tables.parts
     if not max(move.border[:2]) <= parts.border_radius:
         return np.nan, -1
-    # A row without an element of some factor reads the last of all, which is always within.
+    # The index -1, for no element, selects the appended True.
     inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
     ceilings = tables.ceilings(move)
     ends, rows = (here, there, found.centre), np.arange(ceilings.size)
@@ -154,16 +136,15 @@ def largest_of_parts(
 def _largest_ratio(
     target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
-    """Return the largest ratio of a row's change to its bound in a move, and the row."""
+    """Largest ratio of a row's change to its bound in a move, and the row."""
     if target.source.in_memory:
         assert isinstance(tables, Tables)
         return target.full_data.largest_ratio(move, tables.c[move.table])
-    # Stored rows are held against their bounds a second time by some of them only.
     if rows is None:
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    # Compiled here, and not in every thread.
+    # Compiled once, and not in every thread.
     target.rows.space(move.order)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
@@ -180,7 +161,7 @@ def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Ite
 def sizes_of_many(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
-    """Return C M of many moves at once as of :func:`moves_of_chains`; infinite where unbounded."""
+    """C M of many typical moves at once, infinite without a bound."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     ends = reference.centre + noise @ reference.factor.T
     return sizes_between(_arrays(target, reference, tables), reference, ends)
@@ -191,30 +172,18 @@ def typical_moves(
     reference: Reference,
     tables: AnyTables,
     rng: np.random.Generator,
-    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+    support: tuple[np.ndarray, np.ndarray] = NO_SUPPORT,
 ) -> Iterator[BoundedMove]:
-    """Make moves between points of the Gaussian approximation, those that are bounded."""
-    moves = islice(moves_of_chains(target, reference, tables, rng, support), MOVES)
-    return (move for move in moves if move is not None)
-
-
-def moves_of_chains(
-    target: Target,
-    reference: Reference,
-    tables: AnyTables,
-    rng: np.random.Generator,
-    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
-) -> Iterator[BoundedMove | None]:
-    """Make moves between points of the Gaussian approximation without end; None if unbounded."""
+    """Moves with bounds among :data:`MOVES` moves between points of the Gaussian approximation."""
     arrays = _arrays(target, reference, tables)
-    while True:
+    for _ in range(MOVES):
         noise = rng.standard_normal((2, reference.centre.size))
         here, there = np.clip(reference.centre + noise @ reference.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(arrays, reference, here, there)
-        ends = here, there, reference.centre
-        made = BoundedMove(target.taylor_order, ends, best, m, reference.inverse_temperature)
-        yield made if best >= 0 else None
+        ends, beta = (here, there, reference.centre), reference.inverse_temperature
+        if best >= 0:
+            yield BoundedMove(target.taylor_order, ends, best, m, beta)
 
 
 def _arrays(target: Target, reference: Reference, tables: AnyTables) -> BoundTables:
@@ -236,14 +205,14 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
 
 
 def exceeds_bound(ratio: float) -> tuple[str, str]:
-    """How a row exceeds its bound, and the setting of such bounds, for messages."""
+    """Excess of a row over its bound, and the setting of such bounds, for messages."""
     return f"changes by {ratio:.3g} times its bound", "bounds"
 
 
 def violation_message(
     target: Target, row: int, position: np.ndarray, new: np.ndarray, excess: str, setting: str
 ) -> str:
-    """Return the message about a row that exceeded its bound in a move."""
+    """Message about a row that exceeded its bound in a move."""
     name, inside = target.term_and_row(row)
     show = np.array2string
     return (

@@ -41,12 +41,12 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
-#: The way out of a condition that the model itself has.
+#: Advice about a condition of the model itself.
 SMOOTH_STEP = (
     "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
     "width). "
 )
-#: The same about a condition for a log-density not to be -inf.
+#: The same about a condition for a finite log-density.
 SUPPORT = (
     "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
     "-inf), so the posterior jumps where an observation becomes impossible. "
@@ -62,7 +62,7 @@ CHECKED = (
 def explain_unbounded(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose derivatives have no bound in a row."""
+    """Error about the first operation with unbounded derivatives in a row."""
     jets = Jets(data, boxes, order)
     culprit = first_unbounded(function.root, lambda expr: are_bounded(jets.of(expr).values()))
     lower = _lower_order(function, data, boxes, order)
@@ -80,7 +80,7 @@ def explain_unbounded(
 def _lower_order(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
 ) -> str:
-    """Return the order of control variates with which a row has bounds, as advice, or ""."""
+    """Advice about the order of control variates with bounds of a row, or ""."""
     for lower in range(order - 1, 0, -1):
         jet = Jets(data, boxes, lower).of(function.root)
         if are_bounded(value for index, value in jet.items() if len(index) == lower):
@@ -89,7 +89,7 @@ def _lower_order(
 
 
 def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
-    """Return the first operation that is not bounded, though all that it is computed from is."""
+    """First unbounded operation with bounded operands."""
     for expr in _operations(root):
         parts = (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
@@ -117,7 +117,7 @@ def _is_condition(culprit: Apply | None) -> bool:
 
 
 def _about_condition(function: RowFunction, condition: Apply) -> str:
-    """Return where a condition comes from, and the way out."""
+    """Origin of a condition, and advice."""
     all_switches = [x for x in _operations(function.root) if is_a(x, scalar.Switch)]
     switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
     if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
@@ -126,33 +126,30 @@ def _about_condition(function: RowFunction, condition: Apply) -> str:
 
 
 def _operations(root: Expr) -> list[Apply]:
-    """Return the operations on parameters, each after those that it is computed from."""
+    """Operations on parameters, operands first."""
     return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
 
 
-#: Chances that a normal posterior leaves the nested trust regions.
-TAILS = (1e-2, 1e-6, 1e-12)
-#: The same for bounds of the largest group: of many groups, one is often far out.
-TAILS_OF_GROUPS = (1e-1, 1e-6, 1e-12)
-#: Rows that are bounded at a time.
-CHUNK = 16_384
-#: Rows from which the regions and the pieces of the arguments' intervals are chosen.
-TRIAL_ROWS = 512
-#: Boxes that may be enclosed over the smallest region, for all rows and for one row.
+#: Tail probabilities of a normal posterior beyond the nested trust regions, also of the largest of
+#: many groups, one of which is often far out.
+TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
+#: Rows of a chunk, and trial rows for the choice of regions and pieces.
+CHUNK, TRIAL_ROWS = 16_384, 512
+#: Boxes at most over the smallest region, for all rows and for one row.
 MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
-#: Rows per update below which tighter bounds are not worth the time that they take.
+#: Rows per update below which tighter bounds are not worth their time.
 FEW_ROWS = 0.1
-#: Least relative gain for which intervals are cut once more, or a smaller region is kept.
+#: Least relative gain of another cut, and of a smaller region.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
-#: Excess up to which the table without a radius also serves the largest region.
+#: Largest excess at which the table without a radius replaces that of the largest region.
 WORTH_INFINITY = 0.25
 
-#: C M of a typical move from which it is worth to tell which directions groups of rows depend on,
-#: and what of it may be left with them.
+#: Least C M of a typical move for which groups of directions are computed, and the largest share of
+#: it that they may leave.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
-#: Coordinates above which, and C M of a typical move from which, candidates are dropped by a copy
-#: of the whitened rows; the most bytes of a copy, in units of those of the data and of free memory,
-#: of which bounds and alias tables take as much again.
+#: Fewest coordinates, and least C M of a typical move, for a copy of the whitened rows that rejects
+#: candidates; its largest size, relative to the data and to free memory, of which bounds and alias
+#: tables take as much again.
 NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all observations"
@@ -161,23 +158,21 @@ _log = logging.getLogger("pymc")
 
 
 class RowPass:
-    """Encloses every row of a model's terms, in chunks, on all cores.
+    """Enclosures of every row of a model's terms, in chunks, on all cores.
 
-    The reference has centre, metric, order and temperature; no box reaches beyond `support`, lower
-    and upper ends of the coordinates, shapes (d,).
+    The reference has centre, metric, order and temperature; boxes end at the `support`, lower and
+    upper ends of the coordinates, shapes (d,).
     """
 
     def __init__(
         self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
     ) -> None:
-        self._functions = functions
-        self._reference = reference
-        self._support = support
+        self._functions, self._reference, self._support = functions, reference, support
 
     def geometry(
         self, function: RowFunction, data: RowData, *, directions: bool = False
     ) -> Geometry:
-        """Return where the arguments of some rows lie."""
+        """Arguments of some rows around the centre."""
         centre, factor = self._reference.centre, self._reference.factor
         return geometry(function, data, centre, factor, directions=directions)
 
@@ -186,7 +181,7 @@ class RowPass:
     ) -> None:
         """Write the results of all rows along the last axis.
 
-        They are those of some rows of a term, by its number and the place of the first of them.
+        `enclosed` takes the number of a term, the number of the first row, and data of some rows.
         """
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         chunks = [
@@ -216,7 +211,7 @@ class RowPass:
         return sum(function.n_rows for function in self._functions)
 
     def _term_of(self, row: int) -> tuple[RowFunction, int]:
-        """Return the term that a row belongs to, and its number there."""
+        """Term of a row, and the number of the row there."""
         for function in self._functions:
             if row < function.n_rows:
                 break
@@ -225,7 +220,7 @@ class RowPass:
 
 
 class BoundsPass(RowPass):
-    """Bounds every row of a model's terms over nested trust regions."""
+    """Bounds of every row of a model's terms over nested trust regions."""
 
     def __init__(
         self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
@@ -237,7 +232,7 @@ class BoundsPass(RowPass):
         self._copy = NO_COPY
 
     def tables(self) -> Tables:
-        """Bound all rows; BoundsError if one has no bound even over the smallest region."""
+        """Bounds of all rows; BoundsError without a bound over the smallest region."""
         report_stage(BOUNDING)
         trials, radii, plans = self._plan()
         self._copy = self._worthwhile_copy(trials)
@@ -249,7 +244,7 @@ class BoundsPass(RowPass):
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
     ) -> Tables:
-        """Bound all rows over regions, with the cuts of each term there."""
+        """Bounds of all rows over regions, with the cuts of each term there."""
         # c_i and c̃_i over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill(found, partial(self._pairs, radii, plans))
@@ -269,7 +264,7 @@ class BoundsPass(RowPass):
         return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
 
     def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
-        """Measure a few rows: the trials, the regions, and the cuts of each term there."""
+        """Trials on a few rows, radii of the regions, and cuts of each term there."""
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._radii(trials)
@@ -278,7 +273,7 @@ class BoundsPass(RowPass):
         return trials, radii, plans
 
     def forecast(self) -> float:
-        """Return C M of a typical move, by a few rows of each term: infinite without bounds."""
+        """C M of a typical move, from a few rows of each term: infinite without bounds."""
         return self._forecast([_Trial(self, function) for function in self._functions])
 
     @property
@@ -293,7 +288,7 @@ class BoundsPass(RowPass):
         return TAILS if self._groups is None else TAILS_OF_GROUPS
 
     def _radius(self, tail: float) -> float:
-        """Return the radius of which a normal posterior is out with some probability, or less."""
+        """Radius with at most some tail probability of a normal posterior."""
         if self._groups is None:
             return float(np.sqrt(chdtri(self.size, tail)))
         return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
@@ -303,7 +298,7 @@ class BoundsPass(RowPass):
         return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
 
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
-        """Return the groups of rows, where updates are then worth telling them."""
+        """Groups of rows, where they save enough."""
         whole = self._forecast(trials)
         if not whole > WORTH_GROUPS:
             return None
@@ -312,7 +307,7 @@ class BoundsPass(RowPass):
         return self._groups if worth else None
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
-        """Return room for a copy of the whitened rows, where updates have many candidates."""
+        """Room for a copy of the whitened rows, where updates have many candidates."""
         if not (self.size > NARROW and self._forecast(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
@@ -325,7 +320,7 @@ class BoundsPass(RowPass):
         return WhitenedCopy(empty_lines(self._n_rows, width), self._shared_directions(), own)
 
     def _shared_directions(self) -> Array:
-        """Return an orthonormal basis of the arguments that are the same in all rows: (s, d)."""
+        """Orthonormal basis of the arguments that all rows share, shape (s, d)."""
         lines: list[Array] = []
         for function in self._functions:
             first = RowData(function, np.zeros(1, dtype=np.int64))
@@ -357,7 +352,7 @@ class BoundsPass(RowPass):
         *,
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
-        """Return c_i and c̃_i of some rows; not by parts, where that is not asked for."""
+        """c_i and c̃_i of some rows, by default also by parts."""
         beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
@@ -377,7 +372,7 @@ class BoundsPass(RowPass):
     def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [self._radius(tail) for tail in self._tails]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
-        # A table without a radius spares full passes altogether, where there is one.
+        # A table without a radius avoids all full passes.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
         if not kept or totals[np.inf] > (1.0 + WORTH_INFINITY) * totals[nested[-1]]:
             kept.insert(0, nested[-1])
@@ -394,9 +389,9 @@ class BoundsPass(RowPass):
         first: int,
         data: RowData,
     ) -> np.ndarray:
-        """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
+        """c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
 
-        Where there is a copy their lines are written, from that of row `first` on.
+        A copy gets their lines, from row `first` on.
         """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
@@ -410,10 +405,10 @@ class BoundsPass(RowPass):
         return result
 
     def _kinds(self, along: float, together: float) -> list[tuple[int, int]]:
-        """Return which of Σc_i and Σc̃_i are worth a table, by number and kind."""
+        """Number and kind of the bounds, c_i or c̃_i, that are worth a table."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
-        # Directions gain a factor of .385 at most, and independence moves little of that.
+        # Directions gain a factor of .385 at most, which independence hardly changes.
         kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
         return [*kinds, (1, JOINT)] if together < along else kinds
 
@@ -426,7 +421,7 @@ class BoundsPass(RowPass):
 
 
 class _Trial:
-    """A few rows of a term, on which regions and cuts are tried."""
+    """A few rows of a term, for trials of regions and cuts."""
 
     def __init__(self, owner: BoundsPass, function: RowFunction) -> None:
         self._owner = owner
@@ -434,13 +429,13 @@ class _Trial:
         self._data = trial_rows(function)
         self._place = owner.geometry(function, self._data)
         self.whole = (1,) * len(function.arguments)
-        # Cuts are for bounds of partial derivatives; beside linear exponents these gain nothing.
+        # Cuts help bounds of partial derivatives, which linear exponents do not need.
         mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
         self._cut_by_parts = not mixed
         self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
 
     def total(self, radius: float, pieces: tuple[int, ...], *, by_parts: bool = True) -> float:
-        """Estimate Σc_i over all rows from these."""
+        """Estimate of Σc_i over all rows."""
         key = (radius, pieces, by_parts)
         if key not in self._totals:
             along, together = self._owner.bounds(
@@ -451,7 +446,7 @@ class _Trial:
         return self._totals[key]
 
     def pieces(self, radius: float) -> tuple[int, ...]:
-        """Return into how many pieces each argument's interval is best cut."""
+        """Best numbers of pieces of each argument's interval."""
         if radius == np.inf:
             return self.whole
         total = partial(self.total, radius, by_parts=self._cut_by_parts)
@@ -459,29 +454,33 @@ class _Trial:
 
 
 def trial_rows(function: RowFunction) -> RowData:
-    """Return the data of a few rows, evenly spread."""
+    """Data of a few rows, evenly spread."""
     rows = np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64)
     return RowData(function, np.unique(rows))
 
 
 def best_cuts(
-    function: RowFunction, total: Callable[[tuple[int, ...]], float], few: float
+    function: RowFunction,
+    total: Callable[[tuple[int, ...]], float],
+    few: float,
+    most_of_a_row: int = MOST_BOXES_OF_A_ROW,
+    worth_a_cut: float = WORTH_A_CUT,
 ) -> tuple[int, ...]:
-    """Halve pieces of the arguments' intervals while that lowers a total above `few` enough."""
-    most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // function.n_rows)
+    """Numbers of pieces of the arguments' intervals, halved while that lowers a total enough."""
+    most = min(most_of_a_row, MOST_BOXES // function.n_rows)
     best = (1,) * len(function.arguments)
     while best and 2 * np.prod(best) <= most and total(best) > few:
         finer = [(*best[:k], 2 * count, *best[k + 1 :]) for k, count in enumerate(best)]
         candidate = min(finer, key=total)
         gain = 1.0 - total(candidate) / max(total(best), 1e-300)
-        if not gain > WORTH_A_CUT:
+        if not gain > worth_a_cut:
             break
         best = candidate
     return best
 
 
 def _fits_memory(n_bytes: int) -> bool:
-    """Return whether a copy of a size leaves enough memory free, and log if not."""
+    """Whether a copy of a size leaves enough memory free, with a warning if not."""
     free = virtual_memory().available
     if n_bytes <= MOST_OF_FREE * free:
         return True
@@ -495,13 +494,13 @@ def _fits_memory(n_bytes: int) -> bool:
 
 
 def _chunk(function: RowFunction) -> int:
-    """Return how many rows are bounded at a time: the products of many arguments take memory."""
+    """Rows of a chunk: the products of many arguments take memory."""
     many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)
 
 
 def rounded_up(c: Array) -> np.ndarray:
-    """Return numbers as float32, rounded up."""
+    """Numbers as float32, rounded up."""
     with np.errstate(over="ignore"):
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -37,10 +37,10 @@ ROUNDED = 1.0 + 100.0 * RELATIVE
 
 @dataclass(frozen=True, eq=False)
 class Exponents:
-    """The exponents l_k of some rows at the centre of a trust region, shape (rows, K).
+    """Exponents l_k of some rows at the centre of a trust region, shape (rows, K).
 
-    `weights` are their gradients in the arguments, shape (rows, K, m); `norms` and `gram` belong to
-    the arguments' whitened gradients, which `turns` bounds the change of within the region.
+    `weights` are gradients in the arguments, shape (rows, K, m). `norms` and `gram` belong to the
+    arguments' whitened gradients; `turns` bounds their change within the region.
     """
 
     values: Interval
@@ -50,7 +50,7 @@ class Exponents:
     turns: Array
 
     def distances(self) -> Array:
-        """Return sup |z_k - z_l|, shape (rows, K, K); cancelled terms are off by their sizes."""
+        """Sup |z_k - z_l|, shape (rows, K, K), with rounding errors of cancelled terms."""
         products = self._products(self.weights)
         squares = np.einsum("nkk->nk", products)
         sizes = self._sizes()
@@ -63,7 +63,7 @@ class Exponents:
         return result
 
     def largest_shares(self, distances: Array, radius: float) -> Array:
-        """Return P_k, upper bounds of p_k = 1/Σ_l exp(l_l - l_k) in the region."""
+        """Upper bounds P_k of p_k = 1/Σ_l exp(l_l - l_k) in the region."""
         low, high = self.values.lo, self.values.hi
         with np.errstate(all="ignore"):
             gaps = low[:, None, :] - high[:, :, None] - radius * distances
@@ -72,7 +72,7 @@ class Exponents:
             return np.fmin(ROUNDED / np.exp(gaps).sum(axis=2) + TINY, 1.0)
 
     def centred(self) -> tuple[Array, Array, Array]:
-        """Return x_k·x_l, x_k = z_k less their mean, |x_k|, and the rounding error of products."""
+        """x_k·x_l for z_k less their mean, |x_k|, and the rounding error of products."""
         middle = 0.5 * (self.values.lo + self.values.hi)
         shares = np.exp(middle - middle.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
@@ -91,9 +91,9 @@ class Exponents:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Bounds of the shares p_k, shape (rows, K), and of moments along any direction.
+    """Bounds of the shares p_k, shape (rows, K), and of moments along any direction, shape (rows,).
 
-    These are the variance, the third central moment and the mean of |z_k - E z|³, shapes (rows,).
+    The moments are the variance, the third central moment and the mean of |z_k - E z|³.
     """
 
     shares: Array
@@ -103,7 +103,7 @@ class Moments:
 
 
 def moments(exponents: Exponents, radius: float) -> Moments:
-    """Bound the moments over a trust region, whose radius may be infinite."""
+    """Bounds of the moments over a trust region, whose radius may be infinite."""
     distances = exponents.distances()
     widest = distances.max(axis=(1, 2))
     variance, third = 0.25 * widest**2, LARGEST_THIRD * widest**3
@@ -117,7 +117,7 @@ def moments(exponents: Exponents, radius: float) -> Moments:
     root = np.sqrt(_largest_eigenvalue(products, shares, doubt))
     spread = (root + np.sqrt((shares * turns**2).sum(axis=1))) ** 2
     variance = np.fmin(variance, spread)
-    # Exponents at the centre are known up to rounding, and so is their mean.
+    # Rounding of exponents at the centre, and of their mean.
     rounding = widest * exponents.values.width.max(axis=1) + np.sqrt(RELATIVE * doubt)
     shift = radius * variance + mean(shares, turns) + rounding
     root = np.cbrt(_largest_eigenvalue(products, shares * lengths, doubt))
@@ -129,13 +129,13 @@ def moments(exponents: Exponents, radius: float) -> Moments:
 
 
 def mean(shares: Array, sizes: Array) -> Array:
-    """Return a bound of Σ p_k s_k, s_k >= 0."""
+    """Bound of Σ p_k s_k, s_k >= 0."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.fmin((shares * sizes).sum(axis=1), sizes.max(axis=1)))
 
 
 def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
-    """Return the largest eigenvalue of Σ w_k x_k x_kᵀ, from products x_k·x_l and their error."""
+    """Largest eigenvalue of Σ w_k x_k x_kᵀ, from products x_k·x_l and their error."""
     roots = np.sqrt(weights)
     matrix = products * roots[:, :, None] * roots[:, None, :]
     largest = np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)
@@ -149,7 +149,7 @@ LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i, at temperature 1, of the logarithm of a sum of linear exponentials."""
+    """c_i and c̃_i, at temperature 1, of the logarithm of a sum of linear exponentials."""
     factor = np.abs(_value(log_sum.factor, data)[0])
     found = moments(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
@@ -166,7 +166,7 @@ def mixture_bounds(
     radius: float,
     order: int,
 ) -> Array:
-    """Bound derivatives of the logarithm of a sum of exponentials, for M of lengths: (rows,)."""
+    """Bounds of derivatives of the logarithm of a sum of exponentials, for M of lengths."""
     rows = data.rows.size
     if radius == np.inf:
         return np.full(rows, np.inf)
@@ -186,7 +186,7 @@ def mixture_bounds(
 def _size(
     function: RowFunction, term: Expr, data: RowData, place: Geometry, radius: float, order: int
 ) -> Array:
-    """Bound a derivative of an exponent along any direction."""
+    """Bound of a derivative of an exponent along any direction."""
     whole = (1,) * len(place.norms)
     found = suprema(function, data, place.boxes(radius), order, whole, term)
     along, together = pair_of(found, place, order, 1.0)
@@ -233,7 +233,7 @@ def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Expone
 
 
 def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:
-    """Return a sum of products of data, and that of their absolute values."""
+    """Sum of products of data, and the sum of their absolute values."""
     total, size = np.zeros(()), np.zeros(())
     for product in weights:
         factor = np.ones(())
@@ -245,7 +245,7 @@ def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:
 
 type Places = NDArray[np.int64]
 
-#: Exponentials from which their sum is more than one softplus, whose derivatives are known exactly.
+#: Fewest exponentials of a sum: softplus, with fewer, has exact derivatives.
 SEVERAL = 3
 
 
@@ -275,7 +275,7 @@ def use_sum_bound(function: RowFunction, order: int) -> bool:
 
 
 def is_nonlinear_mixture(function: RowFunction) -> bool:
-    """Whether rows are logarithms of sums of exponentials of other functions than linear ones."""
+    """Whether rows are logarithms of sums of exponentials of nonlinear functions."""
     return any(part.mixture for part in _all(function))
 
 
@@ -286,9 +286,9 @@ def _all(function: RowFunction) -> list[NonlinearParts]:
 def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
+    """c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
     total = np.zeros((2, data.rows.size))
-    # The same logarithm is a part of all branches, as a rule, and the data only add to it.
+    # Branches usually share one logarithm, to which the data add.
     shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
     for rows, some, branch in branches_by_data(function.root, data):
         parts = nonlinear_parts(function.exprs, branch)
@@ -308,7 +308,7 @@ def pair_by_parts(
 def _own(
     function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
 ) -> Array:
-    """Return the bounds of a sum that is not a softmax, shape (2, rows)."""
+    """Bounds of a sum other than a softmax, shape (2, rows)."""
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
         found *= region.inverse_temperature

@@ -1,7 +1,7 @@
 """Linear predictors in a trust region, and whitened directions of groups of observations.
 
-The bound of a row holds with M of the part of a move along its own linear forms. Directions that
-all rows read are kept once, those of the groups beside them; M is the largest of the groups'.
+The bound of a row is valid with M of a move's part along its own linear predictors. Directions of
+all rows are stored once, beside directions of each group; M is the maximum over groups.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
 class Groups(NamedTuple):
-    """Whitened directions that rows depend on, all orthonormal.
+    """Orthonormal whitened directions of rows.
 
-    `shared`, shape (s, d), may matter to all rows; `own`, shape (groups * each, d), are those of
-    each group, group by group. A group that has fewer than others ends in zeros.
+    `shared`, shape (s, d), belongs to all rows, and `own`, shape (groups * each, d), to each group
+    in turn, filled up with zeros.
     """
 
     shared: Array
@@ -36,15 +36,12 @@ class Groups(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of directions that a row depends on, at most."""
+        """Largest number of directions of a row."""
         return len(self.shared) + self.each
 
 
 def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
-    """Return the directions that rows of each group depend on; None where they are too many.
-
-    Positions are whitened by `factor`, L of shape (d, d): a form of coefficients v is Lᵀv.
-    """
+    """Directions of each group of rows, whitened by the `factor` L; None if there are too many."""
     size = len(factor)
     shared: list[Array] = []
     own: dict[frozenset[bytes], Array] = {}
@@ -54,7 +51,7 @@ def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
         own |= apart
         if len(own) > MAX_DIRECTIONS:
             return None
-    # A group that reads no more than another one needs no line of its own.
+    # A group within another group needs no lines of its own.
     largest = [lines for key, lines in own.items() if not any(key < other for other in own)]
     each = max((len(lines) for lines in largest), default=0)
     if not each or len(largest) * each > MAX_DIRECTIONS or len(shared) + each >= size:
@@ -66,7 +63,7 @@ def _whitened(shared: Array, own: Sequence[Array], each: int, factor: Array) -> 
     basis = np.linalg.qr(factor.T @ shared.T)[0]
     lines = np.zeros((len(own), each, len(factor)))
     for found, directions in zip(lines, own, strict=True):
-        # The first columns of the orthonormal basis are those of the shared one again.
+        # The first columns repeat the shared basis.
         both = np.linalg.qr(np.concatenate([basis, factor.T @ directions.T], axis=1))[0]
         found[: len(directions)] = both[:, len(shared) :].T
     return Groups(np.ascontiguousarray(basis.T), lines.reshape(-1, len(factor)), each)
@@ -74,10 +71,10 @@ def _whitened(shared: Array, own: Sequence[Array], each: int, factor: Array) -> 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """The arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
+    """Arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
 
     `centres` are u_a(θ̂), `norms` n_a = ‖∇u_a‖ in the dual metric, shape (rows,) or (), and
-    `whitened` Lᵀ∇u_a, L Lᵀ = A⁻¹, shape (rows, d) or (1, d), of no rows where one is alone.
+    `whitened` is Lᵀ∇u_a, L Lᵀ = A⁻¹, shape (rows, d) or (1, d), empty for a single argument.
     """
 
     centres: tuple[Interval, ...]
@@ -85,14 +82,14 @@ class Geometry:
     whitened: tuple[Array, ...]
 
     def boxes(self, radius: float) -> list[Interval]:
-        """Return the intervals of the arguments over ‖θ - θ̂‖ <= radius."""
+        """Intervals of the arguments over ‖θ - θ̂‖ <= radius."""
         if radius == np.inf:
             return [Interval.everything(n.shape) for n in self.norms]
         reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
         return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
 
     def part(self, rows: NDArray[np.int64]) -> "Geometry":
-        """Return that of some of the rows, by their places among these."""
+        """Geometry of some of these rows, by their places."""
         return Geometry(
             tuple(centre.take(rows) for centre in self.centres),
             tuple(n.take(rows) if n.shape else n for n in self.norms),
@@ -103,7 +100,7 @@ class Geometry:
         )
 
     def of(self, arguments: Sequence[int]) -> "Geometry":
-        """Return that of some of the arguments."""
+        """Geometry of some of the arguments."""
         return Geometry(
             tuple(self.centres[a] for a in arguments),
             tuple(self.norms[a] for a in arguments),
@@ -111,7 +108,7 @@ class Geometry:
         )
 
     def products(self, rows: int) -> Array:
-        """Return the products of the arguments' whitened gradients, shape (rows, m, m)."""
+        """Products of the arguments' whitened gradients, shape (rows, m, m)."""
         m = len(self.norms)
         result = np.empty((rows, m, m))
         for a in range(m):
@@ -121,7 +118,7 @@ class Geometry:
         return result
 
     def correlation_norm(self) -> Array:
-        """Return the largest eigenvalue of the correlations of each row's arguments."""
+        """Largest eigenvalue of the correlations of each row's arguments."""
         m = len(self.norms)
         if m == 1:
             return np.ones(())
@@ -138,23 +135,17 @@ class Geometry:
         for (a, b), r in pairs.items():
             matrix[..., a, b] = matrix[..., b, a] = np.minimum(r, 1.0)
         matrix += np.eye(m)
-        # Of the absolute values: an upper bound, by Perron and Frobenius.
+        # Absolute values give an upper bound, by Perron and Frobenius.
         return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
 def geometry(
-    function: RowFunction,
-    data: RowData,
-    centre: Array,
-    factor: Array,
-    *,
-    directions: bool = False,
+    function: RowFunction, data: RowData, centre: Array, factor: Array, *, directions: bool = False
 ) -> Geometry:
-    """Return the geometry of some rows around a centre, in the metric of L, L Lᵀ = A⁻¹.
+    """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.
 
-    Whitened gradients are there where `directions` are asked for, or there are several arguments.
+    It has whitened gradients with `directions`, or for several arguments, which may correlate.
     """
-    # Correlations are asked for where there are several arguments.
     directions |= len(function.arguments) > 1
     found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)
     # Rounding errors are relative to the products, not to their sum.
@@ -171,10 +162,7 @@ def geometry(
 def within_support(
     function: RowFunction, boxes: Sequence[Interval], lower: Array, upper: Array
 ) -> list[Interval]:
-    """Return the parts of boxes in which arguments that are a coordinate each can lie.
-
-    Moves that leave the support are refused before a row is read.
-    """
+    """Parts of boxes within the support of coordinates: other moves are rejected without rows."""
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):
         places = list(single_coordinate(form.terms))
@@ -188,7 +176,7 @@ def within_support(
 def box_of_support(
     function: RowFunction, data: RowData, lower: Array, upper: Array
 ) -> list[Interval]:
-    """Return the intervals of the arguments over a box of positions, whose ends may be infinite."""
+    """Intervals of the arguments over a box of positions, whose ends may be infinite."""
     result = []
     for form in function.arguments:
         matrix = data.coefficients(form, lower.size)

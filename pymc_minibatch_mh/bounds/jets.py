@@ -25,6 +25,7 @@ from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, Row
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
+ZERO = Interval.point(0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +37,7 @@ class Truth:
 
 
 class Jets:
-    """Jets of the expressions of one row function, for some rows and one box of arguments.
-
-    Intervals of the arguments have shape (rows,) or (); the highest derivative is from 1 to 4.
-    """
+    """Jets of a row function's expressions up to an order from 1 to 4, over a box of arguments."""
 
     def __init__(self, data: RowData, boxes: Sequence[Interval], order: int) -> None:
         self._data = data
@@ -48,9 +46,12 @@ class Jets:
         self._known: dict[Expr, Jet | Truth] = {}
 
     def of(self, expr: Expr) -> Jet:
-        """Return the jet of an expression."""
+        """Jet of an expression."""
         known = self._any(expr)
-        return self._as_number(known) if isinstance(known, Truth) else known
+        if not isinstance(known, Truth):
+            return known
+        value = Interval(known.must.astype(float), known.may.astype(float))
+        return self._with_unknown_derivatives({(): value}, known.may & ~known.must)
 
     def _any(self, expr: Expr) -> "Jet | Truth":
         if expr not in self._known:
@@ -123,11 +124,6 @@ class Jets:
         value = known[()]
         return Truth((value.lo > 0.0) | (value.hi < 0.0), (value.lo != 0.0) | (value.hi != 0.0))
 
-    def _as_number(self, truth: Truth) -> Jet:
-        undecided = truth.may & ~truth.must
-        value = Interval(truth.must.astype(float), truth.may.astype(float))
-        return self._with_unknown_derivatives({(): value}, undecided)
-
     def _switch(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
         if condition.is_data:
             return self._chosen_by_data(condition, yes, no)
@@ -135,7 +131,8 @@ class Jets:
         undecided = truth.may & ~truth.must
         left, right = self.of(yes), self.of(no)
         chosen = {
-            k: Interval.where(truth.may, _at(left, k), _at(right, k)) for k in {*left, *right}
+            k: Interval.where(truth.may, left.get(k, ZERO), right.get(k, ZERO))
+            for k in {*left, *right}
         }
         if not undecided.any():
             return chosen
@@ -143,7 +140,7 @@ class Jets:
         return self._with_unknown_derivatives({**chosen, (): value}, undecided)
 
     def _chosen_by_data(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
-        """Take each branch for its own rows only: the other is often as much work again."""
+        """Jet with each branch on its own rows only, which halves the work."""
         holds, fails = self._data.where(condition)
         if not holds.size or not fails.size:
             return self.of(yes if holds.size else no)
@@ -152,7 +149,7 @@ class Jets:
         for k in {*left, *right}:
             ends = np.empty((2, holds.size + fails.size))
             for rows, jet in ((holds, left), (fails, right)):
-                value = _at(jet, k)
+                value = jet.get(k, ZERO)
                 ends[0][rows], ends[1][rows] = value.lo, value.hi
             joined[k] = Interval(*ends)
         return joined
@@ -178,37 +175,36 @@ class Jets:
             ends = np.minimum(x.lo, y.lo), np.minimum(x.hi, y.hi)
         result: dict[Index, Interval] = {(): Interval(*ends)}
         for k in {*left, *right} - {()}:
-            a, b = _at(left, k), _at(right, k)
+            a, b = left.get(k, ZERO), right.get(k, ZERO)
             result[k] = Interval.where(first, a, Interval.where(second, b, a.hull(b)))
         return self._with_unknown_derivatives(result, ~(first | second), least=2)
 
     def _with_unknown_derivatives(self, jet: Jet, rows: np.ndarray, least: int = 1) -> Jet:
-        """Leave derivatives from order `least` on without bounds in some rows."""
+        """Jet without bounds of derivatives from order `least` on in some rows."""
         if not np.any(rows):
             return jet
         result = dict(jet)
         for length in range(least, self._order + 1):
             for k in combinations_with_replacement(range(len(self._boxes)), length):
-                result[k] = Interval.where(rows, Interval.everything(), _at(jet, k))
+                result[k] = Interval.where(rows, Interval.everything(), jet.get(k, ZERO))
         return result
 
 
 class _AnyRow(RowData):
-    """A row that stands for all: whether there is a rule depends on no number."""
+    """Any row: rules do not depend on numbers."""
 
     def __init__(self, function: RowFunction) -> None:
         self.function, self.rows = function, np.zeros(1, dtype=np.int64)
 
     def value(self, expr: Expr) -> np.ndarray:
-        """Return zero in the type of a data expression."""
+        """Zero in the type of a data expression."""
         return np.zeros((), expr.dtype)
 
 
 def require_rules(function: RowFunction) -> None:
-    """Refuse an operation that nothing is known to bound, by a BoundsError that names it.
+    """Refuse an operation without a rule, by a BoundsError that names it.
 
-    Every operation is enclosed once, over the whole space and without reading a row: also those
-    that the data of a few rows choose.
+    Every operation is enclosed once over the whole space, without rows, which may choose branches.
     """
     everywhere = [Interval.everything()] * len(function.arguments)
     jets = Jets(_AnyRow(function), everywhere, 1)
@@ -218,15 +214,11 @@ def require_rules(function: RowFunction) -> None:
                 jets.of(expr)
 
 
-def _at(jet: Jet, index: Index) -> Interval:
-    return jet[index] if index in jet else Interval.point(0.0)
-
-
 def _in_both(left: Jet, right: Jet) -> Jet:
-    """Return the jet of a function that has two forms, by what both enclosures hold."""
+    """Jet of a function with two forms: the intersection of both enclosures."""
     both = {}
     for k in {*left, *right}:
-        x, y = _at(left, k), _at(right, k)
+        x, y = left.get(k, ZERO), right.get(k, ZERO)
         both[k] = Interval(np.maximum(x.lo, y.lo), np.minimum(x.hi, y.hi))
     return both
 
@@ -253,33 +245,24 @@ def _product(left: Jet, right: Jet, order: int) -> Jet:
 
 @cache
 def _ways(part: Index, index: Index) -> int:
-    """Return in how many places of `index` its part can stand."""
+    """Multiplicity of a sub-index in a multi-index."""
     return sum(tuple(index[k] for k in chosen) == part for chosen in combinations(
         range(len(index)), len(part)
     ))  # fmt: skip
 
 
 def _composed(outer: Sequence[Interval], inner: Jet) -> Jet:
-    """Return the jet of g(u) from the derivatives of g and the jet of u."""
+    """Jet of g(u), from the derivatives of g and the jet of u."""
     arguments = sorted({k for index in inner for k in index})
     result: dict[Index, Interval] = {(): outer[0]}
     for length in range(1, len(outer)):
         for index in combinations_with_replacement(arguments, length):
-            terms = [
-                _scaled(outer[len(blocks)] * _powers(blocks, inner), count)
-                for blocks, count in _partitions(index)
-                if all(block in inner for block in blocks)
-            ]
-            if terms:
-                total = terms[0]
-                for term in terms[1:]:
-                    total = total + term
-                result[index] = total
+            for blocks, count in _partitions(index):
+                if all(block in inner for block in blocks):
+                    term = outer[len(blocks)] * _powers(blocks, inner)
+                    term = term if count == 1 else term * float(count)
+                    result[index] = result[index] + term if index in result else term
     return result
-
-
-def _scaled(value: Interval, count: int) -> Interval:
-    return value if count == 1 else value * float(count)
 
 
 def _powers(blocks: tuple[Index, ...], jet: Jet) -> Interval:
@@ -295,7 +278,7 @@ def _power(x: Interval, exponent: int) -> Interval:
     if exponent == 1:
         return x
     with np.errstate(over="ignore"):
-        # NumPy raises to a power a hundred times as slowly as it multiplies.
+        # NumPy's powers are a hundred times slower than products.
         low, high = (reduce(np.multiply, [end] * exponent) for end in (x.lo, x.hi))
     if exponent % 2 == 1:
         return Interval.rounded(low, high)
@@ -306,7 +289,7 @@ def _power(x: Interval, exponent: int) -> Interval:
 
 @cache
 def _partitions(index: Index) -> tuple[tuple[tuple[Index, ...], int], ...]:
-    """Return the partitions of the places of a multi-index into blocks, equal ones counted."""
+    """Partitions of a multi-index into blocks, with their multiplicities."""
     found: Counter[tuple[Index, ...]] = Counter()
     for blocks in _set_partitions(tuple(range(len(index)))):
         found[tuple(sorted(tuple(index[k] for k in block) for block in blocks))] += 1
@@ -325,25 +308,17 @@ def _set_partitions(places: Index) -> list[list[Index]]:
     return result
 
 
-def _greater(x: Interval, y: Interval) -> Truth:
-    return Truth(x.lo > y.hi, x.hi > y.lo)
-
-
-def _at_least(x: Interval, y: Interval) -> Truth:
-    return Truth(x.lo >= y.hi, x.hi >= y.lo)
-
-
 def _equal(x: Interval, y: Interval) -> Truth:
-    # A smooth function takes one value on a set without volume, where no posterior has mass.
+    # A smooth function takes a given value on a set without posterior mass.
     same = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
     return Truth(same, same)
 
 
 _COMPARISONS: dict[type, Callable[[Interval, Interval], Truth]] = {
-    scalar.GT: _greater,
-    scalar.GE: _at_least,
-    scalar.LT: lambda x, y: _greater(y, x),
-    scalar.LE: lambda x, y: _at_least(y, x),
+    scalar.GT: lambda x, y: Truth(x.lo > y.hi, x.hi > y.lo),
+    scalar.GE: lambda x, y: Truth(x.lo >= y.hi, x.hi >= y.lo),
+    scalar.LT: lambda x, y: Truth(y.lo > x.hi, y.hi > x.lo),
+    scalar.LE: lambda x, y: Truth(y.lo >= x.hi, y.hi >= x.lo),
     scalar.EQ: _equal,
     scalar.NEQ: lambda x, y: _logic(scalar.invert, [_equal(x, y)]),
 }

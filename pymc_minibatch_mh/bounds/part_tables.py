@@ -1,18 +1,26 @@
-"""Look-ups by which compiled moves of elements bound rows: see parts.c.
+"""Tables of bounds for compiled moves of group effects (elements): see parts.c.
 
-Third derivatives D_abc of a row are bounded over the box of its arguments that border and elements
-within their radii can reach. With n_a typical sizes of its arguments, g_a the largest
-(D_abc n_a n_b n_c)^(1/3) over b and c, over n_a, has D_abc <= g_a g_b g_c, so that in units of g
-a row departs along one axis, and its third derivatives are 1.
+Third derivatives D_abc of a row are bounded over the box of its arguments, for border and elements
+within their radii. With typical sizes n_a of its arguments, g_a = max over b, c of
+(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: in units of g a row moves along one
+axis, with third derivatives of at most 1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import chdtri
 
-from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, explain_unbounded, rounded_up
+from pymc_minibatch_mh.bounds.bounds_pass import (
+    BOUNDING,
+    TRIAL_ROWS,
+    best_cuts,
+    explain_unbounded,
+    rounded_up,
+)
 from pymc_minibatch_mh.bounds.geometry import within_support
 from pymc_minibatch_mh.bounds.remainder import suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
@@ -24,22 +32,20 @@ from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import Read
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.target import Target
-from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Chance that a normal posterior has the border beyond its radius; radius of an element, in
+#: Probability of the border beyond its radius for a normal posterior, and radius of an element in
 #: posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 6.5
-#: Rows that tell into how many pieces intervals are cut, at most so many of a row, and of all rows;
-#: and the least relative gain of twice as many.
-TRIAL_ROWS, MOST_PIECES, MOST_BOXES, WORTH_A_CUT = 512, 64, 1_000_000, 0.08
-#: Far more than the rounding errors of look-ups.
+#: Pieces of the intervals of a row at most, and least relative gain of twice as many.
+MOST_PIECES, WORTH_A_CUT = 64, 0.08
+#: Margin above the rounding errors of tables.
 _ROUNDING = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class PartTables:
-    """Bounds of all rows by the parts that they read."""
+    """Bounds of all rows by border and elements."""
 
     parts: Parts
     verified: ClassVar[bool] = True
@@ -48,33 +54,26 @@ class PartTables:
 
     @property
     def nbytes(self) -> int:
-        """Size of all look-ups, in bytes."""
+        """Size of all tables, in bytes."""
         return sum(x.nbytes for x in self.parts if isinstance(x, np.ndarray))
 
     def ceilings(self, ends: Ends) -> np.ndarray:
-        """Return the ceiling of every row in a move."""
+        """Bound of every row in a move."""
         out = np.empty(self.parts.n_rows)
         function("mh_ceilings_of")(self.parts, ends, out)
         return out
 
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
-    """Bound all rows around a centre; BoundsError if one has no bound."""
+    """Bounds of all rows around a centre; BoundsError without a bound."""
     report_stage(BOUNDING)
     bounds = _RowBounds(target, found)
     looked = list(on_all_cores(bounds.of, target.element_rows.chunks, BOUNDING))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
     weights = scale * np.concatenate([own for _, own in looked], axis=1)
-    elements = np.concatenate([bounds.numbers(read) for read in target.element_rows.chunks], axis=1)
+    elements = np.concatenate([read.numbers for read in target.element_rows.chunks], axis=1)
     return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
-
-
-def _is_signed(elements: RandomEffects) -> bool:
-    """Return whether all elements that a row reads are in one of its arguments."""
-    readings = [factor.readings for factor in (*elements.factors, *elements.chosen)]
-    terms = zip(*readings, strict=True)
-    return all(len({a for own in term for a, _ in own}) <= 1 for term in terms)
 
 
 def _parts(
@@ -121,7 +120,7 @@ def _parts(
 
 
 class _RowBounds:
-    """Look-ups of rows: how far border and elements take them, in units of their derivatives."""
+    """Movements of rows with border and elements, in units of their derivatives."""
 
     def __init__(self, target: Target, found: GroupedReference) -> None:
         functions = target.row_functions
@@ -129,49 +128,42 @@ class _RowBounds:
         self._functions, self._found, self._rows = functions, found, target.element_rows
         self._support = target.factorization.lower, target.factorization.upper
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
-        self.signed = _is_signed(target.elements)
+        effects = target.elements
+        readings = [factor.readings for factor in (*effects.factors, *effects.chosen)]
+        #: Whether all elements of a row are in one of its arguments.
+        self.signed = all(
+            len({a for own in term for a, _ in own}) <= 1 for term in zip(*readings, strict=True)
+        )
         self._sd = np.append(found.sd, found.chosen_sd)
-        # Directions of the part of the border that is not chosen, in its own coordinates.
+        # Directions of the border that rows do not choose from, in its own coordinates.
         self._fixed = (found.border_factor @ found.read.T)[: found.n_fixed - found.n_chosen]
-        self._response = found.response @ found.read.T
+        # Chosen coordinates have no part in these directions.
+        chosen = np.zeros((found.chosen.size, len(found.read)))
+        self._response = np.concatenate([found.response @ found.read.T, chosen])
         n = len(found.read)
         self.radius = float(np.sqrt(chdtri(n, BORDER_TAIL))) if n else 0.0
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
-    def _worthwhile_pieces(self, term: int) -> list[int]:
-        """Return into how many pieces the intervals of each argument are cut."""
+    def _worthwhile_pieces(self, term: int) -> Sequence[int]:
+        """Numbers of pieces of the intervals of each argument."""
         read = next(one for one in self._rows.chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
-        pieces = [1] * len(read.border)
-        least = self._total(read, some, pieces)
-        most = min(MOST_PIECES, MOST_BOXES // self._functions[term].n_rows)
-        while 2 * np.prod(pieces) <= most:
-            tried = [[k * (1 + (a == b)) for b, k in enumerate(pieces)] for a in range(len(pieces))]
-            totals = [self._total(read, some, one) for one in tried]
-            best = int(np.argmin(totals))
-            if not totals[best] < (1.0 - WORTH_A_CUT) * least:
-                break
-            pieces, least = tried[best], totals[best]
-        return pieces
+        total = cache(partial(self._total, read, some))
+        return best_cuts(self._functions[term], total, 0.0, MOST_PIECES, WORTH_A_CUT)
 
-    def _total(self, read: Read, some: np.ndarray, pieces: list[int]) -> float:
-        """Return the ceilings of some rows in a typical move."""
+    def _total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
+        """Sum of the bounds of some rows in a typical move."""
         border, weights = self._of_rows(read, some, pieces)
-        elements = np.maximum(self.numbers(read)[:, some], 0)
+        elements = np.maximum(read.numbers[:, some], 0)
         departed = border * np.sqrt(len(self._found.read))
         departed += (np.abs(weights) * self._sd[elements]).sum(axis=0)
         return float((departed**3).sum())
 
-    def numbers(self, read: Read) -> Array:
-        """Return which element of each factor, and of each choice, a row reads; -1 for none."""
-        chosen = np.where(read.chosen >= 0, self._found.starts[-1] + read.chosen, -1)
-        return np.concatenate([read.elements, chosen])
-
     def of(self, read: Read) -> tuple[Array, Array]:
-        """Return s_i and z_if of a chunk, shapes (rows,) and (factors and choices, rows)."""
+        """s_i and z_if of a chunk, shapes (rows,) and (factors and choices, rows)."""
         return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
 
-    def _of_rows(self, read: Read, some: np.ndarray, pieces: list[int]) -> tuple[Array, Array]:
+    def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:
         function, start = self._functions[read.term], read.first - int(self._starts[read.term])
         data = RowData(function, start + some)
         part = read.some(some)
@@ -188,16 +180,15 @@ class _RowBounds:
             for a in index:
                 units[a] = np.maximum(units[a], np.cbrt(whole))
         units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)
-        weights = np.concatenate([part.weights, part.chosen_weights])
-        taken = weights if self.signed else np.abs(weights)
+        taken = part.weights if self.signed else np.abs(part.weights)
         return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
 
     def _sizes(self, read: Read) -> tuple[Array, Array, Array]:
-        """Return ‖v‖ of each argument, how far it can go, and how far it typically does."""
-        sizes = np.abs(np.concatenate([read.weights, read.chosen_weights]))
+        """‖v‖ of each argument, its largest change, and its typical change."""
+        sizes = np.abs(read.weights)
         directions = self._rows.directions(read, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
-        own = np.einsum("fmr,fr->mr", sizes, self._sd[np.maximum(self.numbers(read), 0)])
+        own = np.einsum("fmr,fr->mr", sizes, self._sd[np.maximum(read.numbers, 0)])
         return (
             norms,
             self.radius * norms + ELEMENT_RADIUS * own * _ROUNDING,
@@ -205,9 +196,9 @@ class _RowBounds:
         )
 
     def _boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
-        """Return the intervals of the arguments within all radii."""
+        """Intervals of the arguments within all radii."""
         centre, found = self._found.centre, self._found
-        middle = read.forms(centre[found.fixed], centre[found.places])
+        middle = self._rows.forms(read, centre[found.fixed], centre[found.places])
         far = reach + 1e-12 * (np.abs(middle) + reach)
         boxes = [Interval.rounded(u - r, u + r) for u, r in zip(middle, far, strict=True)]
         return within_support(function, boxes, *self._support)

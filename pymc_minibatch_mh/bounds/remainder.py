@@ -35,11 +35,11 @@ def suprema(
     pieces: Sequence[int],
     part: Expr | None = None,
 ) -> dict[Index, Array]:
-    """Bound the absolute partial derivatives of one order of `part`, by default the whole root.
+    """Suprema of the absolute partial derivatives of one order, by sorted multi-index.
 
-    Each argument's interval is cut into `pieces`: the smaller a box, the less an interval forgets
-    of how its terms depend on each other. Returned are sorted multi-indices with their suprema,
-    shape (rows,) or (), infinite where there is none; BoundsError if an operation has no rule.
+    They belong to `part`, by default the whole root, and have shape (rows,) or (). Each argument's
+    interval is cut into `pieces`, because intervals of small boxes lose less dependence between
+    terms. BoundsError if an operation has no rule.
     """
     result: dict[Index, Array] = {}
     cuts = [cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
@@ -54,7 +54,7 @@ def suprema(
 def _magnitudes(
     data: RowData, box: Sequence[Interval], order: int, root: Expr
 ) -> dict[Index, Array]:
-    """Bound each branch over its own rows only: the other is often as much work again."""
+    """Largest absolute derivatives, with each branch on its own rows only."""
     result: dict[Index, Array] = {}
     for rows, part, branch in branches_by_data(root, data):
         own = box if part is data else [side.take(rows) for side in box]
@@ -70,7 +70,7 @@ def _magnitudes(
 def branches_by_data(
     root: Expr, data: RowData
 ) -> Iterator[tuple[NDArray[np.int64], RowData, Expr]]:
-    """Yield the places of the rows that data choose a branch for, their data, and the branch."""
+    """Places of the rows of each branch that data choose, their data, and the branch."""
     if not (is_a(root, Switch) and root.inputs[0].is_data):
         yield np.arange(data.rows.size), data, root
         return
@@ -83,10 +83,7 @@ def branches_by_data(
 
 
 def cut(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
-    """Cut intervals into pieces, those without an end where a logistic variable is as likely.
-
-    None is cut if some have no end, unless `without_end`.
-    """
+    """Pieces of intervals; with `without_end`, infinite ones are cut at logistic quantiles."""
     finite = np.isfinite(box.lo) & np.isfinite(box.hi)
     if count == 1 or not (without_end or finite.all()):
         return [box]
@@ -98,17 +95,17 @@ def cut(box: Interval, count: int, *, without_end: bool = False) -> list[Interva
     return [Interval(np.minimum(a, b), b) for a, b in pairwise([box.lo, *inner, box.hi])]
 
 
-#: Angles at which the maximum over a quarter of a circle is sought.
+#: Angles of a maximum over a quarter of a circle.
 ANGLES = 17
 
 
 def ways(index: Index) -> int:
-    """Return the number of ordered tuples with the same entries."""
+    """Number of ordered tuples with the same entries."""
     return factorial(len(index)) // prod(factorial(index.count(k)) for k in set(index))
 
 
 def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> dict[Index, Array]:
-    """Return D_abc n_a n_b n_c for every multi-index; a derivative of zero needs no norm."""
+    """D_abc n_a n_b n_c for every multi-index; 0 where a norm is 0."""
     result = {}
     for index, bound in derivatives.items():
         size = prod((norms[k] for k in index), start=np.ones(()))
@@ -120,7 +117,7 @@ def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> di
 def pair_of(
     derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
+    """c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
     terms = weighted(derivatives, place.norms)
     if not terms:
         return np.zeros(()), np.zeros(())
@@ -130,7 +127,7 @@ def pair_of(
 
 
 def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:
-    """Return c_i."""
+    """c_i of a remainder."""
     total = sum(ways(index) * term for index, term in terms.items())
     return np.asarray(inverse_temperature * total * (1.0 + RELATIVE))
 
@@ -138,7 +135,7 @@ def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Arr
 def joint(
     terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
 ) -> Array:
-    """Return c̃_i, or a value not much above it for three and more arguments."""
+    """c̃_i, or a slightly larger value for three and more arguments."""
     arguments = sorted({k for index in terms for k in index})
     if len(arguments) == 2:
         form = _largest_of_two(terms, arguments)
@@ -159,6 +156,6 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
         s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
         with np.errstate(invalid="ignore"):
             value = sum(ways(k) * prod(s[a] for a in k) * term for k, term in terms.items())
-        # 0 * inf, of a derivative without bound.
+        # 0 * inf, from a derivative without bound.
         largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

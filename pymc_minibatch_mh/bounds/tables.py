@@ -1,7 +1,7 @@
-"""The tables of c_i: for every row, over nested trust regions.
+"""Tables of the bounds c_i of every row, over nested trust regions.
 
-A table holds for pairs of positions inside its radius; which one serves a pair follows from the
-pair alone, symmetrically.
+A table is valid for pairs of positions inside its radius; the choice of a table is symmetric in the
+pair.
 """
 
 import logging
@@ -25,21 +25,21 @@ from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.influential import WORTHWHILE
 
-#: Bytes of bounds up to which a pickle holds them.
+#: Largest bounds in a pickle, in bytes.
 SMALL = 2**20
 
 _log = logging.getLogger("pymc")
 
 
 def without_cached(value: Any) -> dict[str, Any]:
-    """Return the attributes of a value but for its cached properties, which are made again."""
+    """Attributes of a value without its cached properties."""
     own = type(value)
     cached = {name for name in dir(own) if isinstance(getattr(own, name), cached_property)}
     return {name: held for name, held in vars(value).items() if name not in cached}
 
 
 def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | None:
-    """Return bounds for a pickle, in a file if large; None if no file takes `size` bytes."""
+    """Bounds for a pickle, in a file if large; None if there is no space for `size` bytes."""
     if size <= SMALL:
         return c
     try:
@@ -55,7 +55,7 @@ def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | 
 
 
 def _received(state: dict[str, Any]) -> "Tables | None":
-    """Return tables that were sent; None if their file is gone, as in a later session."""
+    """Tables from a pickle; None if their file is gone, as in a later session."""
     tables, c = object.__new__(Tables), state["c"]
     tables.__dict__.update(state)
     if isinstance(c, MappedArrays):
@@ -74,10 +74,9 @@ _METRIC = types.float64(_VECTOR, _VECTOR, types.int64)
 
 
 def compiled_metric(metric: Callable[..., float]) -> Any:
-    """Return a metric as compiled loops call it (``mh_metric``); SettingError if numba cannot.
+    """Metric for compiled loops (``mh_metric``); SettingError if numba cannot compile it.
 
-    Such a function cannot raise: numba would go on as if it had returned 0, and no row would be
-    read. Where the user's function raises, this one is NaN, and all rows decide.
+    An exception becomes NaN, so that all rows decide: numba would continue with 0, and read no row.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
@@ -104,11 +103,11 @@ def compiled_metric(metric: Callable[..., float]) -> Any:
 class Tables:
     """Bounds of all rows.
 
-    `headers`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
-    shape (T, N), is float32. `looseness` is the least Σc_i over that of enclosures of zero radius.
-    Bounds that are not `verified` are a user's, as is `metric`. `heavy` rows are read at every
-    update. With `groups` M is the largest of groups of rows. By the `copy`, which may have no rows,
-    candidates are dropped before they are read.
+    `headers`, shape (T, 3), has radius, kind and Σc_i of every table, smallest radius first; `c`,
+    shape (T, N), is float32. `looseness` is the least Σc_i relative to enclosures of zero radius.
+    Without `verified`, bounds are a user's, as is `metric`. Every update reads the `heavy` rows.
+    With `groups`, M is the maximum over groups of rows. The `copy`, which may be empty, rejects
+    candidates before they are read.
     """
 
     headers: np.ndarray
@@ -122,7 +121,7 @@ class Tables:
 
     @property
     def key(self) -> str:
-        """Identity of these bounds among others of one model and centre, in every process."""
+        """Identity among bounds of one model and centre, in every process."""
         if self.verified:
             return "derived"
         metric = "" if self.metric is None else code_digest(self.metric)
@@ -136,7 +135,7 @@ class Tables:
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
-        """Alias tables of all rows but the heavy ones, shapes (T, N): float64 and int32."""
+        """Alias tables without heavy rows, shapes (T, N): float64 and int32."""
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
         for k in range(len(self.c)):
@@ -146,7 +145,7 @@ class Tables:
 
     @cached_property
     def arrays(self) -> BoundTables:
-        """The tables as tests read them that draw rows by their bounds."""
+        """Tables for tests that draw rows by their bounds."""
         thresholds, aliases = self.alias
         return self.undrawn._replace(
             headers=self.heads_of_drawn,
@@ -158,14 +157,14 @@ class Tables:
 
     @cached_property
     def undrawn(self) -> BoundTables:
-        """The tables as tests read them that draw no rows by their bounds."""
+        """Tables for tests that draw no rows by their bounds."""
         metric = self.compiled_metric
         arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:
-        """The headers, with Σc_i over the rows that are drawn: all but the heavy ones."""
+        """Headers with Σc_i over all but the heavy rows."""
         if not self.heavy.size:
             return self.headers
         headers = self.headers.copy()
@@ -173,7 +172,7 @@ class Tables:
         return headers
 
     def reading_always(self, heavy: np.ndarray) -> Self:
-        """Return the same bounds with other rows that every update reads."""
+        """The same bounds with other rows in every update."""
         return replace(self, heavy=np.ascontiguousarray(heavy, np.int64))
 
     def _light(self, table: int) -> np.ndarray:
@@ -185,11 +184,11 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """The metric as compiled loops call it (``mh_metric``), None without one."""
+        """Metric for compiled loops (``mh_metric``), or None."""
         return None if self.metric is None else compiled_metric(self.metric)
 
     def metric_between(self, position: np.ndarray, new: np.ndarray) -> float:
-        """Return the metric of a move."""
+        """Metric of a move."""
         call = ffi.cast("mh_metric", self.compiled_metric.address)
         ends = (ffi.from_buffer("double[]", end) for end in (position, new))
         return call(*ends, position.size)
@@ -197,23 +196,21 @@ class Tables:
     @cached_property
     def _mapped(self) -> MappedArrays:
         thresholds, aliases = self.alias
-        lines = self.copy.lines
-        return MappedArrays(
-            {"c": self.c, "thresholds": thresholds, "aliases": aliases, "lines": lines}
-        )
+        arrays = {"c": self.c, "thresholds": thresholds, "aliases": aliases}
+        return MappedArrays({**arrays, "lines": self.copy.lines})
 
     def __reduce__(self) -> tuple:
-        """Leave large arrays to a file that processes share, and addresses behind."""
+        """State without addresses; processes share a file of large arrays."""
         c = _sent(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._mapped)
         copy = self.copy if c is self.c else self.copy._replace(lines=NO_COPY.lines)
         return _received, ({**without_cached(self), "c": c, "copy": copy},)
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Influential rows, in order: typical moves draw them so often that reading always is cheaper.
+    """Influential rows in order, which typical moves draw so often that reading always is cheaper.
 
-    A few rows can hold nearly all of C = Σ c_i (docs/bounds.md). They are fixed before sampling, so
-    that the test stays exact. There are none where no move is bounded, or little is saved.
+    A few rows can have nearly all of C = Σ c_i (docs/bounds.md). They are fixed before sampling, so
+    that the test stays exact. There are none without bounds, or where they save little.
     """
     moves = list(typical)
     if not moves:
@@ -221,10 +218,11 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
+    # A candidate that its own bound rejects is cheaper.
     price = costs.CANDIDATE if tables.copy.lines.size else costs.OBSERVATION
     heavy = np.flatnonzero(drawn > costs.INCLUDED_OBSERVATION / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
-    # A move that would read more than all rows reads all of them.
+    # No move reads more than all rows.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
     return heavy.astype(np.int64) if worthwhile else NO_ROWS

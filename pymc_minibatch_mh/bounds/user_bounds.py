@@ -1,4 +1,4 @@
-"""Bounds that a user gives."""
+"""Custom bounds."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _log = logging.getLogger("pymc")
 def numbers_per_row(
     setting: str, name: str, given: ArrayLike, n_rows: int, least: float
 ) -> np.ndarray:
-    """Return a number per row that a user gave, float64; SettingError unless finite, >= `least`."""
+    """Custom numbers per row, float64; SettingError unless finite and >= `least`."""
     array = as_numeric_array(f"{setting} has a {name} with", given)
     per_row = "Give one number per row of the subsampled terms."
     try:
@@ -62,7 +62,7 @@ class Bounds:
     metric: Callable[..., float] | None = None
 
     def tables(self, n_rows: int) -> Tables:
-        """Return the one table, without a radius; SettingError unless each c is finite, >= 0."""
+        """One table without a radius; SettingError unless each c is finite and >= 0."""
         if self.metric is not None and not callable(self.metric):
             raise SettingError(
                 f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is not a function. "
@@ -76,7 +76,7 @@ class Bounds:
 
 
 def tell_of_unverified_bounds(names: str, setting: str) -> None:
-    """Warning that a user's bounds are taken as they are."""
+    """Warning about custom bounds."""
     _log.warning(
         "%s: %s= are unverified. They are checked on all observations for some proposals, before "
         "sampling and after warm-up, and on every evaluated observation. Draws are exact if they "

@@ -99,7 +99,7 @@ class SamplerSpec:
     @cached_property
     def _compiled(self) -> tuple[Any, Likelihood]:
         """Compiled prior and observations."""
-        return self.plan.target.prior, self.sampler.likelihood(self.plan)
+        return self.plan.target.full_data.log_prior, self.sampler.likelihood(self.plan)
 
     def rebased(self, plan: Plan) -> Self:
         """Same sampler with a model prepared around another centre."""

@@ -37,7 +37,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
         return 0.0
     rng = np.random.default_rng(SEED)
     repeated = slices._replace(moves=n * max(1, min(SWEEPS, MAX_MOVES // n)))
-    prior, context = target.prior, target.rows.context
+    prior, context = target.full_data.log_prior, target.rows.context
     value, evaluations = np.array([prior(there, context)]), np.zeros(1, np.int64)
     function("mh_move_without_rows")(
         there, there.size, repeated, prior, context, GeneratorRecord(rng), value, evaluations

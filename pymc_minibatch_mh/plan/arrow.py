@@ -124,7 +124,7 @@ def geometry_of(found: GroupedReference, target: Target) -> Geometry:
     """Record of coordinates and expansions for compiled iterations."""
     precisions, moved = found.prior_curvature, found.scale_factor >= 0
     bent = found.along @ found.rows_hessian
-    densities = [density.address for density in target.element_densities]
+    densities = [density.address for density in target.compiled.element_densities]
     fields = Geometry(
         border=found.border,
         places=found.places,

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_reference import Arrow, GroupedReference
 from pymc_minibatch_mh.reference.arrow_sums import ElementSums, starts_of
-from pymc_minibatch_mh.reference.element_kinks import AveragedPrior, are_kinked
+from pymc_minibatch_mh.reference.kinks import AveragedPrior, are_kinked
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
@@ -78,14 +78,16 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     return search.expanded(sums)
 
 
-def centre_around(known: GroupedReference, target: Target, start: np.ndarray) -> GroupedReference:
+def centre_around(
+    reference: GroupedReference, target: Target, start: np.ndarray
+) -> GroupedReference:
     """Reference at the centre that a search from `start` ends at.
 
-    The `known` one where other coordinates are scales there: chains have a κ for each scale.
+    The old one where other coordinates are scales there: chains have a κ for each scale.
     """
     found = find_grouped(target, start)
-    pairs = zip(known.moved_by, found.moved_by, strict=True)
-    return found if all(np.array_equal(*pair) for pair in pairs) else known
+    pairs = zip(reference.moved_by, found.moved_by, strict=True)
+    return found if all(np.array_equal(*pair) for pair in pairs) else reference
 
 
 def _slow_directions(precision: sparse.csr_array) -> np.ndarray:
@@ -223,7 +225,7 @@ class _Search:
             # Differences of slopes are no curvature at a kink: only rows tell deviations.
             known = np.maximum(-self._beta * sums.diagonal, 0.0)
             deviations = 1.0 / np.sqrt(np.maximum(known, LEAST * known.max(initial=0.0) or 1.0))
-            if not are_kinked(self._gradient, self.position, elements, deviations).any():
+            if not are_kinked(self._gradient, self.position, elements, deviations):
                 return False
         else:
             return False
@@ -234,7 +236,7 @@ class _Search:
         """Log prior of each element of a factor."""
         own = self._factors[factor]
         found = np.empty(own.stop - own.start)
-        self._target.element_densities[factor](position, self._target.rows.context, found)
+        self._target.compiled.element_densities[factor](position, self._target.rows.context, found)
         return found
 
     def _sums(self, position: np.ndarray) -> tuple[ElementSums, float]:
@@ -479,10 +481,9 @@ class _Search:
         return np.sqrt(variances)
 
     def expanded(self, sums: ElementSums) -> GroupedReference:
-        """Expansions of rows and prior at the centre."""
+        """Expansions at the centre; elements follow the border that rows do not choose from."""
         prior, n = self._prior(self.position), self._elements.border.size
         arrow, followed = self._arrow(sums)[0], ~self._is_chosen
-        # Elements follow only the border that rows do not choose from.
         factor = arrow.border_factor
         fixed, response = factor[:n], arrow.response[:, followed] @ factor[followed]
         bent, along = sums.hessian_of_elements @ response, sums.between @ fixed

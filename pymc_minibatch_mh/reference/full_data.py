@@ -1,7 +1,7 @@
-"""Passes over all rows: chunked, on all cores or where the rows are, in bounded memory.
+"""Passes over all rows: in chunks, on all cores or at the data, in bounded memory.
 
-A pass maps a function over blocks of rows. Partials of these functions are sent to where rows are
-read; their last arguments are compiled rows in memory, and the numbers of some of them.
+A pass maps a function over blocks of rows. Partials of these functions travel to stored rows; their
+last arguments are compiled rows in memory and the numbers of some of them.
 """
 
 import math
@@ -27,14 +27,14 @@ from pymc_minibatch_mh.progress import count_parts
 from pymc_minibatch_mh.reference.influential import Changes, Largest
 from pymc_minibatch_mh.threads import map_in_threads
 
-#: The position, the new one and the centre of the expansion.
+#: Position, new position and centre of the expansion.
 Move = tuple[np.ndarray, np.ndarray, np.ndarray]
-#: The position and the new one of each of some moves.
+#: Positions and new positions.
 Moves = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class BoundedMove(NamedTuple):
-    """A move of an order, and the table of bounds that serves it with its M; -1 where none does."""
+    """A move, the order of its remainders, and the number of its table of bounds (or -1) with M."""
 
     order: int
     ends: Move
@@ -49,7 +49,7 @@ def _call_on_placed(
     block: ArrayRows,
     numbers: np.ndarray,
 ) -> Any:
-    """Result of a function of compiled rows; those of a block live as long as this frame."""
+    """Result of a function of compiled rows, which live as long as this frame."""
     placed = rows.on(block)
     return call(placed, numbers)
 
@@ -57,7 +57,7 @@ def _call_on_placed(
 def derivatives_at(
     theta: np.ndarray, hessian: bool, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
+    """Summed value and gradient, shape (1 + d,), and Hessian, (d, d) or (0, 0)."""
     size = theta.size
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
     inputs = theta, numbers, numbers.size, int(hessian), total, products
@@ -66,7 +66,7 @@ def derivatives_at(
 
 
 def values_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.ndarray:
-    """Return the log-likelihood of each row, shape (n,)."""
+    """Log-likelihood of each row, shape (n,)."""
     out = np.empty(numbers.size)
     space = rows.space(derivatives=True)
     function("mh_row_values")(space, theta, numbers, numbers.size, out)
@@ -76,7 +76,7 @@ def values_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.nd
 def bend_at(
     theta: np.ndarray, factor: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> np.ndarray:
-    """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
+    """Sum of averaged third derivatives over N(θ, L Lᵀ), shape (d,)."""
     out = np.zeros(theta.size)
     space = rows.space(skewness=True)
     function("mh_add_skewness")(space, theta, factor, numbers, numbers.size, out)
@@ -86,33 +86,28 @@ def bend_at(
 def _bent(
     gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, factor: np.ndarray
 ) -> np.ndarray:
-    """Return the average of a gradient over N(θ, L Lᵀ), less that at θ."""
+    """Average of a gradient over N(θ, L Lᵀ) less its value at θ, exact if it is quadratic."""
     middle = gradient(theta)
-    # Points at one standard deviation either way average a quadratic gradient exactly.
     pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
     return np.sum(pairs, axis=0)
 
 
 def differences_in(
-    order: int,
-    moves: Moves,
-    centre: np.ndarray,
-    rows: PlacedRows,
-    numbers: np.ndarray,
+    order: int, moves: Moves, centre: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> np.ndarray:
-    """Return the differences of each row in each of some moves, shape (moves, n)."""
+    """Differences of each row in each move, shape (moves, n)."""
     return _measured(moves, centre, rows.space(order), numbers)[1]
 
 
 def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> float:
-    """Return the sum of the differences in a move."""
+    """Sum of the differences in a move."""
     return float(differences_in(order, [move[:2]], move[2], rows, numbers)[0].sum())
 
 
 def _measured(
     moves: Moves, centre: np.ndarray, space: RowSpace, rows: np.ndarray
 ) -> tuple[list[tuple], np.ndarray]:
-    """Return n, mean, central sums of order 2 and 3 and Σ|d|³ of each move, and differences."""
+    """Moments n, mean, Σ(d - mean)², Σ(d - mean)³ and Σ|d|³ of each move, and differences."""
     found = np.empty((len(moves), rows.size))
     moments = [
         kernels.moments_of_move(space, (*ends, centre), rows, differences)
@@ -130,7 +125,7 @@ def moments_in(
     rows: PlacedRows,
     numbers: np.ndarray,
 ) -> tuple[list[tuple], Changes | None]:
-    """Return the moments of each move but for the rows at some places, and the largest changes."""
+    """Moments of each move without rows at some places, and the largest changes."""
     places = np.delete(np.arange(numbers.size), left_out)
     moments, found = _measured(moves, centre, rows.space(order), numbers[places])
     return moments, None if largest is None else largest.of_chunk(places, found)
@@ -139,7 +134,7 @@ def moments_in(
 def ratio_in(
     move: BoundedMove, c: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[float, int]:
-    """Return the largest |dU_i| / (c_i M) in a move and its row; c is by numbers in memory."""
+    """Largest |dU_i| / (c_i M) in a move, and its row."""
     differences, scales = np.empty((2, numbers.size))
     kernels.differences_of(rows.space(move.order), move.ends, numbers, differences, scales)
     beta = move.inverse_temperature
@@ -148,10 +143,10 @@ def ratio_in(
 
 
 class Spread(NamedTuple):
-    """How the differences of some rows spread.
+    """Spread of the differences of some rows.
 
-    `known` is the sum over the heavy rows; n, mean and central sums of order 2 and 3, and the
-    extremes are of the others. `ratio` is the largest |dU_i|/(c_i M), NaN without bounds.
+    `known` is the sum over influential rows. The others have moments n, mean, central sums of order
+    2 and 3, and extremes. `ratio` is the largest |dU_i|/(c_i M), NaN without bounds.
     """
 
     known: float
@@ -161,7 +156,7 @@ class Spread(NamedTuple):
     row: int
 
     def merged(self, other: "Spread", n_top: int) -> "Spread":
-        """Return that of these rows and others, with `n_top` extremes at either end."""
+        """Spread of these rows and others, with `n_top` extremes at either end."""
         moments = self.moments
         if other.moments[0]:
             moments = merge_moments(moments, other.moments)
@@ -171,10 +166,7 @@ class Spread(NamedTuple):
 
 
 class SpreadIn(NamedTuple):
-    """Ask how the differences of consecutive rows from `first` on spread in a move.
-
-    Every update reads the rows `heavy`; of the differences `n_top` at either end are kept.
-    """
+    """Question about the spread of consecutive rows from `first` on, with influential ones."""
 
     move: BoundedMove
     first: int
@@ -182,7 +174,7 @@ class SpreadIn(NamedTuple):
     n_top: int
 
     def of(self, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
-        """Return it of rows by their numbers in memory, and their bounds."""
+        """Spread of rows by their numbers in memory, and their bounds."""
         differences, scales = np.empty((2, rows.size))
         kernels.differences_of(space, self.move.ends, rows, differences, scales)
         ratio, row = math.nan, -1
@@ -197,7 +189,7 @@ class SpreadIn(NamedTuple):
 
 
 def extremes(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the `count` smallest and the `count` largest values."""
+    """The `count` smallest and the `count` largest values."""
     if values.size <= 2 * count:
         return values
     parted = np.partition(values, (count - 1, values.size - count))
@@ -207,17 +199,16 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
 READING = "Evaluating all observations"
 #: Fewest rows that justify another chunk.
 LEAST = 32_768
-#: Some rows: consecutive ones, whose numbers are not made before they are used, or any.
+#: Numbers of some rows; those of a slice are made when they are used.
 Chunk = slice | np.ndarray
 
 
 def chunks_of(
     n_rows: int, step: int, start: int = 0, cuts: Sequence[int] = (), whole: int = 1
 ) -> list[slice]:
-    """Return all rows from `start` on, at most `step` consecutive ones at a time.
+    """Chunks of at most `step` rows from `start` on, beginning at multiples of `whole`.
 
-    At `cuts` begin rows that lie elsewhere than those before: no chunk has rows of both, unless few
-    of either. Chunks begin at a multiple of `whole` after `start`, which divides `step`.
+    Chunks end at `cuts`, where the storage of rows changes, unless they would be small.
     """
     ends, least = [start], min(LEAST, step)
     for cut in (start + (place - start) // whole * whole for place in cuts if place > start):
@@ -234,19 +225,19 @@ def chunks_of(
 def over_rows(
     work: Any, source: ArrayRows, blocks: Sequence[RowBlock], label: str = READING
 ) -> Iterator[Any]:
-    """Results of calls on blocks of rows, which are counted as they arrive."""
+    """Results of calls on blocks of rows, with a line of progress."""
     return _counted(source.map_blocks(work, blocks), len(blocks), label)
 
 
 def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
-    """Results of `work` on chunks, in their order, which are counted as they arrive."""
+    """Results of `work` on chunks, in their order, with a line of progress."""
     return _counted(map_in_threads(work, chunks), len(chunks), label)
 
 
 def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
-    """Results, whose number is reported unless there is only one."""
+    """Results, with a line of progress if there are several."""
     if count == 1:
         yield from results
         return
@@ -256,15 +247,15 @@ def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
             yield result
 
 
-#: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
+#: Rows of one task; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
-#: Rows among which one that is not finite is sought at a time.
+#: Rows of one step of a search for a row that is not finite.
 SOUGHT_ROWS = 2**20
 
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Value, gradient and Hessian of a log-density; the Hessian is empty unless asked for."""
+    """Value, gradient and Hessian of a log-density; the Hessian is empty unless requested."""
 
     value: float
     gradient: np.ndarray
@@ -272,13 +263,13 @@ class Derivatives:
 
     @property
     def has_hessian(self) -> bool:
-        """Whether the Hessian was asked for."""
+        """Whether the Hessian was requested."""
         return self.hessian.size > 0
 
 
 @dataclass(frozen=True)
 class MoveMoments:
-    """Moments over rows of the differences that one move makes."""
+    """Moments over rows of their differences in one move."""
 
     variance: float
     skewness: float
@@ -286,37 +277,32 @@ class MoveMoments:
 
     @classmethod
     def of(cls, n: int, mean: float, second: float, third: float, absolute: float) -> "MoveMoments":
-        """Return those of n, mean, central sums of order 2 and 3, and Σ|d|³."""
+        """Moments from n, mean, central sums of order 2 and 3, and Σ|d|³."""
         variance = second / max(n - 1, 1)
         scale = variance**1.5 or 1.0
         return cls(variance, third / n / scale, absolute / n / scale)
 
 
 class FullData:
-    """Full passes over the rows of a split model, which are compiled, and over its prior part."""
+    """Passes over all rows of a factorized model, and derivatives of its prior."""
 
-    #: Coordinates that are logarithms of variables that may be zero.
+    #: Coordinates that are logarithms of variables with the lower end 0.
     logs = np.empty(0, dtype=np.int64)
 
     def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
-        self._prior = prior
-        self._source = source
-        self.rows = rows
-        #: Whether a pass with Hessian reads each row once, whatever the number of coordinates.
-        self.cheap_hessian = rows.cheap_hessian
-        #: Addresses that functions of the model take.
-        self.context = rows.context
-        self.n_rows = source.n_rows
+        self._prior, self._source, self.rows = prior, source, rows
+        #: Whether a pass with Hessian reads each row once, for any number of coordinates.
+        self.cheap_hessian, self.n_rows = rows.cheap_hessian, source.n_rows
 
     @cached_property
     def log_prior(self) -> FunctionAt:
-        """Compiled log-density of the prior part (``mh_log_prior``)."""
+        """Compiled log-density of the prior (``mh_log_prior``)."""
         return self._prior.compiled()
 
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
-        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        """Derivatives of the summed log-likelihood of `rows`, by default of all."""
         sums = np.zeros(1 + theta.size)
         products = np.zeros((theta.size, theta.size) if hessian else (0, 0))
         for own_sums, own_products in self._over(partial(derivatives_at, theta, hessian), rows):
@@ -325,12 +311,12 @@ class FullData:
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
     def values(self, theta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return the log-likelihood of each of `rows`, by default of all."""
+        """Log-likelihood of each of `rows`, by default of all."""
         return np.concatenate(list(self._over(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
-        """Return the first row from `start` on without a finite log-likelihood; there is one."""
-        # Numbers of all rows are not held at once: there may be more of them than memory.
+        """First row from `start` on without a finite log-likelihood, if there is one."""
+        # Chunks: the numbers of all rows may need more than the memory.
         for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
             rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
             finite = np.isfinite(self.values(theta, rows))
@@ -339,7 +325,7 @@ class FullData:
         return self.n_rows - 1
 
     def undefined_at(self, theta: np.ndarray) -> str:
-        """Name the first row without finite derivatives up to the second, or the prior part."""
+        """Location of the first row without finite first and second derivatives, or the prior."""
 
         def is_defined(rows: np.ndarray) -> bool:
             found = self.likelihood(theta, hessian=True, rows=rows)
@@ -362,13 +348,13 @@ class FullData:
         return where + self._source.place(number)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Return derivatives of the prior part."""
+        """Derivatives of the prior."""
         return Derivatives(*self._prior.derivatives(theta, self._source.others, hessian=hessian))
 
     def skewness(
         self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
     ) -> np.ndarray:
-        """Return the average gradient of rows over N(θ, L Lᵀ), L the `factor`, less that at θ."""
+        """Average gradient of rows over N(θ, L Lᵀ), L the `factor`, less the gradient at θ."""
         if self.rows.has_skewness:
             self.rows.space(skewness=True)
             return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
@@ -379,14 +365,14 @@ class FullData:
         return _bent(gradient, theta, factor)
 
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """Return the same of the prior part, times Lᵀ."""
+        """Lᵀ times the average gradient of the prior less the gradient at θ."""
         if theta.size > MAX_ENTRIES:
-            # A pass over pairs of coordinates would take minutes.
+            # All pairs of coordinates would take minutes.
             bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent
         out = np.empty(theta.size)
         shape = theta, factor, theta.size
-        function("mh_skewness_of_prior")(self.log_prior, self.context, *shape, out)
+        function("mh_skewness_of_prior")(self.log_prior, self.rows.context, *shape, out)
         return out
 
     def moves(
@@ -397,9 +383,9 @@ class FullData:
         left_out: np.ndarray = NO_ROWS,
         largest: Largest | None = None,
     ) -> list[MoveMoments]:
-        """Return moments over rows of the differences that each of some moves makes.
+        """Moments of differences in each move, without sorted `left_out` rows.
 
-        Rows that are left out, in order, do not count; `largest` collects those that change most.
+        `largest` collects the rows with the largest changes.
         """
         chunks, asked = self._all_rows, []
         self.rows.space(order=order)
@@ -411,7 +397,7 @@ class FullData:
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
         found = over_rows(self.rows, self._source, asked)
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
-            # A chunk of which no row counts has no mean.
+            # A chunk without counted rows has no mean.
             totals = [
                 (*merge_moments(one[:4], own[:4]), one[4] + own[4]) if own[0] else one
                 for one, own in zip(totals, moments, strict=True)
@@ -423,25 +409,23 @@ class FullData:
     def differences(
         self, order: int, moves: Moves, centre: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
-        """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
+        """Differences of a few rows, in order, in each move: shape (moves, rows)."""
         found = self._over(partial(differences_in, order, moves, centre), rows, order=order)
         return np.concatenate(list(found), axis=1)
 
     def change(self, order: int, move: Move) -> float:
-        """Return by how much the remainders of all rows change in a move."""
+        """Change of the summed remainders of all rows in a move."""
         return sum(self._over(partial(change_in, order, move), order=order))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
-        """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
+        """Largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
         return max(self._over(partial(ratio_in, move, c), order=move.order))
 
     def _over(
         self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None
     ) -> Iterator[Any]:
-        """Yield the answers on chunks of some rows, by default of all.
-
-        Derivatives, or the differences of an `order`, are compiled here: not in every thread.
-        """
+        """Answers on chunks of some rows, by default of all."""
+        # Compiled once, and not in every thread.
         self.rows.space(order=order, derivatives=order is None)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:

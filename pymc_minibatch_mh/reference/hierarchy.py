@@ -1,8 +1,8 @@
-"""The centre of a model with scales: where their marginal density is highest.
+"""The centre of a model with scales: the maximum of their marginal density.
 
-Passes over the rows and maximisations that read none alternate: the scales φ by V of
-:mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
-quadratic of the rows means something near the best x only, so that φ stays until x is near it.
+Maximisations over the scales φ by V of :mod:`pymc_minibatch_mh.reference.marginal`, which read no
+rows, alternate with Newton steps in the rest x. The quadratic of the rows is valid near the best x
+only, so that φ stays until x is near it.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,25 @@ import numpy as np
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
-from pymc_minibatch_mh.reference.density import Density, Point, averaged
+from pymc_minibatch_mh.reference.density import Density, Point
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
+from pymc_minibatch_mh.reference.kinks import averaged
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 MAX_PASSES = 60
-#: Distance in standard deviations, per root of the coordinates, at which x is near its best for
-#: given scales, and the one at which the search ends where no smaller one is asked for.
+#: Distances in standard deviations, per root of the coordinates: of x near its best for given
+#: scales, and at the end of the search at least.
 CALM, SETTLED = 1.0, 0.01
-#: How far a transformed scale moves between two passes: a factor of e^1.5 for a logarithm.
+#: Largest change of a transformed scale between two passes: a factor of e^1.5 for a logarithm.
 REACH = 1.5
-#: Moves in a row by all of the reach, after which a scale may run away.
+#: Largest changes in a row after which a scale may run away.
 STEADY_MOVES = 8
-#: Standard deviation of a transformed scale from which on nothing is known of it: a factor of e^5.
+#: Largest standard deviation of a transformed scale: a factor of e^5 for a logarithm.
 MOST_SPREAD = 5.0
-#: Fall of the log-density, relative to its size, that may be rounding.
+#: Largest fall of the log-density by rounding, relative to its size.
 ROUNDING = 1e-9
 
 
@@ -45,10 +46,9 @@ def find_marginal_mode(
     scales: Sequence[int],
     tolerance: float = TOLERANCE,
 ) -> Mode:
-    """Find the mode of the scales with the rest integrated over, and that of the rest there.
+    """Mode of the `scales` with the rest integrated over, and conditional mode of the rest.
 
-    Arguments are those of :func:`pymc_minibatch_mh.reference.mode.find_mode`; no row reads
-    `scales`. ModeError names the parameters without a mode.
+    ModeError names the parameters without a mode.
     """
     start = np.array(start, dtype=np.float64)
     search = _Search(full_data, scales, names, max(tolerance, SETTLED * np.sqrt(start.size)))
@@ -56,7 +56,7 @@ def find_marginal_mode(
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
     try:
-        # Not weighted up: a few rows that stood for all would tell the groups apart too well.
+        # Without weights: with them, a few rows would tell the groups apart too well.
         near = search.found_from_several(start, inverse_temperature, rows, rng)
     except ModeError:
         return search.found(start, inverse_temperature, None)
@@ -65,7 +65,7 @@ def find_marginal_mode(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a search is: a density of x at some scales, and a point there."""
+    """State of a search: a density of x at some scales, and a point."""
 
     density: Density
     point: Point
@@ -74,11 +74,11 @@ class _Place:
 
     @property
     def position(self) -> np.ndarray:
-        """The position in all coordinates."""
+        """Position in all coordinates."""
         return self.density.whole(self.point.position)
 
     def marginal(self) -> Marginal:
-        """Return the marginal density of the scales, with the rows' quadratic from here."""
+        """Marginal density of the scales, with the rows' quadratic at this position."""
         position, kinks = self.position, []
         for kink in self.density.kinks:
             normal = np.zeros(position.size)
@@ -90,12 +90,12 @@ class _Place:
         return Marginal(prior, self.scales, self.rest, position, slope, -hessian)
 
     def distance(self, best: Given) -> float:
-        """Return how far the best x is, in standard deviations given the scales."""
+        """Distance of the best x in conditional standard deviations."""
         way = (best.position - self.position)[self.rest]
         return float(np.sqrt(max(way @ best.precision @ way, 0.0)))
 
     def at_mode(self, best: Given, precision: np.ndarray) -> Mode:
-        """Return the mode, of which x is here."""
+        """Mode with the best scales and this x."""
         position, rows = self.position, self.point.likelihood
         position[self.scales] = best.position[self.scales]
         gradient, hessian = np.zeros(position.size), np.zeros((position.size, position.size))
@@ -109,7 +109,7 @@ class _Place:
 def _density_along(
     marginal: Marginal, best: Given, way: np.ndarray, distance: float
 ) -> tuple[float, float]:
-    """Return the marginal log-density of scales and its slope, NaN where it has no value."""
+    """Marginal log-density of scales along a line and its slope, NaN without a value."""
     given = marginal.given(best.position[marginal.scales] + distance * way, best.position)
     if given is None:
         return np.nan, np.nan
@@ -118,7 +118,7 @@ def _density_along(
 
 
 class _Search:
-    """A search for the mode of `scales` and of the rest there, from any start."""
+    """Search for the mode of `scales`, and for the conditional mode of the rest."""
 
     def __init__(
         self, full_data: FullData, scales: Sequence[int], names: Sequence[str], tolerance: float
@@ -126,21 +126,21 @@ class _Search:
         self._full_data, self._names, self._tolerance = full_data, names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
         self._rest = np.setdiff1d(np.arange(len(names)), self._scales)
-        # Untransformed variables have no unit of distance.
+        # Untransformed variables have no natural unit.
         transformed = [names[int(k)].partition("[")[0].endswith("__") for k in self._scales]
         self._reach = np.where(transformed, REACH, np.inf)
 
     def found_from_several(
         self, start: np.ndarray, weight: float, rows: np.ndarray | None, rng: np.random.Generator
     ) -> Mode:
-        """Search from `start`, and where that leads nowhere from the origin and points around."""
+        """Mode by a search from `start`, or else from the origin and points around."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
-        # Far out, where groups are told apart by nothing, there may be no way back.
+        # Far out all groups look alike, and the search may not return.
         starts = chain([start, np.zeros(start.size)], around)
         return first_found(lambda x: self.found(x, weight, rows), starts)
 
     def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
-        """Search from a start."""
+        """Mode by a search from `start`."""
         place = self._climbed(Density(self._full_data, weight, rows), start)
         steady = np.zeros(self._scales.size)
         for k in range(MAX_PASSES):
@@ -175,7 +175,7 @@ class _Search:
     def _steady(
         self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
     ) -> np.ndarray:
-        """Count moves by all of the reach, and refuse a scale whose density falls nowhere."""
+        """Numbers of largest changes in a row; ModeError if the density falls nowhere."""
         way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))
@@ -189,7 +189,7 @@ class _Search:
         return np.zeros_like(steady)
 
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
-        """Climb to the neighbourhood of the best x at the scales of a position."""
+        """State near the best x at the scales of a position."""
         names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
@@ -197,7 +197,7 @@ class _Search:
         return _Place(density, point, self._scales, self._rest)
 
     def _moved(self, place: _Place, best: Given) -> _Place:
-        """Take the step where it leads up at the new scales; else climb there."""
+        """State after a step that rises at the new scales, or else after a climb there."""
         density, here = replace(place.density, fixed=best.position), place.point
         there = density.at(best.position[self._rest], hessian=True)
         value = density.kinked_prior(here.position, hessian=False).value

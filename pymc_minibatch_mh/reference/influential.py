@@ -1,8 +1,8 @@
-"""Rows that a batch would hardly ever contain, though the log ratio of a move needs them.
+"""Influential rows, which every update evaluates because batches hardly ever contain them.
 
-Most batches have none of a group of twenty rows in a hundred thousand, so that their noise looks
-small and is not, and the few that have one overrate it thousands of times. Such rows are better
-read at every update. They are found in moves between points of the posterior, before sampling.
+Most batches have none of twenty important rows in a hundred thousand, so that their noise looks
+small; a batch with one overrates it thousands of times. Moves between points of the posterior
+identify such rows before sampling.
 """
 
 from typing import NamedTuple
@@ -12,22 +12,21 @@ import numpy as np
 from pymc_minibatch_mh.costs import INCLUDED_OBSERVATION, OBSERVATION
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
-#: By how much expected rows have to fall to make up for a second way of reading rows.
+#: Largest ratio of expected rows with and without influential ones.
 WORTHWHILE = 0.8
-#: Rows of the smallest batch, and the variance of the log ratio that batches are sized for: about
-#: those of the tests by default.
+#: Rows of the smallest batch, and variance of the log ratio: about the defaults of the tests.
 FEWEST_ROWS, NOISE = 100, 1.0
-#: Error of the acceptance probability that the skewness of a batch may cause.
+#: Largest error of the acceptance probability by the skewness of a batch.
 ERROR = 0.01
-#: Largest share of all rows, and largest number, of those that every update reads.
+#: Largest share of all rows, and largest number, of influential rows.
 MOST_SHARE, MOST_ROWS = 0.02, 10_000
 
 
 class Changes(NamedTuple):
-    """How much the n `rows` that are known one by one change in K moves, and sums over others.
+    """Changes of n retained `rows` in K moves, and sums over the remaining rows.
 
-    `sizes`, shape (K, n), are β |r_i(θ') - r_i(θ)|; `squares` and `cubes`, shape (K,), the sums of
-    the squares and cubes over all other rows.
+    `sizes`, shape (K, n), are β |r_i(θ') - r_i(θ)|; `squares` and `cubes`, shape (K,), are sums of
+    squares and cubes over all other rows.
     """
 
     rows: np.ndarray
@@ -37,7 +36,7 @@ class Changes(NamedTuple):
 
 
 class Largest:
-    """The rows that change most, collected chunk by chunk."""
+    """Rows with the largest changes, collected chunk by chunk."""
 
     def __init__(self, n_rows: int, inverse_temperature: float) -> None:
         self._n_rows = n_rows
@@ -46,7 +45,7 @@ class Largest:
         self._found: Changes | None = None
 
     def of_chunk(self, rows: np.ndarray, differences: np.ndarray) -> Changes:
-        """Return the largest changes of a chunk, `differences` of shape (K, n)."""
+        """Largest changes of a chunk, from `differences` of shape (K, n)."""
         nothing = np.zeros(len(differences))
         return self._largest(Changes(rows, self._sizes(differences), nothing, nothing))
 
@@ -64,15 +63,15 @@ class Largest:
 
     @property
     def rows(self) -> np.ndarray:
-        """The rows that are known one by one, in order."""
+        """Retained rows, in order."""
         assert self._found is not None
         return np.sort(self._found.rows)
 
     def look_again(self, differences: np.ndarray, noise: np.ndarray, further: np.ndarray) -> None:
-        """Add moves for which only the known rows, in order, were evaluated: (J, n) `differences`.
+        """Add `differences` of the retained rows in J further moves, shape (J, n).
 
-        A group can go unnoticed in four moves that hardly change its effect. The sums over all
-        other rows are in proportion to the predicted noise of the moves, before and `further`.
+        Four moves can miss a group whose effect they hardly change. Sums over all other rows are
+        extrapolated by the predicted noise of moves, known and `further`.
         """
         assert self._found is not None
         found, order = self._found, np.argsort(self._found.rows)
@@ -87,10 +86,10 @@ class Largest:
         )
 
     def heavy(self, counted: np.ndarray) -> np.ndarray:
-        """Return the rows that every update better reads, in order; none where that saves little.
+        """Influential rows in order, none where they save little.
 
-        Their number makes the cost of an update least: theirs, and that of a batch of the others,
-        on average over the moves that are `counted`, which lead to no row without a density.
+        Their number minimises the mean cost of an update, with a batch of the other rows, over the
+        `counted` moves, in which all rows have a density.
         """
         if self._found is None or not counted.any():
             return NO_ROWS
@@ -107,7 +106,7 @@ class Largest:
         return np.sort(found.rows[order[:count]])
 
     def _sizes(self, differences: np.ndarray) -> np.ndarray:
-        # A row without a density takes part in no move: the update is rejected.
+        # A row without a density rejects the move, and has no change.
         return self._beta * np.abs(np.where(np.isfinite(differences), differences, 0.0))
 
     def _largest(self, changes: Changes) -> Changes:
@@ -125,23 +124,23 @@ class Largest:
 
 
 def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return how many rows a batch needs for a noise of the log ratio that is small and normal.
+    """Rows of a batch whose noise in the log ratio is small and normal.
 
-    Of Σx² and Σ|x|³ over all N rows' changes, a batch of b rows has the variance N Σx²/b, and an
-    error of the acceptance probability by skewness of up to N² Σ|x|³/(24 b²).
+    From Σx² and Σ|x|³ over changes of all N rows, a batch of b rows has the variance N Σx²/b, and
+    its skewness an error of the acceptance probability of up to N² Σ|x|³/(24 b²).
     """
     skew = np.sqrt(cubes / (24.0 * ERROR))
-    # Without replacement: as N is reached, nothing is left to chance.
+    # Drawn without replacement.
     needed = n_rows * np.maximum(squares / (NOISE + squares), skew / (1.0 + skew))
     return np.maximum(needed, min(FEWEST_ROWS, n_rows))
 
 
 def _scores(sizes: np.ndarray) -> np.ndarray:
-    """Score rows by Σ|change|^1.5, their share of the batch size."""
+    """Scores Σ|change|^1.5 of rows, their share of the batch size."""
     return (sizes * np.sqrt(sizes)).sum(axis=0)
 
 
 def _without_first(values: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Return the sums over all but the first 0, 1, ... values, added up from the small ones on."""
+    """Sums without the first 0, 1, ... values, added from the smallest value on."""
     backwards = np.concatenate([rest[:, None], values[:, ::-1]], axis=1)
     return np.cumsum(backwards, axis=1)[:, ::-1]

@@ -1,26 +1,25 @@
 """Expanding line search for a point where a rising log-density falls again.
 
-All Newton steps are alike on an exponential tail, as of a category without events or of a share
-that is zero, and the prior bounds such a coordinate however far off. Hence only a log-density that
-falls nowhere, out to the end of the numbers, has no mode that way.
+Newton steps have one length on an exponential tail, as of a category without events, until the
+prior takes over, however far off. So a mode is missing only if the log-density falls nowhere, up to
+the largest numbers.
 """
 
 from collections.abc import Callable
 from math import isfinite
 
-#: Doublings of the distance, and halvings of the interval where the log-density turns.
-MAX_DOUBLINGS, HALVINGS = 50, 5
-#: Halvings towards the end of the numbers, where no fall has been seen before.
-HALVINGS_TO_END = 20
-#: Fall of a log-density, relative to its size and at least, that is more than rounding.
+#: Doublings of the distance, halvings of an interval with a maximum, and halvings towards the
+#: largest numbers if no fall is known.
+MAX_DOUBLINGS, HALVINGS, HALVINGS_TO_END = 50, 5, 20
+#: Least fall of a log-density above rounding, relative to its size and absolute.
 ROUNDING, LEAST_FALL = 1e-9, 1e-6
 
 
 def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float | None:
     """Distance up to which a log-density rises along a line; None if it never falls.
 
-    `along` has value and slope at a distance, which need not be finite. The distance returned lies
-    before the maximum, as Newton steps from beyond it may lead far back.
+    `along` gives value and slope at a distance. The result lies before the maximum: Newton steps
+    from beyond it may lead far back.
     """
     highest, slope = along(0.0)
     near, beyond, falls = 0.0, 1.0, False

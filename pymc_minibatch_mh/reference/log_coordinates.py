@@ -1,7 +1,7 @@
-"""The search for the mode in logarithms of coordinates that begin at 0.
+"""Search for the mode in logarithms of coordinates with the lower end 0.
 
-The reciprocal κ of a shape that data do not tell from infinity ends at 0, and the maximum of its
-likelihood may lie below. The maximum of the density of log κ is inside, and near the mean of κ.
+The reciprocal κ of a shape parameter that may be infinite ends at 0, and its likelihood may have no
+maximum inside. The density of log κ has one, near the mean of κ.
 """
 
 from collections.abc import Sequence
@@ -15,28 +15,23 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode
 
-#: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
-#: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
+#: Shares of the curvature of log κ in the precision of a density like exp(-κ), which has none.
 SHARES = (0.0, 0.125, 0.25, 0.5)
-#: How many times as wide as with all of it a posterior is taken to be at most.
+#: Largest ratio of standard deviations with a share and with all of that curvature.
 WIDER = 4.0
 
 
 class LogFullData(FullData):
-    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian."""
+    """Passes in logarithms of coordinates with the lower end 0, with their Jacobian."""
 
     def __init__(
-        self,
-        rows: PlacedRows,
-        prior: Prior,
-        source: ArrayRows,
-        places: Sequence[int],
+        self, rows: PlacedRows, prior: Prior, source: ArrayRows, places: Sequence[int]
     ) -> None:
         super().__init__(rows, prior, source)
         self.logs = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Return derivatives of the prior part, which has the Jacobian."""
+        """Derivatives of the prior, with the Jacobian."""
         position = without_logs(theta, self.logs)
         found = self._chained(position, super().prior(position, hessian=hessian))
         found.gradient[self.logs] += 1.0
@@ -45,15 +40,15 @@ class LogFullData(FullData):
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
-        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        """Derivatives of the summed log-likelihood of `rows`, by default of all."""
         position = without_logs(theta, self.logs)
         return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
 
     def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
-        """Return derivatives by logarithms, of those at a position."""
+        """Derivatives in logarithms, from derivatives at a position."""
         slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
         slopes[logs] = position[logs]
-        # A step that is far too long is refused for its end, and made shorter.
+        # The end of too long a step is not finite, and is refused.
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = slopes * plain.gradient
             if plain.has_hessian:
@@ -63,7 +58,7 @@ class LogFullData(FullData):
 
 
 def with_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return a position, shape (d,), with the logarithms of some coordinates."""
+    """Position, shape (d,), with logarithms of some coordinates."""
     found = position.copy()
     with np.errstate(divide="ignore"):
         found[places] = np.log(position[places])
@@ -71,7 +66,7 @@ def with_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.nd
 
 
 def without_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return a position, shape (d,), of which some coordinates are given by their logarithms."""
+    """Position, shape (d,), from the logarithms of some coordinates."""
     found = position.copy()
     with np.errstate(over="ignore"):
         found[places] = np.exp(position[places])
@@ -85,10 +80,10 @@ def mode_without_logs(
     inverse_temperature: float,
     rows: np.ndarray | None = None,
 ) -> Mode:
-    """Return the mode of a :class:`LogFullData`, in the coordinates of the model.
+    """Mode of a :class:`LogFullData` in the model's coordinates, where the gradient may not vanish.
 
-    The gradient need not vanish there. The precision has as little of the curvature of log κ as
-    makes it positive definite and not too wide.
+    The precision has the least share of the curvature of log κ that keeps it positive definite and
+    not too small.
     """
     position = without_logs(mode.position, places)
     likelihood = full_data.likelihood(position, hessian=True, rows=rows)
@@ -106,7 +101,7 @@ def mode_without_logs(
 
 
 def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Return a precision with no more of the border in it than makes it positive definite."""
+    """Precision with the least share of the border's curvature that is enough."""
     most = WIDER * np.sqrt(np.diag(np.linalg.inv(whole)))
     for share in SHARES:
         precision = alone + np.diag(share * border)

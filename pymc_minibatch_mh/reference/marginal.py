@@ -1,13 +1,12 @@
-"""The density of scales with the other coordinates integrated over, as a Gaussian.
+"""Laplace approximation to the density of scales φ, with the rest x integrated over.
 
-With φ the scales and x the rest, V(φ) = max over x of [log π₀(x, φ) + the quadratic of the rows]
-minus ½ log|A(φ)|, A(φ) the precision of x given φ: Laplace's approximation to the log-density of φ
-(Tierney & Kadane, JASA 81:82-86, 1986, doi:10.1080/01621459.1986.10478240; nested in a search as
-by Rue, Martino & Chopin, JRSS B 71:319-392, 2009, doi:10.1111/j.1467-9868.2008.00700.x). It has a
-maximum where the joint density grows without bound, and reads no row: their quadratic is frozen.
+V(φ) = max over x of [log π₀(x, φ) + the quadratic of the rows] - ½ log|A(φ)|, with A(φ) the
+precision of x given φ: Tierney & Kadane (1986), doi:10.1080/01621459.1986.10478240, nested as by
+Rue, Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x. It has a maximum where the joint
+density is unbounded, and reads no row: their quadratic is frozen.
 
-Moves around the mode of a skewed posterior miss its mass on one side. The centre at which the
-gradient vanishes *on average over the Gaussian approximation* is the mean, up to third order.
+Moves around the mode of a skewed posterior miss mass on one side. The centre at which the average
+gradient over the Gaussian approximation vanishes is the mean, up to third order.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,26 +19,22 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode, whitening
 
-#: Newton steps to the maximum over x, and the distance from it, in standard deviations, that ends.
-MAX_STEPS, NEAR = 30, 1e-5
-MOST_HALVINGS = 30
-#: Fall of a value, relative to its size, that may be rounding.
+#: Newton steps to the maximum over x at most, final distance in standard deviations, and halvings.
+MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
+#: Largest fall by rounding, relative to the value.
 ROUNDING = 1e-12
-#: Step of differences of the precision: for its derivatives, and for second ones.
+#: Steps of first and of second differences of the precision.
 STEP, LONG_STEP = 1e-6, 1e-2
-#: Least curvature that is divided by, relative to the largest, where a precision is not positive.
+#: Least divisor of a precision that is not positive, relative to the largest curvature.
 LEAST = 1e-8
-#: Steps of a maximisation over the scales, and the slope and the relative rise of V that end it.
-#: The next quadratic of the rows has the last word.
+#: Steps of a maximisation over the scales at most, and the slope and relative rise of V at its end.
+#: The next quadratic of the rows refines it.
 MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 
 @dataclass(frozen=True)
 class Given:
-    """The best x for given scales, log π₀ + the quadratic of the rows there, and A with a factor.
-
-    The `factor` is one of :func:`scipy.linalg.cho_factor`.
-    """
+    """The best x for given scales, its density, and A with its :func:`scipy.linalg.cho_factor`."""
 
     position: np.ndarray
     value: float
@@ -57,7 +52,7 @@ class Given:
 class Marginal:
     """V of the coordinates `scales`, with the rows' quadratic in the `rest` frozen at an anchor.
 
-    `slope` is the gradient in x of the tempered log-likelihood there, `curvature` its -Hessian.
+    The tempered log-likelihood has the gradient `slope` and the Hessian -`curvature` there.
     """
 
     prior: Callable[..., Derivatives]
@@ -75,7 +70,7 @@ class Marginal:
         position: np.ndarray,
         rows: Derivatives,
     ) -> "Marginal":
-        """Freeze the quadratic of the rows at a position, from their tempered derivatives."""
+        """V with the quadratic of the rows at a position, from their tempered derivatives."""
         rest = np.setdiff1d(np.arange(position.size), scales)
         curvature = -rows.hessian[np.ix_(rest, rest)]
         return cls(prior, np.array(scales), rest, position, rows.gradient[rest], curvature)
@@ -85,7 +80,7 @@ class Marginal:
         return np.ix_(self.rest, self.rest)
 
     def given(self, scales: np.ndarray, near: np.ndarray | None = None) -> Given | None:
-        """Return the best x for given scales, sought from `near`; None if there is none."""
+        """Best x for given scales, searched from `near`; None without one."""
         position = (self.anchor if near is None else near).copy()
         position[self.scales] = scales
         here = self.at(position)
@@ -103,13 +98,12 @@ class Marginal:
             tried = (self.at(here.position + 0.5**k * way) for k in range(MOST_HALVINGS))
             there = next((x for x in tried if x and x.value >= here.value - slack), None)
             if there is None:
-                # No better point can be told apart.
                 return here
             here = there
         return here
 
     def at(self, position: np.ndarray) -> Given | None:
-        """Return the state at a position, be its x the best or not; None without density."""
+        """State at a position with any x; None without density."""
         prior = self.prior(position, hessian=True)
         finite = np.isfinite(prior.value) and np.isfinite(prior.gradient).all()
         if not (finite and np.isfinite(prior.hessian).all()):
@@ -120,11 +114,11 @@ class Marginal:
         return Given(position, float(value), precision, _factor(precision), prior)
 
     def response(self, given: Given) -> np.ndarray:
-        """Return dx/dφ, shape (n, p)."""
+        """dx/dφ, shape (n, p)."""
         return cho_solve(given.factor, given.prior.hessian[np.ix_(self.rest, self.scales)])
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
-        """Return V, -inf where the prior has no finite derivatives, and its gradient."""
+        """V and its gradient; V is -inf without finite derivatives of the prior."""
         own = -given.prior.hessian[self._block]
         turns = np.array([self._bent(given, STEP * w) - own for w in self.ways(given).T])
         if not np.isfinite(turns).all():
@@ -134,26 +128,25 @@ class Marginal:
         return given.value - given.log_volume, gradient
 
     def ways(self, given: Given) -> np.ndarray:
-        """Return how the position moves with each scale, x by its response, shape (d, p)."""
+        """Derivative of the position in each scale, shape (d, p)."""
         ways = np.zeros((self.anchor.size, self.scales.size))
         ways[self.rest] = self.response(given)
         ways[self.scales, range(self.scales.size)] = 1.0
         return ways
 
     def _bent(self, given: Given, way: np.ndarray) -> np.ndarray:
-        """Return the prior's part of the precision of x some way off."""
-        there = self.prior(given.position + way, hessian=True)
-        return -there.hessian[self._block]
+        """Precision of x by the prior, some way off."""
+        return -self.prior(given.position + way, hessian=True).hessian[self._block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
-        """Return minus the Hessian of V, shape (p, p), NaN where the prior has none nearby."""
+        """Negative Hessian of V, shape (p, p), NaN where the prior has none nearby."""
         hessian, ways = given.prior.hessian, self.ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
         return own + self._curvature_of_volume(given, ways)
 
     def _curvature_of_volume(self, given: Given, ways: np.ndarray) -> np.ndarray:
-        """Return the Hessian of ½ log|A| along the response, by second differences."""
+        """Hessian of ½ log|A| along the response, by second differences."""
         size, h = ways.shape[1], LONG_STEP
 
         def volume(way: np.ndarray) -> float:
@@ -172,8 +165,8 @@ class Marginal:
         return second / h**2
 
     def best(self, start: Given, reach: np.ndarray) -> Given:
-        """Maximise V over the scales, no farther than `reach` from a start."""
-        # Imported where it is needed: most models have no scales, and it takes long.
+        """Maximum of V over the scales within `reach` of a start."""
+        # A slow import, which most models do without.
         from scipy.optimize import minimize  # noqa: PLC0415
 
         first, best, highest = start.position[self.scales], start, -np.inf
@@ -189,19 +182,13 @@ class Marginal:
                 highest, best = value, given
             return min(-value, 1e300), -gradient
 
-        lower, upper = first - reach, first + reach
-        minimize(
-            negative,
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(lower, upper, strict=True)),
-            options={"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE},
-        )
+        bounds = list(zip(first - reach, first + reach, strict=True))
+        limits = {"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE}
+        minimize(negative, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         return best
 
     def precision(self, given: Given, curvature: np.ndarray) -> np.ndarray:
-        """Return the precision of all: of φ by V, whose curvature is given, of x given φ by A."""
+        """Joint precision: of φ by the `curvature` of V, of x given φ by A."""
         joint = np.empty((self.anchor.size, self.anchor.size))
         response, own = self.response(given), given.precision
         across = -own @ response
@@ -213,7 +200,7 @@ class Marginal:
 
 
 def _factor(precision: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Factorise a precision; where it is not positive, one that is curved as much either way."""
+    """Cholesky factor of a precision, with absolute eigenvalues where it is indefinite."""
     try:
         return cho_factor(precision, lower=True)
     except LinAlgError:
@@ -222,22 +209,20 @@ def _factor(precision: np.ndarray) -> tuple[np.ndarray, bool]:
         return cho_factor((vectors * sizes) @ vectors.T, lower=True)
 
 
-#: Rows that the average gradient is estimated from: its noise goes like d^1.5 / N.
+#: Rows of an estimate of the average gradient, with a noise of order d^1.5 / N.
 SUBSAMPLE = 20_000
-#: Distances in posterior standard deviations: below the first, moving gains nothing; beyond the
-#: second, per root of d, the third-order terms are not to be trusted.
+#: Least useful step in posterior standard deviations, and the largest, per root of d, for which
+#: third-order terms are reliable.
 WORTH_MOVING, TRUSTED = 0.02, 0.5
-#: Steps at most where scales were maximised with the rest integrated over, and the length of one
-#: after which another gains nothing.
+#: Steps at most in models with scales, and the least step before another.
 STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
 def smoothed(
     full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
-    """Move a mode towards the mean of the posterior, or leave it where moving is of no use."""
-    # A second step, which would correct the first one, is not worth its pass with Hessian,
-    # but where scales move the rest follows.
+    """Mode moved towards the mean of the posterior, where that is useful."""
+    # A second step is not worth its pass with a Hessian, except where scales move all else.
     moved = mode
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
         further = _moved(full_data, moved, inverse_temperature, rng)
@@ -257,7 +242,7 @@ def skewness_shift(
     weight: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return, from a draw of many rows, their weighted average gradient less that in the centre."""
+    """Weighted average gradient of rows less the gradient in the centre, from a subsample."""
     rows = None
     if full_data.n_rows > SUBSAMPLE:
         rows = np.sort(rng.choice(full_data.n_rows, SUBSAMPLE, replace=False))
@@ -291,7 +276,7 @@ def _precision(
     likelihood: Derivatives,
     inverse_temperature: float,
 ) -> np.ndarray | None:
-    """Return the precision at a position as `here` has its own, None where it is not finite."""
+    """Precision at a position, defined as in `here`; None unless finite."""
     hessian = inverse_temperature * likelihood.hessian
     if not here.marginal:
         precision = -hessian - full_data.prior(position, hessian=True).hessian

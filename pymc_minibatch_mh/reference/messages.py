@@ -12,25 +12,25 @@ WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
     "hierarchy, or sample with pm.NUTS()."
 )
-#: Guesses at why a coordinate runs away.
+#: Possible causes of a coordinate that runs away.
 FLAT_PRIOR = (
     "Its prior is flat in that direction, and the data may not bound it either, for example "
     "because a category has no event or a predictor separates the outcomes. "
 )
 EXACT_FIT = "Perhaps the model fits the data exactly. "
-#: Coordinates that a message shows the values of.
+#: Coordinates with values in a message.
 SHOWN = 6
 
 
 def _place(names: Sequence[str], position: np.ndarray, first: int = 0) -> str:
-    """Return the coordinates of a position in words, one of them first."""
+    """Coordinates of a position in words, one of them first."""
     order = [first, *(k for k in range(position.size) if k != first)][:SHOWN]
     shown = ", ".join(f"{names[k]} = {position[k]:.4g}" for k in order)
     return shown + (", ..." if position.size > SHOWN else "")
 
 
 def _end_of(name: str, step: float) -> str:
-    """Return where a coordinate goes that moves on and on, as the model has it."""
+    """Limit of a coordinate that runs away, in terms of the model."""
     variable, log, index = name.partition("_log__")
     if log:
         return f"the scale {variable + index!r} goes to " + ("infinity" if step > 0 else "0")
@@ -38,7 +38,7 @@ def _end_of(name: str, step: float) -> str:
 
 
 def start_without_density() -> ModeError:
-    """Refuse a start: a user's own, PyMC's, or the mean of a warm-up."""
+    """Error about a start without density."""
     return ModeError(
         "The search for the mode starts at a point whose log-density is not finite. Pass an "
         "initial_point= that the model allows, near the posterior."
@@ -48,7 +48,7 @@ def start_without_density() -> ModeError:
 def not_finite(
     names: Sequence[str], position: np.ndarray, bad: np.ndarray, where: str = ""
 ) -> ModeError:
-    """Tell of derivatives that stay without value, at which position, and in which row."""
+    """Error about derivatives that are not finite, with position and row."""
     worst = int(np.argmax(bad))
     place = _place(names, position, worst)
     return ModeError(
@@ -62,10 +62,10 @@ def not_finite(
 def scale_collapses(
     names: Sequence[str], k: int, way: tuple[Point, Point], *, settled: bool, flat: bool
 ) -> ModeError:
-    """Tell of a coordinate that does not stop between two points.
+    """Error about a coordinate that runs away between two points.
 
-    Beyond the second one the log-density falls nowhere, or else the search has not `settled`; a
-    prior that is `flat` does not hold the coordinate.
+    The log-density falls nowhere beyond, or else the search has not `settled`; the prior may be
+    `flat`.
     """
     first, last = (point.position[k] for point in way)
     rise = way[1].total.value - way[0].total.value
@@ -82,7 +82,7 @@ def scale_collapses(
 
 
 def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: float) -> ModeError:
-    """Tell of a scale whose marginal density has no maximum."""
+    """Error about a scale whose marginal density has no maximum."""
     return ModeError(
         f"{names[k]!r} runs away: {_end_of(names[k], move)}, and its marginal density still "
         "rises, where a Gaussian approximation integrates out the coordinates of the likelihood. "
@@ -93,7 +93,7 @@ def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: fl
 def unsettled(
     names: Sequence[str], k: int, steps: int, position: np.ndarray, move: float, distance: float
 ) -> ModeError:
-    """Tell of a search that took too many steps."""
+    """Error about a search with too many steps."""
     return ModeError(
         f"{names[k]!r} has not converged after {steps} Newton steps: the next step would change "
         f"it by {move:.3g}, and the mode is still {distance:.2g} standard deviations away from "
@@ -111,7 +111,7 @@ def stuck(
     kinks: Sequence[int],
     flattest: np.ndarray | None,
 ) -> ModeError:
-    """Tell of a point from which the log-density does not rise."""
+    """Error about a point without a better one in the Newton direction."""
     why = "The prior has no kink nearby."
     if kinks:
         listed = ", ".join(repr(names[j]) for j in kinks)
@@ -126,7 +126,7 @@ def stuck(
 
 
 def flat(names: Sequence[str], weights: np.ndarray) -> ModeError:
-    """Tell of a direction without curvature, or of one that is curved upwards."""
+    """Error about a direction without downward curvature."""
     worst = _leading(names, weights)
     return ModeError(
         f"{worst}: data and priors do not determine {'them' if ', ' in worst else 'it'}, because "

@@ -1,7 +1,7 @@
-"""The posterior mode, by damped Newton steps: on a subsample first, then on all rows.
+"""The posterior mode by damped Newton steps, first on a subsample, and the expansion around it.
 
-Where a log-likelihood has kinks its Hessian says nothing of its width, but the spread of the
-scores of rows does: for a model that fits, the two agree.
+The Hessian of a log-likelihood with kinks is no measure of its width. The spread of the scores of
+rows is, and agrees with the Hessian in a model that fits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,27 +22,21 @@ from pymc_minibatch_mh.reference.influential import Largest
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
-#: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
+#: Rows of the subsample of the first search, at least and per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
-#: Distance from the mode, in posterior standard deviations, at which the search ends; and where
-#: the rest is corrected together with the way from the mode to the mean.
-TOLERANCE, LOOSE_TOLERANCE = 1e-3, 0.3
-#: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
-COARSE_TOLERANCE = 0.1
-#: How far from a start that leads nowhere others are drawn: that of PyMC's own jitter, and less.
-JITTERS = (1.0, 0.1)
-#: How often a jittered start without density is brought nearer to the first.
-MOST_HALVINGS = 10
+#: Final distance from the mode in posterior standard deviations, also where the step to the mean
+#: follows, and on a subsample, whose mode is sqrt(N / rows) standard deviations off.
+TOLERANCE, LOOSE_TOLERANCE, COARSE_TOLERANCE = 1e-3, 0.3, 0.1
+#: Jitters of further starts, as in PyMC and smaller, and halvings of one without density.
+JITTERS, MOST_HALVINGS = (1.0, 0.1), 10
 
 
 @dataclass(frozen=True)
 class Mode:
-    """The mode and the sums of derivatives there.
+    """The mode, the tempered precision A, and the untempered likelihood of all rows.
 
-    `precision` is A: minus the Hessian of the tempered log-posterior, positive definite, and
-    `likelihood` untempered and of all rows. The prior part has a kink nearby along the coordinates
-    `kinked`, so that the precision is an average. The density of the coordinates `marginal`, scales
-    of a hierarchy, was maximised with the others integrated over, where their curvature is from.
+    Across kinks of the prior along the coordinates `kinked`, the precision is an average. The
+    scales `marginal` have mode and curvature with all other coordinates integrated over.
     """
 
     position: np.ndarray
@@ -60,11 +54,9 @@ def find_mode(
     rng: np.random.Generator,
     tolerance: float = TOLERANCE,
 ) -> Mode:
-    """Find the mode of the tempered posterior and the sums of derivatives there.
+    """Mode of the tempered posterior, within `tolerance` posterior standard deviations.
 
-    The search ends at a distance of `tolerance` posterior standard deviations; `rng` draws the
-    subsample, and other starts where the first leads nowhere. ModeError names the parameters along
-    which the log-posterior is flat or unbounded.
+    ModeError names the parameters along which the log-posterior is flat or unbounded.
     """
     start = np.array(start, dtype=np.float64)
     whole = Density(full_data, inverse_temperature)
@@ -80,7 +72,7 @@ def find_mode(
                 lambda x: newton_search(coarse, x, names, COARSE_TOLERANCE), starts
             )
         except ModeError:
-            # A few rows may be separated where all are not; all rows have the last word.
+            # A few rows may be separable where all are not.
             mode, density = newton_search(whole, start, names, tolerance)
         else:
             whole = whole.over(found.kinks)
@@ -89,7 +81,7 @@ def find_mode(
 
 
 def rows_of_few(full_data: FullData, size: int, rng: np.random.Generator) -> np.ndarray | None:
-    """Draw the rows that find the neighbourhood of a mode; None where all are about as few."""
+    """Rows of a subsample for the first search; None if all are about as few."""
     few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * size)
     if full_data.n_rows <= 4 * few:
         return None
@@ -97,7 +89,7 @@ def rows_of_few(full_data: FullData, size: int, rng: np.random.Generator) -> np.
 
 
 def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield a start, and points around it that have a density."""
+    """A start, and points around it with a density."""
     yield start
     for jitter in JITTERS:
         away = rng.uniform(-jitter, jitter, start.size)
@@ -105,18 +97,17 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
         yield next((x for x in tried if density.at(x, hessian=False).finite), start)
 
 
-#: Rows times moves that a calibration reads, and the least and most moves.
-CALIBRATION_READS = 4_000_000
-FEWEST_MOVES, MOST_MOVES = 4, 32
-#: Share of the calibration moves whose variance the prediction must cover.
+#: Rows times moves of a calibration, and the fewest and most moves.
+CALIBRATION_READS, FEWEST_MOVES, MOST_MOVES = 4_000_000, 4, 32
+#: Share of calibration moves with a variance below its prediction.
 COVERED = 0.9
 
 
 class Calibration(NamedTuple):
-    """Moments of the differences of rows that are drawn, over moves like those of a chain.
+    """Moments of the differences of sampled rows, over typical moves.
 
-    The variance of βN times the difference of one row is predicted as κ M(θ, θ')². The others are
-    the largest |skewness| and the largest standardised third absolute moment over rows.
+    κ M(θ, θ')² predicts the variance of βN times the difference of one row. The others are the
+    largest |skewness| and the largest standardised third absolute moment over rows.
     """
 
     kappa: float
@@ -125,7 +116,7 @@ class Calibration(NamedTuple):
 
 
 def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Reference:
-    """Build control variates of one order around a mode."""
+    """Control variates of one order around a mode."""
     size = mode.position.size
     whitener, factor = whitening(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
@@ -144,7 +135,7 @@ def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Referenc
 def plain_reference(
     centre: np.ndarray, covariance: np.ndarray, inverse_temperature: float
 ) -> Reference:
-    """Return control variates of order 0, all of them zero, around a point that nobody sought."""
+    """Control variates of order 0, all zero, around a given centre."""
     size = centre.size
     factor = np.ascontiguousarray(cholesky(covariance, lower=True))
     whitener = np.ascontiguousarray(solve_triangular(factor, np.eye(size), lower=True))
@@ -153,8 +144,7 @@ def plain_reference(
 
 
 def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return L⁻¹ and L of a precision matrix."""
-    # L Lᵀ = A⁻¹ with L lower triangular, so that norms need half of a product.
+    """L⁻¹ and the lower triangular L of a precision A, L Lᵀ = A⁻¹."""
     size = precision.shape[0]
     flipped = cholesky(precision[::-1, ::-1], lower=True)
     whitener = np.ascontiguousarray(flipped[::-1, ::-1].T)
@@ -170,12 +160,10 @@ def calibrate(
     *,
     seeks_heavy: bool = False,
 ) -> tuple[Calibration, np.ndarray]:
-    """Measure the remainders of all rows, over moves from the Gaussian approximation.
+    """Calibration of the sampled rows over typical moves, and influential rows, if sought.
 
-    The batch size of a move is chosen by this prediction, which is symmetric in the move and frozen
-    while a chain runs: a batch size that reacts to the batch would bias the test. Returned are the
-    calibration of the rows that are drawn, and the heavy rows
-    (:mod:`reference.influential`), if sought.
+    It predicts batch sizes, symmetrically in a move and frozen while a chain runs: a batch size
+    that reacts to its batch would bias the test.
     """
     report_stage("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
@@ -206,16 +194,15 @@ def calibrate(
 def _typical_moves(
     count: int, reference: Reference, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Draw moves between points of the Gaussian approximation."""
+    """Moves between points of the Gaussian approximation."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     return [tuple(reference.centre + reference.factor @ z for z in pair) for pair in noise]
 
 
-#: Groups of rows whose scores are compared, and rows of a group.
+#: Groups of rows with one score each, per coordinate and at least, and rows of a group.
 GROUPS_PER_COORDINATE, LEAST_GROUPS, GROUP = 20, 200, 64
-#: Distance from the mode, in posterior standard deviations, that is near enough.
-SCORING_TOLERANCE = 0.1
-MAX_STEPS = 60
+#: Steps of Fisher scoring at most, and final distance in posterior standard deviations.
+MAX_STEPS, SCORING_TOLERANCE = 60, 0.1
 
 
 def find_centre(
@@ -225,10 +212,7 @@ def find_centre(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Mode:
-    """Climb to the neighbourhood of the mode by Fisher scoring with the scores of groups of rows.
-
-    Arguments are those of :func:`find_mode`; ModeError if the log-posterior has no scale or mode.
-    """
+    """Neighbourhood of the mode by Fisher scoring; ModeError without a scale or a mode."""
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
         precision = _precision(full_data, position, inverse_temperature, rng)

@@ -2,58 +2,48 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
-from pymc_minibatch_mh.reference.density import (
-    Density,
-    Kink,
-    Point,
-    Quadratic,
-    are_known,
-    normals_near,
-    quadratic_of,
-)
+from pymc_minibatch_mh.reference.density import Density, Point, Quadratic, quadratic_of
+from pymc_minibatch_mh.reference.kinks import Kink, normals_near
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 
 MAX_STEPS = 60
-#: A Hessian serves several steps, until one shrinks the distance by less than this factor.
+#: Least reduction of the distance by a step, without which the Hessian is computed anew.
 SLOW = 0.3
-#: Halvings of a step. After so many of them, and every so many steps, kinks are searched for.
+#: Halvings of a step, and the numbers of halvings and of steps between searches for kinks.
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Doublings of a step that fell short.
 MOST_DOUBLINGS = 10
-#: Rise of the log-density that is worth moving coordinates one at a time.
+#: Least rise of the log-density in moves of single coordinates.
 ALONE = 1.0
-#: Distance in standard deviations that will do where no better point can be told apart, and the
-#: one from which slopes alone can tell a better one.
+#: Distances in standard deviations: enough where no better point is found, and the largest at which
+#: slopes alone identify a better point.
 NEAR, SLOPES_TELL = 0.1, 1.0
-#: Changes of a log-density, relative to its size, that may be rounding: in double precision, and
-#: where the model computes in single precision.
+#: Rounding of a log-density, relative to its size, in double and in single precision.
 ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
-#: Moves in a row that do not slow down, after which a coordinate runs away; at the end of a search
-#: fewer will do, as near a mode they would shrink to nothing.
+#: Moves in a row without slowing down of a coordinate that runs away, within and at the end of a
+#: search: near a mode such moves shrink.
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
-#: Way that a coordinate has then gone at least: a factor of e³ for the logarithm of a scale.
+#: Least distance of a coordinate that runs away: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0
-#: Standard deviation, relative to its coordinate, that the rounding of a position hides.
+#: Largest standard deviation, relative to its coordinate, that rounding hides.
 UNRESOLVED = 1e-14
-#: How often, and how closely, the interval that a kink is averaged over is fitted to the posterior.
+#: Fits of averaging intervals to the posterior, and the log ratio at which they end.
 FITS, FITTED = 12, 0.25
 
 
 def newton_search(
     density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
 ) -> tuple[Point, Density]:
-    """Climb to a mode, whose Hessian is negative definite, and return the density with it.
+    """Mode with a negative definite Hessian, within `tolerance` posterior standard deviations.
 
-    That is `density`, or its average over kinks of the prior part. The search ends at a distance of
-    `tolerance` posterior standard deviations. ModeError describes the last points of a way up that
-    leads to no mode.
+    Beside it the density, averaged over kinks of the prior. ModeError describes the last points of
+    a search without a mode.
     """
     for _ in range(FITS):
         path = _Path(density, names, tolerance)
@@ -70,10 +60,7 @@ def newton_search(
 def first_found[Found](
     search: Callable[[np.ndarray], Found], starts: Iterable[np.ndarray]
 ) -> Found:
-    """Return the result of a search from the first start that leads to a mode.
-
-    Where none does, the ModeError of the first is raised.
-    """
+    """Result of the first search that succeeds, or else the ModeError of the first start."""
     errors = []
     for start in starts:
         try:
@@ -85,14 +72,14 @@ def first_found[Found](
 
 @dataclass
 class _Path:
-    """One climb: where it has been, and the quadratic that it steps by."""
+    """One climb: its points so far, and the quadratic of its steps."""
 
     density: Density
     names: Sequence[str]
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
-    #: The coordinate that went on and on first, and where that began.
+    #: First coordinate that ran away, and the point where it began.
     run: tuple[int, Point] | None = None
 
     here: Point = field(init=False)
@@ -105,7 +92,7 @@ class _Path:
         last = np.inf
         for k in range(MAX_STEPS):
             gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
-            # Next to no curvature is left where a coordinate runs away: a step may be infinite.
+            # A coordinate that runs away loses its curvature: a step may be infinite.
             with np.errstate(over="ignore", invalid="ignore"):
                 step = self.quadratic.step(gradient)
                 distance = float(np.sqrt(max(step @ gradient, 0.0)))
@@ -133,7 +120,7 @@ class _Path:
         raise self._unsettled(step, distance)
 
     def _unsettled(self, step: np.ndarray, distance: float) -> ModeError:
-        """Tell why the search has not ended: a coordinate that still goes on, or the worst one."""
+        """Error about a coordinate that still runs away, or about the worst one."""
         self._require_curvature()
         worst, position = self._worst(step), self.here.position
         if self.run is not None:
@@ -143,7 +130,7 @@ class _Path:
         return messages.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
-        """Take derivatives with the Hessian."""
+        """Compute the Hessian."""
         self.here = self.density.at(position, hessian=True)
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
@@ -151,7 +138,7 @@ class _Path:
         self.quadratic = quadratic_of(hessian)
 
     def _require_curvature(self) -> None:
-        """Refuse a point whose Hessian is not finite, before other reasons are guessed."""
+        """Refuse a Hessian that is not finite, before other reasons are given."""
         if not self.quadratic.complete:
             raise self._undefined(~self.quadratic.known)
 
@@ -161,10 +148,10 @@ class _Path:
         return messages.not_finite(self.names, position, bad, where)
 
     def _moved(self, step: np.ndarray, distance: float) -> bool:
-        """Make a step as long as the log-density rises; False where it will do to stay."""
+        """Step with backtracking and doubling; False at a point that is good enough."""
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
-            # Most full steps are taken, so that a Hessian which costs little is not for nothing.
+            # Most full steps are accepted, so that a cheap Hessian is not wasted.
             hessian = halvings == 0 and self.density.full_data.cheap_hessian
             there = self.density.at(self.here.position + length * step, hessian=hessian)
             if there.finite and self._is_better(there, step, length * distance**2):
@@ -192,15 +179,15 @@ class _Path:
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
         slope, slope_there = self.here.total.gradient @ step, there.total.gradient @ step
-        # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
+        # The value may be all rounding where large terms cancel, as with counts of a billion.
         if slope < SLOPES_TELL**2 and abs(slope_there) <= 0.5 * slope:
             return True
-        # Where the value is blurred, a slope that has not turned round by much tells the same.
+        # Where rounding blurs the value, a slope that hardly turned round is enough.
         onward = slope_there >= -0.5 * slope
         return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _farther(self, there: Point, step: np.ndarray) -> Point:
-        """Go on along a step for as long as doubling it pays, as far out on an exponential."""
+        """Farther point along a step, doubled while that pays, as far out on an exponential."""
         slope, start = self.here.total.gradient @ step, self.here.position
         for doublings in range(1, MOST_DOUBLINGS):
             if self.density.kinks or there.total.gradient @ step < SLOW * slope:
@@ -212,7 +199,7 @@ class _Path:
         return there
 
     def _risen_alone(self) -> bool:
-        """Move coordinates one at a time where their curvature is none, as far out on a scale."""
+        """Whether moves of single coordinates rise, as far out on a scale without curvature."""
         start = self.here
         for k in range(self.here.position.size):
             way = np.zeros(self.here.position.size)
@@ -227,21 +214,17 @@ class _Path:
         return True
 
     def _averages_kinks(self) -> bool:
-        """Average the prior part over kinks that are near, if there are new ones."""
-        kinks, prior = self.density.kinks, self.density.kinked_prior
-        reach = self.quadratic.deviations()
-        new = [
-            Kink(normal, self.quadratic.deviation_along(normal))
-            for normal in normals_near(prior, self.here.position, reach)
-            if not are_known(normal, kinks, reach)
-        ]
+        """Whether there are new kinks nearby, over which the prior is then averaged."""
+        kinks, reach = self.density.kinks, self.quadratic.deviations()
+        normals = normals_near(self.density.kinked_prior, self.here.position, reach, kinks)
+        new = [Kink(normal, self.quadratic.deviation_along(normal)) for normal in normals]
         if new:
             self.density = self.density.over([*kinks, *new])
             self._look_around(self.here.position)
         return bool(new)
 
     def _leave_saddle(self) -> None:
-        """Step off a point where the gradient vanishes but the log-density is not concave."""
+        """Step off a saddle."""
         way, here = self.quadratic.way_out(), self.here
         for length in [] if way is None else 0.5 ** np.arange(MOST_HALVINGS):
             ends = here.position + length * way, here.position - length * way
@@ -253,17 +236,19 @@ class _Path:
         raise messages.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> bool:
-        """Follow coordinates that go on and on for as long as the log-density rises.
-
-        ModeError where it never falls; False where there is nothing to follow.
-        """
+        """Whether coordinates ran away, up to a maximum; ModeError if there is none."""
         steps = np.diff([point.position for point in self.been[-moves - 1 :]], axis=0)
         way = self._steady_way(steps) if len(steps) == moves else np.empty(0)
         if not way.any():
             return False
         k = int(np.argmax(np.abs(np.where(way, steps.sum(axis=0), 0.0))))
         self.run = self.run or (k, self.been[-moves - 1])
-        distance = distance_to_maximum(partial(self._along, way))
+
+        def along(distance: float) -> tuple[float, float]:
+            there = self.density.at(self.here.position + distance * way, hessian=False).total
+            return there.value, float(there.gradient @ way)
+
+        distance = distance_to_maximum(along)
         if distance is None or self._is_unresolved:
             raise self._running_away(k, self.been[-moves - 1], settled=True)
         self.been, self.distances = [], []
@@ -277,15 +262,8 @@ class _Path:
         way = first, self.here
         return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
 
-    def _along(self, way: np.ndarray, distance: float) -> tuple[float, float]:
-        there = self.density.at(self.here.position + distance * way, hessian=False).total
-        return there.value, float(there.gradient @ way)
-
     def _steady_way(self, steps: np.ndarray) -> np.ndarray:
-        """Last step of the coordinates that do not slow down, if one of them has gone a long way.
-
-        `steps` are the recent ones, shape (moves, d).
-        """
+        """Last step of coordinates that do not slow down, from recent `steps`, shape (moves, d)."""
         moves, nothing = len(steps), np.zeros(steps.shape[1])
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
@@ -294,10 +272,10 @@ class _Path:
         steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
             np.abs(way) >= 0.5 * np.abs(steps[0])
         )
-        # A coordinate that comes back from a step too far is on its way to a mode.
+        # A coordinate that returns from too long a step approaches a mode.
         end = self.been[-1].position - self.been[0].position
         steady &= np.abs(end) > np.abs(end - gone)
-        # The logarithm of a variable that may be zero has a long way, without weight at its end.
+        # The logarithm of a variable with the lower end 0 goes far, but has no mass there.
         logs = self.density.logs
         steady[logs[way[logs] < 0.0]] = False
         is_long = np.abs(gone[steady]).max(initial=0.0) >= LONG_WAY
@@ -305,7 +283,7 @@ class _Path:
 
     @property
     def _is_unresolved(self) -> bool:
-        """Whether a coordinate has a standard deviation that its rounding hides."""
+        """Whether rounding hides the standard deviation of a coordinate."""
         return bool((1.0 / self.quadratic.scale < UNRESOLVED * np.abs(self.here.position)).any())
 
     def _worst(self, step: np.ndarray) -> int:

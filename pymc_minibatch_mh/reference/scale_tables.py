@@ -1,9 +1,9 @@
-"""Tables of the conditional normals of a hierarchy given its scales, and of the scales.
+"""Tables of the scales of a hierarchy, and of the conditional normals given scales.
 
-Rows enter as their quadratic around the centre. Given scales, the best x, the precision there and
-the log-density V are those of :mod:`pymc_minibatch_mh.reference.marginal`, computed along one axis
-for each scale: those of the symmetric root of V's curvature. Proposals by the tables correct for
-all that is approximate here; there are none where they would be accepted less often than others.
+Rows enter as their quadratic around the centre. Best x, precision and log-density V given scales
+are those of :mod:`pymc_minibatch_mh.reference.marginal`, along one axis per scale, by the symmetric
+root of V's curvature. Proposals by tables are corrected exactly, and are left out where others are
+accepted more often.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,31 +21,32 @@ from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening
 from pymc_minibatch_mh.reference.target import Target
 
-#: Scales at most, and numbers in all tables: their computation takes time, and each draw reads
-#: some of them.
+#: Scales and numbers of all tables at most.
 MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
-#: From knot to knot of a scale, in its standard deviations; V below its maximum, and knots to one
-#: side, at which tables end; and how many gaps of the tables one of these is.
+#: Distance of knots in standard deviations of a scale, fall of V and knots at the end of tables,
+#: and gaps of the tables per gap of knots.
 KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
-#: Knots to either side without which there are no tables.
+#: Fewest knots on either side.
 LEAST_KNOTS = 3
-#: How far from the centre the maximum of V is sought.
+#: Largest distance of the maximum of V from the centre.
 REACH = 2.0
-#: Standard deviations from zero at which a coordinate that ends there is as one that does not.
+#: Least distance of a coordinate from its end at 0, in standard deviations.
 FAR = 4.0
-#: Knots of standard normal numbers.
+#: Standard normal numbers at knots.
 NORMALS = np.linspace(-5.0, 5.0, 41)
-#: Points of a density between two knots; beyond the last, in knots; and its least slope there.
+#: Points of a density per gap, gaps beyond the last knot, and its least slope there.
 FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
-#: Draws of either distribution that are compared, and their seed.
+#: Compared draws of either distribution, and their seed.
 COMPARED, SEED = 400, 20_261_122
 
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
-    """Return the tables of a hierarchy; None without a hierarchy, or if they do not help."""
+    """Tables of a hierarchy; None without one, or where they do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
-    if _near_an_end(target, reference):
+    ends = target.factorization.boundary
+    deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
+    if (reference.centre[ends] < FAR * deviations).any():
         return None
     scales = target.scales(reference.centre)
     size = reference.centre.size - len(scales)
@@ -60,15 +61,8 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
     return tables if tables is not None and _helps(target, reference, rows, tables) else None
 
 
-def _near_an_end(target: Target, reference: Reference) -> bool:
-    """Return whether a coordinate that ends at zero may get there."""
-    ends = target.factorization.boundary
-    deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
-    return bool((reference.centre[ends] < FAR * deviations).any())
-
-
 def _rows(target: Target, reference: Reference) -> Derivatives:
-    """Return the tempered derivatives of the rows, of which the gradient is an average."""
+    """Tempered derivatives of the rows, with an average gradient."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
     gradient = beta * reference.gradient
     skewness = skewness_shift(target.full_data, reference.centre, reference.factor, beta, rng)
@@ -77,9 +71,9 @@ def _rows(target: Target, reference: Reference) -> Derivatives:
 
 @dataclass(frozen=True, eq=False)
 class _Axes:
-    """The density V of the scales around its maximum, along one axis for each of them.
+    """Density V of the scales around its maximum, along one axis per scale.
 
-    `spread` and `narrow` are the symmetric roots of the inverse of V's curvature, and of itself.
+    `spread` and `narrow` are the symmetric roots of V's inverse curvature and of V's curvature.
     """
 
     marginal: Marginal
@@ -89,7 +83,7 @@ class _Axes:
 
     @classmethod
     def around(cls, marginal: Marginal) -> "_Axes | None":
-        """Seek the maximum of V; None where it has none nearby."""
+        """Axes at the maximum of V; None without one nearby."""
         start = marginal.given(marginal.anchor[marginal.scales])
         if start is None:
             return None
@@ -104,7 +98,7 @@ class _Axes:
         return cls(marginal, best, (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T)
 
     def tables(self) -> ScaleConditional | None:
-        """Return the tables; None where the rest has no precision at the maximum."""
+        """Tables, or None where the rest has no precision at the maximum."""
         middle = self._knot(self.best)
         if middle is None:
             return None
@@ -121,7 +115,7 @@ class _Axes:
             heights = np.array([value for value, _, _ in knots])
             points[k], slopes[k] = _quantiles(heights - middle[0], -len(below))
             first, last = -len(below), len(above)
-            # Beyond its own last knots an axis is constant.
+            # Constant beyond the last knots.
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
@@ -145,7 +139,7 @@ class _Axes:
         )
 
     def _knots(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """Yield V, the best x and its whitener, knot by knot to one side, to where V is low."""
+        """V, best x and whitener at knots to one side, until V is low."""
         highest, near = self.best.value - self.best.log_volume, self.best.position
         for knot in range(1, MOST_KNOTS + 1):
             away = way * knot * KNOT_GAP * self.spread[:, k]
@@ -159,7 +153,7 @@ class _Axes:
             near = given.position
 
     def _knot(self, given: Given) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return V, x and the lines of the whitener for given scales; None without one."""
+        """V, x and the lines of the whitener for given scales; None without a whitener."""
         try:
             whitener, _ = whitening(given.precision)
         except LinAlgError:
@@ -172,17 +166,17 @@ class _Axes:
 
 
 def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
-    """Return the cubic spline through some points."""
-    # Takes a while to import, and is needed where there are scales.
+    """Cubic spline through points."""
+    # A slow import, which most models do without.
     from scipy.interpolate import CubicSpline  # noqa: PLC0415
 
     return CubicSpline(knots, heights)
 
 
 def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return z as a function of standard normal numbers, and its slopes.
+    """Z as a function of standard normal numbers, and its slopes.
 
-    The `heights` are its log-density at knots, up to a constant; that at 0 has the number 0.
+    `heights` is the log-density at knots, up to a constant, from knot number `first` on.
     """
     knots = KNOT_GAP * (first + np.arange(heights.size))
     inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
@@ -200,7 +194,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     below = np.logaddexp.accumulate([first_tail, *exprs])
     above = np.logaddexp.accumulate([last_tail, *exprs[::-1]])[::-1]
     total = np.logaddexp(below[-1], last_tail)
-    # Each half by its own tail, so that none is lost to rounding.
+    # Each half from its own tail, against rounding.
     lower, upper = NORMALS[NORMALS <= 0.0], NORMALS[NORMALS > 0.0]
     ends = np.concatenate(
         [
@@ -210,7 +204,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     )
     normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
     slopes = np.exp(normal - np.interp(ends, places, logs) + total)
-    # Integrals of piecewise linear slopes, from the median on.
+    # Integrals of piecewise linear slopes from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])
     median = NORMALS.size // 2
@@ -220,7 +214,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
 def _helps(
     target: Target, reference: Reference, rows: Derivatives, tables: ScaleConditional
 ) -> bool:
-    """Compare independent moves by either distribution, on the prior part and the quadratic."""
+    """Whether independent draws by tables are accepted more often than normal ones."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
     places, normal, log_volume = np.empty((2, COMPARED, size)), np.empty(size), np.empty(1)
@@ -241,9 +235,9 @@ def _helps(
 
 
 def _acceptance(densities: np.ndarray, which: int) -> float:
-    """Return the estimated acceptance of independent moves by one of two distributions.
+    """Estimated acceptance rate of independent draws from one of two distributions.
 
-    `densities`, shape (3, 2n), are logarithms of the target and of both, at n draws of each.
+    `densities`, shape (3, 2n), are log-densities of the target and of both, at n draws of each.
     """
     aimed, *drawn = densities
     weights = aimed - np.logaddexp(*drawn)

@@ -14,7 +14,6 @@ from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.model.check import ModelDensity, check_factorization
 from pymc_minibatch_mh.native.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.native.forms import RowSpace
-from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.arrow_sums import ElementRows
@@ -38,26 +37,24 @@ from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
-#: Points at which the split is compared with the model, and rows that these read at most; one
-#: point is always compared, and tells any difference but one that is zero there by chance.
+#: Points of a comparison with the model, and row evaluations at most; one point is the least.
 CHECK_POINTS, CHECK_READS = 3, 300_000
-#: Rows that stored ones are compared by, evenly spread.
+#: Evenly spread rows of a comparison of stored data.
 CHECK_ROWS = 100_000
-#: Logarithm of the inverse of a scale whose square is no longer a number.
+#: Largest log of an inverse scale whose square is a number.
 MOST_SHRUNK = 350.0
-#: Rows beyond which the search for the mode ends early.
+#: Number of rows above which the search for the mode ends early.
 MANY_ROWS = 100_000
 
 
 class Target:
-    """The tempered posterior of a split model, as a cheap part and remainders of rows.
+    """The posterior of a factorized model, with its log-likelihood times the inverse temperature β.
 
-    The log-likelihood is multiplied by β, the inverse temperature. With a `covariance`, shape
-    (d, d), of distances from it, the centre is the start; without, both are sought. A pickle has no
-    compiled functions: numba's closures do not survive in another process.
+    With a `covariance`, shape (d, d), the centre is the start; without, both are computed. Pickles
+    leave out compiled functions, which do not survive in another process.
     """
 
-    #: Place in the context of the address of the variables outside the position.
+    #: Slot in the context of the address of the variables outside the position.
     OTHERS_SLOT = OTHERS_SLOT
 
     def __init__(
@@ -75,80 +72,67 @@ class Target:
         self.source: ArrayRows = row_source(self.factorization)
 
     def __reduce__(self) -> tuple:
-        """Leave out compiled functions and the addresses of this process."""
+        """Settings and model, without compiled functions and addresses."""
         compiled = CompiledModel(self.factorization, self.compiled.compile_kwargs)
         return Target, (compiled, self.taylor_order, self.inverse_temperature, self.covariance)
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:
-        """Rows as functions of a few linear forms, or why they are none."""
+        """Rows as functions of linear predictors, or the reason against it."""
         return self.compiled.row_functions
 
     @property
     def elements(self) -> RandomEffects:
-        """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
+        """Group effects with a separable prior; NotSeparableError without."""
         return self.compiled.elements
 
     @cached_property
     def n_elements(self) -> int:
-        """Number of coordinates that data choose, such as those of groups."""
+        """Number of coordinates that data index, such as group effects."""
         if isinstance(self.row_functions, BoundsError):
             return 0
         return len(indexed_coordinates(predictor_forms(self.row_functions)))
 
     @cached_property
     def element_rows(self) -> ElementRows:
-        """The rows by border and elements, which are held: :meth:`release` lets them go."""
+        """Rows by border and elements, in memory until :meth:`release`."""
         functions, rows = self.row_functions, self.compiled.rows
         assert not isinstance(functions, BoundsError)
         assert isinstance(rows, FormRows)
         return ElementRows(functions, rows, self.elements)
 
     def release(self) -> None:
-        """Let go of what preparation alone needs."""
+        """Free the memory of the preparation."""
         self.__dict__.pop("element_rows", None)
-
-    @property
-    def element_densities(self) -> list[FunctionAt]:
-        """The compiled prior of each element of each factor (``mh_element_density``)."""
-        return self.compiled.element_densities
 
     @cached_property
     def rows(self) -> PlacedRows:
-        """Compiled rows where they lie in this process."""
+        """Compiled rows at their place in this process."""
         return self.compiled.rows.at(self.source)
 
     @cached_property
     def full_data(self) -> FullData:
-        """Full passes over the rows."""
+        """Passes over all rows."""
         return FullData(self.rows, self.compiled.prior, self.source)
 
     @property
     def space(self) -> RowSpace:
-        """Where rows in memory lie, with differences of remainders and derivatives, compiled."""
+        """Rows in memory with compiled differences of remainders, and derivatives."""
         return self.rows.space(self.taylor_order, derivatives=True)
-
-    @property
-    def prior(self) -> FunctionAt:
-        """Compiled prior part (``mh_log_prior``)."""
-        return self.full_data.log_prior
 
     def expand(
         self, start: np.ndarray, rng: np.random.Generator
     ) -> tuple[Reference, tuple[int, ...]]:
-        """Find a centre from `start`, unless it is one, and build control variates there.
-
-        Returned with them are the scales whose marginal density has its mode there.
-        """
+        """Control variates around a centre, and the scales with their marginal mode there."""
         if self.covariance is not None:
             plain = plain_reference(start, self.covariance, self.inverse_temperature)
             return plain._replace(first=self.factorization.first), ()
         report_stage("Searching for the mode")
-        # A pass less, where passes take long: the way to the mean leads past the mode.
+        # With many rows one step less: the skewness correction moves on to the mean anyway.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report_stage("Expanding the log-likelihood")
-        # Where an average stands for the prior's curvature, the centre is a mean already.
+        # With a prior averaged over kinks, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
@@ -157,10 +141,7 @@ class Target:
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
-        """Find the mode from `start`; at order 0 it need not be a smooth one.
-
-        Where the model has scales, that is the mode of their marginal density.
-        """
+        """Mode from `start`, marginal in scales; at order 0 it may have kinks."""
         ends = self.factorization.boundary
         if not ends:
             return self._sought(start, start, rng, tolerance)
@@ -170,7 +151,7 @@ class Target:
     def _sought(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
-        """Find the mode of a log-density from `start`, which is `near` in its coordinates."""
+        """Mode by a search from `start`, the point `near` in coordinates of the search."""
         names = self.factorization.coordinate_names
         arguments = self._climbed, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
@@ -188,11 +169,10 @@ class Target:
         try:
             return find_mode(*arguments, tolerance)
         except ModeError:
-            # The message says why the scales have no mode.
             raise without from None
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
-        """Return the coordinates that no joint mode is sought in, asked for near `start`."""
+        """Coordinates with a marginal instead of a joint mode, by derivatives near `start`."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
             read = read_by_slopes(self.full_data.likelihood, start)
@@ -201,7 +181,7 @@ class Target:
         return find_scales(self.full_data.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
-        """Find the mode of a subsample whose rows stand for several each, if there is one."""
+        """Mode of a weighted subsample; ModeError without one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
         density, ends = Density(self._climbed, weight, rows), self.factorization.boundary
         start = with_logs(start, ends) if ends else start
@@ -211,26 +191,24 @@ class Target:
 
     @cached_property
     def _climbed(self) -> FullData:
-        """The log-density of the search for the mode."""
-        ends = self.factorization.boundary
-        if not ends:
-            return self.full_data
-        return LogFullData(self.rows, self.compiled.prior, self.source, ends)
+        """Log-density of the search for the mode."""
+        ends, parts = self.factorization.boundary, (self.rows, self.compiled.prior, self.source)
+        return LogFullData(*parts, ends) if ends else self.full_data
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
-        """Take the values of the variables outside the position from a point."""
+        """Set the variables outside the position to the values of a point."""
         self.source.others[:] = self.factorization.ravel_others(point)
 
     def log_prior(self, position: np.ndarray) -> float:
-        """Return the log-density of the prior part."""
-        return float(self.prior(position, self.rows.context))
+        """Log-density of the prior."""
+        return float(self.full_data.log_prior(position, self.rows.context))
 
     def log_likelihood(self, position: np.ndarray) -> float:
-        """Return the summed log-likelihood of all rows, not tempered."""
+        """Untempered log-likelihood of all rows."""
         return self.full_data.likelihood(position, hessian=False).value
 
     def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
-        """Compare the parts with the model, at points a few standard deviations from the mode."""
+        """Compare prior and likelihood with the model, at draws of the approximation."""
         report_stage("Comparing with PyMC's log-density")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         points = [self.factorization.mirrored(draw()) for _ in range(count)]
@@ -245,12 +223,12 @@ class Target:
         check_factorization(density.ways(self.source.others), parts, points, names)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
-        """Return the numbers of at most so many rows from `first` on, evenly spread."""
+        """Numbers of at most so many rows from `first` on, evenly spread."""
         last = self.source.n_rows - 1
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
 
     def term_and_row(self, row: int) -> tuple[str, int]:
-        """Return the variable that a row belongs to, and the number that it has there."""
+        """Variable of a row, and the number of the row there."""
         starts = self.source.term_starts
         term = int(np.searchsorted(starts, row, side="right")) - 1
         return self.factorization.terms[term].name, row - int(starts[term])
@@ -280,14 +258,11 @@ class Target:
         )
 
     def require_finite_start(self, position: np.ndarray) -> None:
-        """Refuse a chain's start of zero density; of stored rows, which were all read, ask some."""
+        """Refuse a start of zero density, by a part of stored rows."""
         self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
 
     def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
-        """Refuse a starting point of zero density, naming the row or the prior part.
-
-        Asked are all rows from `first` on, or at most so many of them, evenly spread.
-        """
+        """Refuse a start of zero density at some rows from `first` on, by default all."""
         if not np.isfinite(self.log_prior(position)):
             raise self._outside(position)
         rows = None
@@ -303,17 +278,14 @@ class Target:
         )
 
 
-#: Directions that moves are measured without, at most: leaving one out takes time at every update.
+#: Directions without rows that M may leave out: each takes time at every update.
 MAX_LEFT_OUT = 32
 
 
 def whitened_directions(
     target: Target, reference: Reference, most: int = MAX_LEFT_OUT
 ) -> np.ndarray:
-    """Directions along which no row changes, orthonormal after whitening: shape (n, d).
-
-    More than `most` would take too long at every update, so that none are left out then.
-    """
+    """Orthonormal whitened directions without rows, shape (n, d); none if more than `most`."""
     directions = target.compiled.null_space
     if not 0 < len(directions) <= most:
         return NO_DIRECTIONS

@@ -91,7 +91,7 @@ class Componentwise(Sampler[ArrowPlan]):
     def linked(self, records: Records, plan: ArrowPlan) -> Records:
         """Geometry and bounds of the plan in the place of a proposal."""
         # The functions are kept for their addresses.
-        moves = plan.geometry, plan.parts.parts, plan.target.element_densities
+        moves = plan.geometry, plan.parts.parts, plan.target.compiled.element_densities
         return Records(moves, records.test)
 
     def kernel_state(

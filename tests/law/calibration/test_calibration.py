@@ -44,7 +44,7 @@ def require_worth_testing(found):
 
 
 def with_prior_times(step, factor):
-    prior = step.target.prior.source
+    prior = step.target.full_data.log_prior.source
 
     def scaled(position, context):
         return factor * prior(position, context)
