@@ -131,7 +131,7 @@ def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
     if is_a(right, scalar.Add) and is_positive(left):
         rest = subtract_exprs(exprs, right, left)
-        # Shares of three keep their common sum recognisable.
+        # Quotients by a sum of three keep it, so that shares of one sum are recognised.
         if is_positive(rest) and not is_a(rest, scalar.Add):
             odds = subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest))
             return sigmoid_expr(exprs, odds)

@@ -72,7 +72,7 @@ def probability_products(
     for axis in range(len(simplices)):
         cells = _join_products(cells, axis)
     products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
-    # All shares of a simplex together leave nothing.
+    # The remainder of a simplex whose shares are all there is zero, and so are its products.
     return [product for product in products if all(product[1])]
 
 

@@ -145,10 +145,16 @@ def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices |
     for node in toposort([term.logp]):
         if not isinstance(node.op, AdvancedSubtensor):
             continue
+        array = node.inputs[0]
         for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
-            if _is_data(index, values):
-                length = _axis_length(node.inputs[0], axis)
-                from_start = not stored.isdisjoint(ancestors([index]))
+            if not isinstance(index, Variable) or index.type.dtype not in integer_dtypes:
+                continue
+            above = set(ancestors([index]))
+            if above.isdisjoint(values):
+                # Values at a position of zeros need not exist, as of a Cholesky factor.
+                static = array.type.shape[axis]
+                length = array.shape[axis] if static is None else pt.constant(np.int64(static))
+                from_start = not stored.isdisjoint(above)
                 chosen.append((index, pt.zeros_like(length) if from_start else -length, length))
     if not chosen:
         return None
@@ -157,15 +163,3 @@ def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices |
     read = [(column, batch) for column, batch in term.batches if batch in above]
     columns, batches = [column for column, _ in read], [batch for _, batch in read]
     return TermIndices(chosen, list(values), columns, batches, term.length)
-
-
-def _axis_length(chosen_from: Variable, axis: int) -> Variable:
-    """Graph of an axis length, without values if the type or a shape provides it."""
-    known = chosen_from.type.shape[axis]
-    return chosen_from.shape[axis] if known is None else pt.constant(np.int64(known))
-
-
-def _is_data(index: object, values: Sequence[Variable]) -> bool:
-    if not isinstance(index, Variable) or index.type.dtype not in integer_dtypes:
-        return False
-    return not set(values) & set(ancestors([index]))

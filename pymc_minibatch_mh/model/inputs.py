@@ -80,7 +80,14 @@ def resolve_point(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
                 f"initial_point= has no value for {name!r}. Give one for each value variable, "
                 f"with the names {[str(v.name) for v in model.value_vars]}."
             )
-        values[name] = _point_array(name, point[name], variable.type.shape)
+        shape = variable.type.shape
+        array = as_numeric_array(f"initial_point= has {name!r} with", point[name])
+        if not fits_shape(array.shape, shape) or array.dtype.kind not in "fiub":
+            raise SettingError(
+                f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
+                f"does not fit the variable. Give real numbers of shape {shape}."
+            )
+        values[name] = array
     return values
 
 
@@ -101,16 +108,6 @@ def fits_shape(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
     """Whether an array matches the declared shape of a variable, as far as it is known."""
     pairs = zip(shape, declared, strict=False)
     return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
-
-
-def _point_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    array = as_numeric_array(f"initial_point= has {name!r} with", value)
-    if not fits_shape(array.shape, shape) or array.dtype.kind not in "fiub":
-        raise SettingError(
-            f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
-            f"does not fit the variable. Give real numbers of shape {shape}."
-        )
-    return array
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:

@@ -237,7 +237,7 @@ class _PriorSum:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
         AS_SAMPLED.rewrite(graph)
         self._size = factorization.size
-        # Of a sum over all entries, the entries are labelled.
+        # A part that is a sum of entries becomes its entries, each with its label.
         self._parts = [
             (part.owner.inputs[0] if isinstance(part.owner_op, Sum) else part, sign)
             for part, sign in _signed_addends(graph.outputs[0])
