@@ -8,7 +8,7 @@
 /* Far more than the rounding errors of a distance. */
 static const double OUTSIDE = 1.0 + 1e-12;
 
-/* A move as tables ask for it: its products, and those of each group of rows, if there are any. */
+/* Products of a move, and those of each group of rows, if there are any. */
 typedef struct {
     mh_products dots;
     int64_t n_groups;
@@ -123,7 +123,7 @@ mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *referen
     MH_TRY(see(bounds, move, reference->size, &part, scratch));
     const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
     double best_size = INFINITY, best_m = INFINITY, m_k = INFINITY;
-    int64_t known = -1; /* kind that `own` is the M of: that of neighbours is often the same */
+    int64_t known = -1; /* kind of the table that m_k belongs to: neighbours often share it */
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {
         const mh_table *candidate = bounds->tables + k;

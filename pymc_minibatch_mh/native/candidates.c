@@ -163,7 +163,7 @@ static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_gen
     }
 }
 
-/* Draw a candidate's part, its element and its share there; ask for the memory of these. */
+/* Draw a candidate's part, its element and its share there, and prefetch these. */
 static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng)
 {
     int64_t process, part;

@@ -9,7 +9,7 @@
 
 /* ---- With replacement, in proportion to weights. ---- */
 
-/* Move what large places have too much of to small ones; return how many are left of each. */
+/* Move the excess of large entries to small ones; return how many are left of each. */
 static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int64_t *n_small,
                       const int32_t *large, int64_t *n_large)
 {
@@ -148,7 +148,6 @@ void mh_draw_more(const mh_generator *rng, int64_t total, mh_drawn *drawn, int64
     }
 }
 
-/* Write the numbers[i]-th row, from 0 on, of all but the skipped ones, which are in order. */
 void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int64_t n_skipped,
                   int64_t *rows)
 {

@@ -52,8 +52,8 @@ static void solve(const double *factor, int64_t n, double *x)
         x[i] = (x[i] - mh_inner(factor + i * n, x, i)) / factor[i * n + i];
 }
 
-/* Without elements, whose prior bends as they move, the precision stays the identity: an L of no
- * size. */
+/* Without elements, whose prior curvature changes as they move, the precision stays the identity:
+ * its factor L then has size 0. */
 static int64_t size_of_precision(const mh_iteration *on)
 {
     return on->geometry->n_factors ? on->geometry->n_border : 0;

@@ -42,7 +42,7 @@ void mh_stay_on_border(mh_iteration *on)
     border[2] = 0.0;
 }
 
-/* Write how far what rows choose of the border is from the centre. */
+/* Write the coordinates of the border that rows choose, relative to the centre. */
 void mh_find_chosen(const mh_iteration *on, const double *position, double *e)
 {
     const mh_geometry *geometry = on->geometry;

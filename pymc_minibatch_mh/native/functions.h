@@ -16,7 +16,7 @@ mh_arena *mh_arena_new(void);
 void mh_arena_free(mh_arena *arena);
 enum { MH_BASELINE, MH_AVX2 };
 int64_t mh_widest_set(void); /* that this processor and its system have */
-int64_t mh_use_set(int64_t set); /* by which leaf functions run; whether the processor has it */
+int64_t mh_use_set(int64_t set); /* select the set of leaf functions; whether the processor has it */
 
 /* ---- draw.c ---- */
 /* Alias table of non-negative weights with a positive sum: keep index i with probability

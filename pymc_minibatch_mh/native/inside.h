@@ -188,7 +188,7 @@ static inline void mh_add_products_of(double a, double other, double b, mh_produ
 
 /* ---- The posterior, and rows that are read of it: posterior.c. ---- */
 
-/* Rows as a move has them read: their numbers, their differences, and units of rounding errors. */
+/* Rows evaluated in a move: their numbers, differences, and units of rounding errors. */
 typedef struct mh_read {
     const mh_posterior *posterior;
     const mh_move *move;

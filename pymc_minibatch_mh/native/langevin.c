@@ -68,7 +68,7 @@ static void expanded_gradient(const mh_reference *reference, const double *posit
     }
 }
 
-/* Add the slopes of the prior part, by differences. `place` is a copy of the position. */
+/* Add the slopes of the prior part, by differences. `point` is a copy of the position. */
 static void add_slopes_of_prior(const mh_posterior *posterior, double *point, double *out)
 {
     const mh_reference *reference = &posterior->reference;

@@ -25,8 +25,8 @@ double mh_inner_by(const double *matrix, const double *a, const double *b, int64
     return total;
 }
 
-/* ---- Lines of the 8-bit copy. Compilers find no vectors where bytes become numbers: here they are
- *      told. ---- */
+/* ---- Lines of the 8-bit copy. Compilers do not vectorise the conversion of bytes to numbers, which
+ *      is written out here. ---- */
 
 typedef float four_numbers __attribute__((vector_size(16)));
 typedef float eight_numbers __attribute__((vector_size(32), aligned(4), may_alias));

@@ -147,7 +147,7 @@ mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t targe
     while (n < target) {
         MH_TRY(draw_next(posterior, &chain->generator, &batch->drawn, &n, target, room, slots));
         const int64_t count = n - batch->moments.n;
-        if (count == 0) /* the batch has all rows that came next */
+        if (count == 0) /* all rows that came next are in the batch already */
             continue;
         MH_TRY(mh_read_drawn(&read, slots, count));
         compare_with_bounds(&read, count, table, m, counts);

@@ -23,7 +23,7 @@ static const double ROOT_PI = 1.7724538509055159;
 static const double LOG_HALF = -0.6931471805599453;
 static const double ROOT_HALF = 0.7071067811865476;
 
-/* X sqrt(pi) exp(x^2) erfc(x) inverted: Abramowitz and Stegun (1964), 7.1.14. */
+/* 1/(x sqrt(pi) exp(x^2) erfc(x)): Abramowitz and Stegun (1964), 7.1.14. */
 static double tail_of_erfc(double x)
 {
     double fraction = 1.0;

@@ -124,7 +124,7 @@ static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, i
 static int64_t most_at_once(const poisson_pair *pair, int64_t left)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
-    /* A veto decides: rows that are drawn after one are not read. */
+    /* One row can reject: rows that are drawn after it are not read. */
     if (pair->test->form == MH_FACTORIZED)
         return bounds->copy.n_lines > 0 ? MH_AHEAD : 1;
     return mh_min(left, bounds->supply.room > 0 ? bounds->supply.room : MOST_READ);

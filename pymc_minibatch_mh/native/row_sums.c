@@ -122,7 +122,7 @@ static void shifted(const double *theta, const double *factor, int64_t column, d
         out[j] = theta[j] + times * factor[j * size + column];
 }
 
-/* Half of the second differences along the columns of a factor, summed; `there` is scratch. */
+/* Half of the second differences along the columns of a factor, summed; `point` is scratch. */
 static double curvature(mh_log_prior prior, const int64_t *context, const double *theta,
                         const double *factor, int64_t size, double *point)
 {

@@ -50,7 +50,7 @@ static mh_status propose(mh_chain *chain, mh_proposed *out, double *change)
                                chain->scratch);
 }
 
-/* A proposal that has no density at its end, or none of its own. */
+/* Reject a proposal whose log ratio is not finite before any row is read. */
 static void reject_invalid(mh_chain *chain, int64_t component, mh_counts *counts)
 {
     counts->invalid += 1.0;
