@@ -41,12 +41,6 @@ def barker_probability(log_ratio, variance, test):
     return load().mh_barker_probability(log_ratio, variance, laid_out(test))
 
 
-def skew_shift(log_ratio, variance, skewness, n, total, test):
-    """Return by how much Barker's test corrects its probability for the skewness of a batch."""
-    look = ffi.new("mh_look *", (log_ratio, variance, skewness, n, total, 0.5))
-    return load().mh_barker_skew_shift(look, laid_out(test))
-
-
 def barker_error(variance, skewness, n, total, test):
     """Return the error that Barker's test estimates of itself."""
     return load().mh_barker_error(variance, skewness, n, total, laid_out(test))
