@@ -35,7 +35,7 @@ class NativeHook(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Ask for zig's compiler where the machine has none."""
-        own = next(run_path(str(NATIVE / "compiler.py"))["compilers"](), None)
+        own = next(run_path(str(NATIVE / "compiler.py"))["find_compilers"](), None)
         return [] if own and "MH_TARGET" not in os.environ else ["ziglang>=0.13"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class NativeHook(BuildHookInterface):
             tag, system = TARGETS[target]
             folder = NATIVE / ".objects" / target  # not beside the library of this machine
             folder.mkdir(parents=True, exist_ok=True)
-            made = compiler["compile_library"](folder, compiler["zig"](target), system)
+            made = compiler["compile_library"](folder, compiler["zig_compiler"](target), system)
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
         if version != "editable":

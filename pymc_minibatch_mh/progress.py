@@ -43,7 +43,7 @@ def show_progress(stage: str) -> Iterator[None]:
 def report_stage(stage: str, text: str = "") -> None:
     """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``."""
     if _Line.current is not None:
-        _Line.current.say(f"{stage} {text}".rstrip())
+        _Line.current.set_text(f"{stage} {text}".rstrip())
 
 
 def number_parts(*stages: str) -> None:
@@ -74,7 +74,7 @@ def count_parts(label: str, total: int) -> Iterator[Callable[[], None]]:
         line = None if line is None or line.counts else line
         done, began = 0, time.monotonic()
 
-        def advance() -> None:
+        def count_part() -> None:
             nonlocal done
             done += 1
             if line is not None:
@@ -82,11 +82,11 @@ def count_parts(label: str, total: int) -> Iterator[Callable[[], None]]:
                 line.count(label, done / total, left)
 
         if line is None:
-            yield advance
+            yield count_part
             return
         line.counts = True
         try:
-            yield advance
+            yield count_part
         finally:
             line.counts = False
 
@@ -123,27 +123,27 @@ class _Line:
         self._timer.daemon = True
         self._timer.start()
 
-    def say(self, stage: str) -> None:
+    def set_text(self, stage: str) -> None:
         self._stage = self._text = stage
         if stage in self.parts:
             self.part = 1 + self.parts.index(stage)
-        self._show()
+        self._show_line()
 
     def count(self, label: str, share: float, left: float) -> None:
         beside = "" if label == self._stage else f" – {label[0].lower()}{label[1:]}"
         self._text = f"{self._stage}{beside} {share:.0%}{time_left(left)}"
-        self._show()
+        self._show_line()
 
     def compile(self, active: bool) -> None:
         self._compiles = active
-        self._show()
+        self._show_line()
 
-    def _show(self) -> None:
+    def _show_line(self) -> None:
         part = f" ({self.part} of {len(self.parts)})" if self.parts else ""
         words = f"Compiling functions for this model, once{part}"
-        self._draw(words if self._compiles else self._text)
+        self._update_display(words if self._compiles else self._text)
 
-    def _draw(self, text: str) -> None:
+    def _update_display(self, text: str) -> None:
         self._display.update(self._task, description=text)
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class DelayedInterrupts:
     def __enter__(self) -> Self:
         """Install a handler that records interrupts."""
         if current_thread() is main_thread() and callable(signal.getsignal(signal.SIGINT)):
-            self._handler = signal.signal(signal.SIGINT, self._note)
+            self._handler = signal.signal(signal.SIGINT, self._note_interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,7 +52,7 @@ class DelayedInterrupts:
             came, self._came = self._came, None
             self._handler(*came)
 
-    def _note(self, *came: Any) -> None:
+    def _note_interrupt(self, *came: Any) -> None:
         self._came = came
 
 

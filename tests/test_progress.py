@@ -37,7 +37,7 @@ def collected(monkeypatch):
     console = Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr(progress, "get_console", lambda: console)
     monkeypatch.setattr(progress, "SECONDS_BEFORE_LINE", 3_600.0)
-    monkeypatch.setattr(progress._Line, "_draw", lambda _, text: texts.append(text))
+    monkeypatch.setattr(progress._Line, "_update_display", lambda _, text: texts.append(text))
     return texts
 
 

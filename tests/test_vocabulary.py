@@ -44,21 +44,21 @@ def test_another_word_is_noticed():
 #: argument, a field or a variable of the package. Numbers only fall: lower them with the code.
 WORDS_ALONE = {
     "asked": 20,
-    "at": 21,
+    "at": 20,
     "beside": 5,
-    "found": 222,
+    "found": 221,
     "given": 51,
     "held": 12,
     "kept": 50,
-    "known": 125,
-    "of": 26,
+    "known": 124,
+    "of": 25,
     "one": 116,
-    "own": 105,
-    "place": 98,
+    "own": 103,
+    "place": 96,
     "places": 70,
-    "said": 3,
+    "said": 2,
     "told": 2,
-    "whole": 46,
+    "whole": 45,
 }
 
 

@@ -14,13 +14,13 @@ from scipy.stats import hypergeom
 from scipy.stats import poisson as poisson_law
 
 from papers.runner import Array
-from pymc_minibatch_mh.native.library import LaidOut, dtype_of, function, load
+from pymc_minibatch_mh.native.library import LaidOut, dtype_of, function, load_library
 from pymc_minibatch_mh.steps.tuna import PoissonTest
 
 #: Values of the uniform number that a decision is summed over, and of a Poisson count.
 UNIFORMS, TAIL = 1_000, 1e-13
 #: Verdicts of a look.
-ACCEPT, READ_MORE = load().MH_ACCEPT, load().MH_READ_MORE
+ACCEPT, READ_MORE = load_library().MH_ACCEPT, load_library().MH_READ_MORE
 
 
 def rate(size: float, test: PoissonTest) -> float:

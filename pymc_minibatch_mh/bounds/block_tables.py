@@ -50,7 +50,7 @@ class Kept(NamedTuple):
     exceeding: int
 
 
-def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
+def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
     """First row above the largest c_i of its block, or -1."""
     within = c <= largest
     return -1 if within.all() else int(np.argmin(within))
@@ -63,7 +63,7 @@ def kept_of(
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
-    return Kept(kept, c[kept], columns, _exceeding(c, largest))
+    return Kept(kept, c[kept], columns, _first_exceeding(c, largest))
 
 
 def drawn_of(
@@ -71,7 +71,7 @@ def drawn_of(
 ) -> Kept:
     """Rows drawn by their c_i; `chances` are shares of the cumulated Σc_i."""
     c = bounds.of(table, data)
-    exceeding = _exceeding(c, largest)
+    exceeding = _first_exceeding(c, largest)
     if exceeding >= 0:
         return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
     upto = np.cumsum(c, dtype=np.float64)
@@ -124,14 +124,14 @@ class BlockTables:
         return self.headers
 
     @cached_property
-    def undrawn(self) -> BoundTables:
+    def without_sampling_tables(self) -> BoundTables:
         """Tables without rows, for the choice of a table by a move."""
         return no_tables()._replace(headers=self.headers)
 
     @property
     def arrays(self) -> BoundTables:
         """The same: chains supply the rows."""
-        return self.undrawn
+        return self.without_sampling_tables
 
     @property
     def n_tables(self) -> int:
@@ -150,7 +150,7 @@ class BlockTables:
         return self.bounds.found(partial(_c_of, table), rows)
 
     @cached_property
-    def _candidates(self) -> np.ndarray:
+    def _candidate_sums(self) -> np.ndarray:
         """Cumulated lengths of blocks times their largest c_i, shape (T, blocks)."""
         lengths = np.full(self.largest.shape[1], self.length, dtype=np.float64)
         lengths[-1] = self.n_rows - self.length * (lengths.size - 1)
@@ -158,7 +158,7 @@ class BlockTables:
 
     def kept_share(self, table: int) -> float:
         """Acceptance rate of candidates."""
-        return float(self.headers[table, TOTAL] / self._candidates[table, -1])
+        return float(self.headers[table, TOTAL] / self._candidate_sums[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Rows drawn by their c_i, with replacement; SourceError if their data have changed."""
@@ -168,14 +168,14 @@ class BlockTables:
             return self._draw_exactly(table, rng, count)
         while missing > 0:
             tried = int(min(1.1 * missing / share + 64.0, MOST_FETCHED))
-            part = self._accepted(table, self._tried(table, rng, tried), rng)
+            part = self._accept_rows(table, self._draw_candidates(table, rng, tried), rng)
             parts.append(part)
             missing -= part.rows.size
-        return _joined(parts, count)
+        return _join_samples(parts, count)
 
-    def _tried(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
+    def _draw_candidates(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
         """Candidates: a block by its length times its largest c_i, then a row uniformly."""
-        upto = self._candidates[table]
+        upto = self._candidate_sums[table]
         blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
         blocks = np.minimum(blocks, upto.size - 1)
         first = self.length * blocks.astype(np.int64)
@@ -187,17 +187,17 @@ class BlockTables:
         largest = self.largest[table, rows // self.length]
         read = self.bounds.found(partial(drawn_of, table, largest, rng.random(count)), rows)
         if read.exceeding >= 0:
-            raise self._changed(read.exceeding)
+            raise self._changed_row_error(read.exceeding)
         columns = tuple(Column(name, values, 0) for name, values in read.columns)
         return SampledRows(read.places, read.c, columns)
 
-    def _changed(self, row: int) -> SourceError:
+    def _changed_row_error(self, row: int) -> SourceError:
         return SourceError(
             f"row {row:,} of {self.bounds.function.name!r} has changed since it was bounded. "
             "Build the model and the step again."
         )
 
-    def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
+    def _accept_rows(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
         """Candidates accepted with probability c_i over the largest of their blocks."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
@@ -205,7 +205,7 @@ class BlockTables:
         asked = partial(kept_of, table, largest[order], chances[order])
         read = self.bounds.found(asked, rows[order])
         if read.exceeding >= 0:
-            raise self._changed(rows[order[read.exceeding]])
+            raise self._changed_row_error(rows[order[read.exceeding]])
         # In the order in which they were drawn.
         drawn = np.argsort(order[read.places])
         kept = order[read.places[drawn]]
@@ -217,7 +217,7 @@ class BlockTables:
 AnyTables = Tables | BlockTables
 
 
-def _joined(parts: Sequence[SampledRows], count: int) -> SampledRows:
+def _join_samples(parts: Sequence[SampledRows], count: int) -> SampledRows:
     columns = tuple(
         Column(same[0].name, np.concatenate([column.values for column in same])[:count], 0)
         for same in zip(*(part.columns for part in parts), strict=True)
@@ -252,7 +252,7 @@ class BlockBounds(BoundsPass):
         """State without rows."""
         return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
-    def over(self, regions: Regions) -> "BlockBounds":
+    def over_regions(self, regions: Regions) -> "BlockBounds":
         """The same over some regions."""
         other = self.of_functions(self._functions)
         other.regions = regions
@@ -277,22 +277,22 @@ class BlockBounds(BoundsPass):
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
-    def _tables(  # type: ignore[override]
+    def _bound_tables(  # type: ignore[override]
         self,
         trials: Sequence[Any],
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
     ) -> "AnyTables":
         if self._copy.lines.size:
-            return super()._tables(trials, radii, plans)
-        tried, n_rows = self.over(Regions(radii, plans)), self.function.n_rows
+            return super()._bound_tables(trials, radii, plans)
+        tried, n_rows = self.over_regions(Regions(radii, plans)), self.function.n_rows
         sums, largest = tried.sums_and_largest(0)
         finite = np.isfinite(largest).all(axis=2)
         usable = [k for k in range(len(finite)) if finite[k].all()]
         if not usable:
-            raise self._unbounded(tried.first_unbounded(largest[0]), radii[0])
-        kinds = ((k, *found) for k in usable for found in self._kinds(*sums[k].sum(axis=1)))
-        bounds = self.over(Regions(radii, plans, list(kinds)))
+            raise self._unbounded_error(tried.first_unbounded(largest[0]), radii[0])
+        kinds = ((k, *found) for k in usable for found in self._table_kinds(*sums[k].sum(axis=1)))
+        bounds = self.over_regions(Regions(radii, plans, list(kinds)))
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
         kept, kept_sums = bounds.selected_tables(largest), bounds.selected_tables(sums)
         looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
@@ -346,22 +346,22 @@ class BlockBounds(BoundsPass):
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
         """c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
-        return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
+        return self._bound_pairs(self.regions.radii[some], self.regions.plans[some], 0, 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Σc_i and the largest c_i of every region, kind and block from row `start` on."""
         cuts = StoredRows(self.function.columns).cuts
         chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
-        found = list(self._over([(chunk, _of_blocks) for chunk in chunks]))
+        found = list(self._on_rows([(chunk, _of_blocks) for chunk in chunks]))
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
     def found(self, asked: Any, rows: np.ndarray) -> Any:
         """Result of a function of bounds and some rows, computed at the rows."""
-        (found,) = self._over([(rows, asked)])
+        (found,) = self._on_rows([(rows, asked)])
         return found
 
-    def _over(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
+    def _on_rows(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
         blocks = [(rows, partial(_on_block, call)) for rows, call in asked]
         return over_rows(self, StoredRows(self.function.columns), blocks, BOUNDING)
 

@@ -34,7 +34,7 @@ class BoundCheck:
         """Check with the bounds of blocks; other bounds travel with their rows."""
         return cls(target.rows, tables.bounds if isinstance(tables, BlockTables) else None)
 
-    def spreads(
+    def block_spreads(
         self,
         source: ArrayRows,
         tables: AnyTables | None,
@@ -57,7 +57,7 @@ def spread_of(
     if c is None and asked.move.table >= 0:
         assert check.bounds is not None
         c = check.bounds.of_block(asked.move.table, block)
-    placed = check.rows.on(block)
+    placed = check.rows.on_block(block)
     return asked.of(placed.space(asked.move.order), numbers, c)
 
 
@@ -71,7 +71,7 @@ CHUNK = 65_536
 NO_SUPPORT = np.asarray(-np.inf), np.asarray(np.inf)
 
 
-def audited(
+def objection_of(
     target: Target,
     reference: Reference,
     tables: AnyTables,
@@ -125,7 +125,7 @@ def largest_of_parts(
         return np.nan, -1
     # The index -1, for no element, selects the appended True.
     inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
-    ceilings = tables.ceilings(move)
+    ceilings = tables.row_ceilings(move)
     ends, rows = (here, there, found.centre), np.arange(ceilings.size)
     differences, scales = np.empty((2, ceilings.size))
     differences_of(target.space, ends, rows, differences, scales)
@@ -149,7 +149,7 @@ def _largest_ratio(
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
     check, questions = BoundCheck.by_tables(target, tables), [(chunk, asked) for chunk in chunks]
-    found = check.spreads(target.source, tables, questions, "Checking bounds")
+    found = check.block_spreads(target.source, tables, questions, "Checking bounds")
     return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
 
 
@@ -187,7 +187,7 @@ def typical_moves(
 
 
 def _arrays(target: Target, reference: Reference, tables: AnyTables) -> BoundTables:
-    arrays = tables.undrawn._replace(headers=tables.heads_of_drawn)
+    arrays = tables.without_sampling_tables._replace(headers=tables.heads_of_drawn)
     if tables.verified:
         arrays = arrays._replace(unread=whitened_directions(target, reference))
     return arrays

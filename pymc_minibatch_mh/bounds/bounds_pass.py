@@ -20,12 +20,12 @@ from pymc_minibatch_mh.bounds.geometry import (
     Geometry,
     Groups,
     box_of_support,
-    geometry,
+    geometry_of_rows,
     groups_of,
     within_support,
 )
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import derivative_suprema, pair_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Expr
@@ -90,7 +90,7 @@ def _lower_order(
 
 def first_unbounded(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     """First unbounded operation with bounded operands."""
-    for expr in _operations(root):
+    for expr in _operations_on_parameters(root):
         parts = (part for part in expr.inputs if not part.is_data)
         if all(map(is_bounded, parts)) and not is_bounded(expr):
             return expr
@@ -118,14 +118,14 @@ def _is_condition(culprit: Apply | None) -> bool:
 
 def _about_condition(function: RowFunction, condition: Apply) -> str:
     """Origin of a condition, and advice."""
-    all_switches = [x for x in _operations(function.root) if is_a(x, scalar.Switch)]
+    all_switches = [x for x in _operations_on_parameters(function.root) if is_a(x, scalar.Switch)]
     switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
     if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
         return CHECKED
     return SUPPORT if any(is_impossible(x) for s in switches for x in s.inputs) else SMOOTH_STEP
 
 
-def _operations(root: Expr) -> list[Apply]:
+def _operations_on_parameters(root: Expr) -> list[Apply]:
     """Operations on parameters, operands first."""
     return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
 
@@ -174,9 +174,9 @@ class RowPass:
     ) -> Geometry:
         """Arguments of some rows around the centre."""
         centre, factor = self._reference.centre, self._reference.factor
-        return geometry(function, data, centre, factor, directions=directions)
+        return geometry_of_rows(function, data, centre, factor, directions=directions)
 
-    def _fill(
+    def _fill_rows(
         self, result: np.ndarray, enclosed: Callable[[int, int, RowData], np.ndarray]
     ) -> None:
         """Write the results of all rows along the last axis.
@@ -190,21 +190,21 @@ class RowPass:
             for first in range(0, function.n_rows, self._read_at_once(function))
         ]
 
-        def work(chunk: tuple[int, int, int]) -> None:
+        def fill_chunk(chunk: tuple[int, int, int]) -> None:
             k, first, last = chunk
             function = self._functions[k]
-            data, step = RowData(function, slice(first, last)), _chunk(function)
+            data, step = RowData(function, slice(first, last)), _chunk_length(function)
             for begin in range(0, last - first, step):
                 end = min(begin + step, last - first)
                 begins = starts[k] + first + begin
                 some = data.part(np.arange(begin, end))
                 result[..., begins : begins + end - begin] = enclosed(k, begins, some)
 
-        for _ in on_all_cores(work, chunks, BOUNDING):
+        for _ in on_all_cores(fill_chunk, chunks, BOUNDING):
             pass
 
     def _read_at_once(self, function: RowFunction) -> int:
-        return _chunk(function)
+        return _chunk_length(function)
 
     @property
     def _n_rows(self) -> int:
@@ -234,11 +234,11 @@ class BoundsPass(RowPass):
     def tables(self) -> Tables:
         """Bounds of all rows; BoundsError without a bound over the smallest region."""
         report_stage(BOUNDING)
-        trials, radii, plans = self._plan()
+        trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
-        return self._tables(trials, radii, plans)
+        return self._bound_tables(trials, radii, plans)
 
-    def _tables(
+    def _bound_tables(
         self,
         trials: Sequence["_Trial"],
         radii: Sequence[float],
@@ -247,68 +247,68 @@ class BoundsPass(RowPass):
         """Bounds of all rows over regions, with the cuts of each term there."""
         # c_i and c̃_i over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
-        self._fill(found, partial(self._pairs, radii, plans))
+        self._fill_rows(found, partial(self._bound_pairs, radii, plans))
         usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
         if not usable:
             row = int(np.flatnonzero(~np.isfinite(found[0]).all(axis=0))[0])
-            raise self._unbounded(row, radii[0])
+            raise self._unbounded_error(row, radii[0])
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
         tables = [
             (radii[k], kind, found[k, number])
             for k in usable
-            for number, kind in self._kinds(*found[k].sum(axis=1, dtype=np.float64))
+            for number, kind in self._table_kinds(*found[k].sum(axis=1, dtype=np.float64))
         ]
         headers = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
         return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
 
-    def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
+    def _plan_regions(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Trials on a few rows, radii of the regions, and cuts of each term there."""
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
-        radii = self._radii(trials)
+        radii = self._region_radii(trials)
         plans: list[list[Sequence[int]]] = [[trial.pieces(radii[0]) for trial in trials]]
         plans += [[trial.whole for trial in trials] for _ in radii[1:]]
         return trials, radii, plans
 
     def forecast(self) -> float:
         """C M of a typical move, from a few rows of each term: infinite without bounds."""
-        return self._forecast([_Trial(self, function) for function in self._functions])
+        return self._forecast_total([_Trial(self, function) for function in self._functions])
 
     @property
-    def typical(self) -> float:
+    def typical_move_size(self) -> float:
         """M of a typical move."""
         if self._groups is None:
             return (2.0 * self.size**1.5) / 6.0
-        return 2.0 * self._radius(0.5) ** 3 / 6.0
+        return 2.0 * self._normal_radius(0.5) ** 3 / 6.0
 
     @property
-    def _tails(self) -> Sequence[float]:
+    def _tail_probabilities(self) -> Sequence[float]:
         return TAILS if self._groups is None else TAILS_OF_GROUPS
 
-    def _radius(self, tail: float) -> float:
+    def _normal_radius(self, tail: float) -> float:
         """Radius with at most some tail probability of a normal posterior."""
         if self._groups is None:
             return float(np.sqrt(chdtri(self.size, tail)))
         return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
 
-    def _forecast(self, trials: Sequence["_Trial"]) -> float:
-        radius = self._radius(self._tails[0])
-        return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
+    def _forecast_total(self, trials: Sequence["_Trial"]) -> float:
+        radius = self._normal_radius(self._tail_probabilities[0])
+        return self.typical_move_size * sum(trial.total(radius, trial.whole) for trial in trials)
 
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
         """Groups of rows, where they save enough."""
-        whole = self._forecast(trials)
+        whole = self._forecast_total(trials)
         if not whole > WORTH_GROUPS:
             return None
         self._groups = groups_of(self._functions, self._reference.factor)
-        worth = self._groups is not None and self._forecast(trials) < WORTH_OF_GROUPS * whole
+        worth = self._groups is not None and self._forecast_total(trials) < WORTH_OF_GROUPS * whole
         return self._groups if worth else None
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
         """Room for a copy of the whitened rows, where updates have many candidates."""
-        if not (self.size > NARROW and self._forecast(trials) >= WORTH_A_COPY):
+        if not (self.size > NARROW and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
         width = width_of(self.size, own)
@@ -332,7 +332,7 @@ class BoundsPass(RowPass):
         kept = [unit(basis, nothing, 0, k, self.size) == 1.0 for k in range(len(basis))]
         return basis[kept]
 
-    def _pack(self, k: int, first: int, place: Geometry, data: RowData) -> None:
+    def _pack_lines(self, k: int, first: int, place: Geometry, data: RowData) -> None:
         """Write some rows of a term to the copy, from line `first` on."""
         copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
         whitened = np.zeros((data.rows.size, copy.own, self.size))
@@ -357,10 +357,10 @@ class BoundsPass(RowPass):
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
         if use_joint_bound(function, self.order):
-            boxes = within_support(function, place.boxes(radius), *self._support)
+            boxes = within_support(function, place.argument_boxes(radius), *self._support)
             if radius == np.inf and self.order == 1:
                 boxes = box_of_support(function, data, *self._support)
-            found = suprema(function, data, boxes, self.order, pieces)
+            found = derivative_suprema(function, data, boxes, self.order, pieces)
             along, together = pair_of(found, place, self.order, beta)
         if by_parts and use_sum_bound(function, self.order):
             pair = pair_by_parts(function, data, place, region)
@@ -369,8 +369,8 @@ class BoundsPass(RowPass):
             along = together = np.fmin(along, together)
         return along, together
 
-    def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
-        nested = [self._radius(tail) for tail in self._tails]
+    def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
+        nested = [self._normal_radius(tail) for tail in self._tail_probabilities]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table without a radius avoids all full passes.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
@@ -381,7 +381,7 @@ class BoundsPass(RowPass):
                 kept.insert(0, radius)
         return kept
 
-    def _pairs(
+    def _bound_pairs(
         self,
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
@@ -396,7 +396,7 @@ class BoundsPass(RowPass):
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
         if copied:
-            self._pack(k, first, place, data)
+            self._pack_lines(k, first, place, data)
         result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
         for number, radius in enumerate(radii):
             pair = self.bounds(function, data, place, radius, plans[number][k])
@@ -404,7 +404,7 @@ class BoundsPass(RowPass):
                 result[number, kind] = rounded_up(c)
         return result
 
-    def _kinds(self, along: float, together: float) -> list[tuple[int, int]]:
+    def _table_kinds(self, along: float, together: float) -> list[tuple[int, int]]:
         """Number and kind of the bounds, c_i or c̃_i, that are worth a table."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
@@ -412,10 +412,10 @@ class BoundsPass(RowPass):
         kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
         return [*kinds, (1, JOINT)] if together < along else kinds
 
-    def _unbounded(self, row: int, radius: float) -> BoundsError:
+    def _unbounded_error(self, row: int, radius: float) -> BoundsError:
         function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
-        boxes = self.geometry(function, data).boxes(radius)
+        boxes = self.geometry(function, data).argument_boxes(radius)
         boxes = within_support(function, boxes, *self._support)
         return explain_unbounded(function, data, boxes, self.order, row)
 
@@ -450,7 +450,7 @@ class _Trial:
         if radius == np.inf:
             return self.whole
         total = partial(self.total, radius, by_parts=self._cut_by_parts)
-        return best_cuts(self._function, total, FEW_ROWS / self._owner.typical)
+        return best_cuts(self._function, total, FEW_ROWS / self._owner.typical_move_size)
 
 
 def trial_rows(function: RowFunction) -> RowData:
@@ -493,7 +493,7 @@ def _fits_memory(n_bytes: int) -> bool:
     return False
 
 
-def _chunk(function: RowFunction) -> int:
+def _chunk_length(function: RowFunction) -> int:
     """Rows of a chunk: the products of many arguments take memory."""
     many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)

@@ -17,7 +17,7 @@ from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, derivative_suprema, pair_of
 from pymc_minibatch_mh.expressions.graph import Expr
 from pymc_minibatch_mh.expressions.log_sums import (
     LogSum,
@@ -51,9 +51,9 @@ class Exponents:
 
     def distances(self) -> Array:
         """Sup |z_k - z_l|, shape (rows, K, K), with rounding errors of cancelled terms."""
-        products = self._products(self.weights)
+        products = self._gram_products(self.weights)
         squares = np.einsum("nkk->nk", products)
-        sizes = self._sizes()
+        sizes = self._weighted_norms()
         doubts = RELATIVE * (sizes[:, :, None] + sizes[:, None, :]) ** 2
         gaps = squares[:, :, None] + squares[:, None, :] - 2.0 * products
         result = np.sqrt(np.maximum(gaps, 0.0) + doubts) * ROUNDED
@@ -71,21 +71,21 @@ class Exponents:
             gaps[:, every, every] = 0.0
             return np.fmin(ROUNDED / np.exp(gaps).sum(axis=2) + TINY, 1.0)
 
-    def centred(self) -> tuple[Array, Array, Array]:
+    def centred_products(self) -> tuple[Array, Array, Array]:
         """x_k·x_l for z_k less their mean, |x_k|, and the rounding error of products."""
         middle = 0.5 * (self.values.lo + self.values.hi)
         shares = np.exp(middle - middle.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         rest = self.weights - (shares[:, :, None] * self.weights).sum(axis=1, keepdims=True)
-        products = self._products(rest)
-        doubt = 4.0 * RELATIVE * self._sizes().max(axis=1) ** 2
+        products = self._gram_products(rest)
+        doubt = 4.0 * RELATIVE * self._weighted_norms().max(axis=1) ** 2
         squares = np.maximum(np.einsum("nkk->nk", products), 0.0)
         return products, np.sqrt(squares + doubt[:, None]) * ROUNDED, doubt
 
-    def _products(self, weights: Array) -> Array:
+    def _gram_products(self, weights: Array) -> Array:
         return np.asarray(weights @ self.gram @ weights.transpose(0, 2, 1))
 
-    def _sizes(self) -> Array:
+    def _weighted_norms(self) -> Array:
         return np.asarray((np.abs(self.weights) * self.norms[:, None, :]).sum(axis=2))
 
 
@@ -102,7 +102,7 @@ class Moments:
     cubes: Array
 
 
-def moments(exponents: Exponents, radius: float) -> Moments:
+def moment_bounds(exponents: Exponents, radius: float) -> Moments:
     """Bounds of the moments over a trust region, whose radius may be infinite."""
     distances = exponents.distances()
     widest = distances.max(axis=(1, 2))
@@ -112,14 +112,14 @@ def moments(exponents: Exponents, radius: float) -> Moments:
         every = np.ones(exponents.weights.shape[:2])
         return Moments(every, variance * ROUNDED, third * ROUNDED, unknown)
     shares = exponents.largest_shares(distances, radius)
-    products, lengths, doubt = exponents.centred()
+    products, lengths, doubt = exponents.centred_products()
     turns = exponents.turns
     root = np.sqrt(_largest_eigenvalue(products, shares, doubt))
     spread = (root + np.sqrt((shares * turns**2).sum(axis=1))) ** 2
     variance = np.fmin(variance, spread)
     # Rounding of exponents at the centre, and of their mean.
     rounding = widest * exponents.values.width.max(axis=1) + np.sqrt(RELATIVE * doubt)
-    shift = radius * variance + mean(shares, turns) + rounding
+    shift = radius * variance + mean_bound(shares, turns) + rounding
     root = np.cbrt(_largest_eigenvalue(products, shares * lengths, doubt))
     cubes = (root + np.cbrt((shares * turns**3).sum(axis=1))) ** 3
     near = np.fmin(cubes + 3.0 * shift * spread, (np.cbrt(cubes) + shift) ** 3)
@@ -128,7 +128,7 @@ def moments(exponents: Exponents, radius: float) -> Moments:
     return Moments(shares, variance * ROUNDED, third * ROUNDED, apart * ROUNDED)
 
 
-def mean(shares: Array, sizes: Array) -> Array:
+def mean_bound(shares: Array, sizes: Array) -> Array:
     """Bound of Σ p_k s_k, s_k >= 0."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.fmin((shares * sizes).sum(axis=1), sizes.max(axis=1)))
@@ -150,8 +150,8 @@ def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
     """c_i and c̃_i, at temperature 1, of the logarithm of a sum of linear exponentials."""
-    factor = np.abs(_value(log_sum.factor, data)[0])
-    found = moments(_linear_exponents(log_sum, data, place), radius)
+    factor = np.abs(_sum_of_products(log_sum.factor, data)[0])
+    found = moment_bounds(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
         return factor * found.variance, factor * found.variance
     along = np.fmin(found.cubes, found.third / LEAST_DIRECTION)
@@ -171,24 +171,24 @@ def mixture_bounds(
     if radius == np.inf:
         return np.full(rows, np.inf)
     orders = range(2, order + 1)
-    sizes = [[_size(function, x, data, place, radius, n) for x in terms] for n in orders]
+    sizes = [[_derivative_size(function, x, data, place, radius, n) for x in terms] for n in orders]
     bends = np.stack(sizes[0], axis=1)
-    found = moments(_curved_exponents(terms, data, place, radius * bends), radius)
+    found = moment_bounds(_curved_exponents(terms, data, place, radius * bends), radius)
     if order == 2:
-        return np.asarray((found.variance + mean(found.shares, bends)) * ROUNDED)
+        return np.asarray((found.variance + mean_bound(found.shares, bends)) * ROUNDED)
     with np.errstate(invalid="ignore"):
         deviation = np.sqrt(np.fmin((found.shares * bends**2).sum(axis=1), bends.max(axis=1) ** 2))
         between = 3.0 * np.sqrt(found.variance) * deviation
-        total = found.third + between + mean(found.shares, np.stack(sizes[1], axis=1))
+        total = found.third + between + mean_bound(found.shares, np.stack(sizes[1], axis=1))
     return np.where(np.isnan(total), np.inf, total * ROUNDED)
 
 
-def _size(
+def _derivative_size(
     function: RowFunction, term: Expr, data: RowData, place: Geometry, radius: float, order: int
 ) -> Array:
     """Bound of a derivative of an exponent along any direction."""
     whole = (1,) * len(place.norms)
-    found = suprema(function, data, place.boxes(radius), order, whole, term)
+    found = derivative_suprema(function, data, place.argument_boxes(radius), order, whole, term)
     along, together = pair_of(found, place, order, 1.0)
     return np.broadcast_to(np.fmin(along, together), data.rows.size)
 
@@ -208,7 +208,7 @@ def _curved_exponents(
             weights[:, k, a] = 0.5 * (slope.lo + slope.hi)
             turns[:, k] += slope.width * place.norms[a]
     norms = np.stack([np.broadcast_to(n, rows) for n in place.norms], axis=1)
-    return Exponents(Interval(*ends), weights, norms, place.products(rows), turns)
+    return Exponents(Interval(*ends), weights, norms, place.gram_matrix(rows), turns)
 
 
 def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Exponents:
@@ -218,9 +218,9 @@ def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Expone
     weights = np.zeros((rows, len(terms), len(used)))
     offsets, sizes = np.zeros((2, rows, len(terms)))
     for k, term in enumerate(terms):
-        offsets[:, k], sizes[:, k] = _value(term.offset, data)
+        offsets[:, k], sizes[:, k] = _sum_of_products(term.offset, data)
         for a, weight in term.weights.items():
-            weights[:, k, used.index(a)] = _value(weight, data)[0]
+            weights[:, k, used.index(a)] = _sum_of_products(weight, data)[0]
     low = np.stack([np.broadcast_to(u.lo, rows) for u in some.centres], axis=1)
     high = np.stack([np.broadcast_to(u.hi, rows) for u in some.centres], axis=1)
     middle, error = 0.5 * (low + high), 0.5 * (high - low)
@@ -229,10 +229,10 @@ def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Expone
     doubt = (np.abs(weights) @ error[:, :, None])[:, :, 0] + RELATIVE * sizes
     norms = np.stack([np.broadcast_to(n, rows) for n in some.norms], axis=1)
     enclosed = Interval.rounded(values - doubt, values + doubt)
-    return Exponents(enclosed, weights, norms, some.products(rows), np.zeros(offsets.shape))
+    return Exponents(enclosed, weights, norms, some.gram_matrix(rows), np.zeros(offsets.shape))
 
 
-def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:
+def _sum_of_products(weights: Weights, data: RowData) -> tuple[Array, Array]:
     """Sum of products of data, and the sum of their absolute values."""
     total, size = np.zeros(()), np.zeros(())
     for product in weights:
@@ -270,16 +270,16 @@ def use_sum_bound(function: RowFunction, order: int) -> bool:
         return True
     if order == 1 or len(function.arguments) == 1:
         return False
-    several = any(len(s.terms) >= SEVERAL for part in _all(function) for s in part.log_sums)
+    several = any(len(s.terms) >= SEVERAL for part in _parts_of(function) for s in part.log_sums)
     return several or is_nonlinear_mixture(function)
 
 
 def is_nonlinear_mixture(function: RowFunction) -> bool:
     """Whether rows are logarithms of sums of exponentials of nonlinear functions."""
-    return any(part.mixture for part in _all(function))
+    return any(part.mixture for part in _parts_of(function))
 
 
-def _all(function: RowFunction) -> list[NonlinearParts]:
+def _parts_of(function: RowFunction) -> list[NonlinearParts]:
     return [nonlinear_parts(function.exprs, branch) for branch in choice_branches(function.root)]
 
 
@@ -296,7 +296,7 @@ def pair_by_parts(
             key = log_sum.core, log_sum.factor
             shared.setdefault(key, (log_sum, []))[1].append(rows)
         if parts.mixture or parts.others:
-            total[:, rows] += _own(function, parts, some, place.part(rows), region)
+            total[:, rows] += _bounds_of_sum(function, parts, some, place.part(rows), region)
     for log_sum, found in shared.values():
         rows = np.sort(np.concatenate(found))
         some = data.part(rows)
@@ -305,7 +305,7 @@ def pair_by_parts(
     return total[0], total[1]
 
 
-def _own(
+def _bounds_of_sum(
     function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
 ) -> Array:
     """Bounds of a sum other than a softmax, shape (2, rows)."""
@@ -316,7 +316,7 @@ def _own(
     rest = parts.others[0]
     if len(parts.others) > 1:
         rest = function.exprs.node(scalar.add, parts.others)
-    boxes = place.boxes(region.radius)
-    largest = suprema(function, data, boxes, region.order, region.pieces, rest)
+    boxes = place.argument_boxes(region.radius)
+    largest = derivative_suprema(function, data, boxes, region.order, region.pieces, rest)
     pair = pair_of(largest, place, region.order, region.inverse_temperature)
     return np.stack([np.broadcast_to(c, data.rows.size) for c in pair])

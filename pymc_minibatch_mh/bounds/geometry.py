@@ -56,10 +56,10 @@ def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
     each = max((len(lines) for lines in largest), default=0)
     if not each or len(largest) * each > MAX_DIRECTIONS or len(shared) + each >= size:
         return None
-    return _whitened(np.reshape(shared, (-1, size)), largest, each, factor)
+    return _whitened_groups(np.reshape(shared, (-1, size)), largest, each, factor)
 
 
-def _whitened(shared: Array, own: Sequence[Array], each: int, factor: Array) -> Groups:
+def _whitened_groups(shared: Array, own: Sequence[Array], each: int, factor: Array) -> Groups:
     basis = np.linalg.qr(factor.T @ shared.T)[0]
     lines = np.zeros((len(own), each, len(factor)))
     for found, directions in zip(lines, own, strict=True):
@@ -81,10 +81,10 @@ class Geometry:
     norms: tuple[Array, ...]
     whitened: tuple[Array, ...]
 
-    def boxes(self, radius: float) -> list[Interval]:
+    def argument_boxes(self, radius: float) -> list[Interval]:
         """Intervals of the arguments over ‖θ - θ̂‖ <= radius."""
         if radius == np.inf:
-            return [Interval.everything(n.shape) for n in self.norms]
+            return [Interval.whole_line(n.shape) for n in self.norms]
         reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
         return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
 
@@ -107,7 +107,7 @@ class Geometry:
             tuple(self.whitened[a] for a in arguments),
         )
 
-    def products(self, rows: int) -> Array:
+    def gram_matrix(self, rows: int) -> Array:
         """Products of the arguments' whitened gradients, shape (rows, m, m)."""
         m = len(self.norms)
         result = np.empty((rows, m, m))
@@ -139,7 +139,7 @@ class Geometry:
         return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
-def geometry(
+def geometry_of_rows(
     function: RowFunction, data: RowData, centre: Array, factor: Array, *, directions: bool = False
 ) -> Geometry:
     """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.

@@ -47,18 +47,18 @@ class Jets:
 
     def of(self, expr: Expr) -> Jet:
         """Jet of an expression."""
-        known = self._any(expr)
+        known = self._any_of(expr)
         if not isinstance(known, Truth):
             return known
         value = Interval(known.must.astype(float), known.may.astype(float))
         return self._with_unknown_derivatives({(): value}, known.may & ~known.must)
 
-    def _any(self, expr: Expr) -> "Jet | Truth":
+    def _any_of(self, expr: Expr) -> "Jet | Truth":
         if expr not in self._known:
-            self._known[expr] = self._computed(expr)
+            self._known[expr] = self._jet_by_rules(expr)
         return self._known[expr]
 
-    def _computed(self, expr: Expr) -> "Jet | Truth":
+    def _jet_by_rules(self, expr: Expr) -> "Jet | Truth":
         if expr.is_data:
             return self._of_data(expr)
         if isinstance(expr, Argument):
@@ -69,30 +69,30 @@ class Jets:
         if isinstance(op, LogBetweenTails):
             return _in_both(*(self.of(x) for x in operands[1:]))
         if isinstance(op, scalar.Switch):
-            return self._switch(*operands)
+            return self._of_switch(*operands)
         if type(op) in _COMPARISONS:
             left, right = (self.of(x)[()] for x in operands)
             return _COMPARISONS[type(op)](left, right)
         if isinstance(op, scalar.AND | scalar.OR | scalar.Invert):
-            return _logic(op, [self._truth(x) for x in operands])
-        if isinstance(op, scalar.Mul) and all(isinstance(self._any(x), Truth) for x in operands):
-            return _logic(scalar.and_, [self._truth(x) for x in operands])
-        return self._arithmetic(op, operands)
+            return _truth_of_logic(op, [self._truth_of(x) for x in operands])
+        if isinstance(op, scalar.Mul) and all(isinstance(self._any_of(x), Truth) for x in operands):
+            return _truth_of_logic(scalar.and_, [self._truth_of(x) for x in operands])
+        return self._of_arithmetic(op, operands)
 
-    def _arithmetic(self, op: ScalarOp, operands: Sequence[Expr]) -> Jet:
+    def _of_arithmetic(self, op: ScalarOp, operands: Sequence[Expr]) -> Jet:
         if isinstance(op, scalar.Add):
-            return _total([self.of(x) for x in operands])
+            return _sum_of_jets([self.of(x) for x in operands])
         if isinstance(op, scalar.Mul):
             product = self.of(operands[0])
             for x in operands[1:]:
-                product = _product(product, self.of(x), self._order)
+                product = _product_of_jets(product, self.of(x), self._order)
             return product
         if isinstance(op, scalar.Maximum | scalar.Minimum):
-            return self._extreme(op, [self.of(x) for x in operands])
+            return self._of_extreme(op, [self.of(x) for x in operands])
         if isinstance(op, scalar.Clip):
             value, low, high = (self.of(expr) for expr in operands)
-            raised = self._extreme(scalar.scalar_maximum, [value, low])
-            return self._extreme(scalar.scalar_minimum, [raised, high])
+            raised = self._of_extreme(scalar.scalar_maximum, [value, low])
+            return self._of_extreme(scalar.scalar_minimum, [raised, high])
         if not all(x.is_data for x in operands[1:]):
             raise self._without_rule(op)
         inner, data = self.of(operands[0]), [self._data.value(x) for x in operands[1:]]
@@ -100,7 +100,7 @@ class Jets:
             outer = enclose_derivatives(op, inner[()], self._order, *data)
         except NoRuleError:
             raise self._without_rule(op) from None
-        return _composed(outer, inner)
+        return _jet_of_composition(outer, inner)
 
     def _without_rule(self, op: ScalarOp) -> BoundsError:
         return BoundsError(
@@ -114,20 +114,20 @@ class Jets:
         floats = values.astype(np.float64)
         return {(): Interval.point(floats) if exact else Interval.rounded(floats, floats)}
 
-    def _truth(self, expr: Expr) -> Truth:
+    def _truth_of(self, expr: Expr) -> Truth:
         if expr.is_data:
             holds = np.asarray(self._data.value(expr)).astype(bool)
             return Truth(holds, holds)
-        known = self._any(expr)
+        known = self._any_of(expr)
         if isinstance(known, Truth):
             return known
         value = known[()]
         return Truth((value.lo > 0.0) | (value.hi < 0.0), (value.lo != 0.0) | (value.hi != 0.0))
 
-    def _switch(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
+    def _of_switch(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
         if condition.is_data:
             return self._chosen_by_data(condition, yes, no)
-        truth = self._truth(condition)
+        truth = self._truth_of(condition)
         undecided = truth.may & ~truth.must
         left, right = self.of(yes), self.of(no)
         chosen = {
@@ -144,7 +144,7 @@ class Jets:
         holds, fails = self._data.where(condition)
         if not holds.size or not fails.size:
             return self.of(yes if holds.size else no)
-        left, right = self._part(holds).of(yes), self._part(fails).of(no)
+        left, right = self._restricted_jets(holds).of(yes), self._restricted_jets(fails).of(no)
         joined = {}
         for k in {*left, *right}:
             ends = np.empty((2, holds.size + fails.size))
@@ -154,7 +154,7 @@ class Jets:
             joined[k] = Interval(*ends)
         return joined
 
-    def _part(self, rows: np.ndarray) -> "Jets":
+    def _restricted_jets(self, rows: np.ndarray) -> "Jets":
         boxes = [box.take(rows) for box in self._boxes]
         part = Jets(self._data.part(rows), boxes, self._order)
         part._known = {
@@ -164,7 +164,7 @@ class Jets:
         }
         return part
 
-    def _extreme(self, op: ScalarOp, pair: Sequence[Jet]) -> Jet:
+    def _of_extreme(self, op: ScalarOp, pair: Sequence[Jet]) -> Jet:
         left, right = pair
         x, y = left[()], right[()]
         if isinstance(op, scalar.Maximum):
@@ -186,7 +186,7 @@ class Jets:
         result = dict(jet)
         for length in range(least, self._order + 1):
             for k in combinations_with_replacement(range(len(self._boxes)), length):
-                result[k] = Interval.where(rows, Interval.everything(), jet.get(k, ZERO))
+                result[k] = Interval.where(rows, Interval.whole_line(), jet.get(k, ZERO))
         return result
 
 
@@ -206,7 +206,7 @@ def require_rules(function: RowFunction) -> None:
 
     Every operation is enclosed once over the whole space, without rows, which may choose branches.
     """
-    everywhere = [Interval.everything()] * len(function.arguments)
+    everywhere = [Interval.whole_line()] * len(function.arguments)
     jets = Jets(_AnyRow(function), everywhere, 1)
     with np.errstate(all="ignore"):
         for expr in operands_first([function.root]):
@@ -223,7 +223,7 @@ def _in_both(left: Jet, right: Jet) -> Jet:
     return both
 
 
-def _total(jets: Sequence[Jet]) -> Jet:
+def _sum_of_jets(jets: Sequence[Jet]) -> Jet:
     result: dict[Index, Interval] = {}
     for jet in jets:
         for index, value in jet.items():
@@ -231,50 +231,50 @@ def _total(jets: Sequence[Jet]) -> Jet:
     return result
 
 
-def _product(left: Jet, right: Jet, order: int) -> Jet:
+def _product_of_jets(left: Jet, right: Jet, order: int) -> Jet:
     result: dict[Index, Interval] = {}
     for one, x in left.items():
         for other, y in right.items():
             if len(one) + len(other) <= order:
                 index = tuple(sorted(one + other))
-                times = _ways(one, index)
+                times = _multiplicity_of_part(one, index)
                 term = x * y if times == 1 else (x * y) * float(times)
                 result[index] = result[index] + term if index in result else term
     return result
 
 
 @cache
-def _ways(part: Index, index: Index) -> int:
+def _multiplicity_of_part(part: Index, index: Index) -> int:
     """Multiplicity of a sub-index in a multi-index."""
     return sum(tuple(index[k] for k in chosen) == part for chosen in combinations(
         range(len(index)), len(part)
     ))  # fmt: skip
 
 
-def _composed(outer: Sequence[Interval], inner: Jet) -> Jet:
+def _jet_of_composition(outer: Sequence[Interval], inner: Jet) -> Jet:
     """Jet of g(u), from the derivatives of g and the jet of u."""
     arguments = sorted({k for index in inner for k in index})
     result: dict[Index, Interval] = {(): outer[0]}
     for length in range(1, len(outer)):
         for index in combinations_with_replacement(arguments, length):
-            for blocks, count in _partitions(index):
+            for blocks, count in _counted_partitions(index):
                 if all(block in inner for block in blocks):
-                    term = outer[len(blocks)] * _powers(blocks, inner)
+                    term = outer[len(blocks)] * _product_of_powers(blocks, inner)
                     term = term if count == 1 else term * float(count)
                     result[index] = result[index] + term if index in result else term
     return result
 
 
-def _powers(blocks: tuple[Index, ...], jet: Jet) -> Interval:
+def _product_of_powers(blocks: tuple[Index, ...], jet: Jet) -> Interval:
     product: Interval | None = None
     for block, exponent in Counter(blocks).items():
-        power = _power(jet[block], exponent)
+        power = _power_of_interval(jet[block], exponent)
         product = power if product is None else product * power
     assert product is not None
     return product
 
 
-def _power(x: Interval, exponent: int) -> Interval:
+def _power_of_interval(x: Interval, exponent: int) -> Interval:
     if exponent == 1:
         return x
     with np.errstate(over="ignore"):
@@ -288,7 +288,7 @@ def _power(x: Interval, exponent: int) -> Interval:
 
 
 @cache
-def _partitions(index: Index) -> tuple[tuple[tuple[Index, ...], int], ...]:
+def _counted_partitions(index: Index) -> tuple[tuple[tuple[Index, ...], int], ...]:
     """Partitions of a multi-index into blocks, with their multiplicities."""
     found: Counter[tuple[Index, ...]] = Counter()
     for blocks in _set_partitions(tuple(range(len(index)))):
@@ -308,7 +308,7 @@ def _set_partitions(places: Index) -> list[list[Index]]:
     return result
 
 
-def _equal(x: Interval, y: Interval) -> Truth:
+def _truth_of_equality(x: Interval, y: Interval) -> Truth:
     # A smooth function takes a given value on a set without posterior mass.
     same = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
     return Truth(same, same)
@@ -319,12 +319,12 @@ _COMPARISONS: dict[type, Callable[[Interval, Interval], Truth]] = {
     scalar.GE: lambda x, y: Truth(x.lo >= y.hi, x.hi >= y.lo),
     scalar.LT: lambda x, y: Truth(y.lo > x.hi, y.hi > x.lo),
     scalar.LE: lambda x, y: Truth(y.lo >= x.hi, y.hi >= x.lo),
-    scalar.EQ: _equal,
-    scalar.NEQ: lambda x, y: _logic(scalar.invert, [_equal(x, y)]),
+    scalar.EQ: _truth_of_equality,
+    scalar.NEQ: lambda x, y: _truth_of_logic(scalar.invert, [_truth_of_equality(x, y)]),
 }
 
 
-def _logic(op: ScalarOp, parts: Sequence[Truth]) -> Truth:
+def _truth_of_logic(op: ScalarOp, parts: Sequence[Truth]) -> Truth:
     if isinstance(op, scalar.Invert):
         return Truth(~parts[0].may, ~parts[0].must)
     combine = np.logical_and if isinstance(op, scalar.AND) else np.logical_or

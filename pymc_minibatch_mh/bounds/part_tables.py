@@ -22,7 +22,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import (
     rounded_up,
 )
 from pymc_minibatch_mh.bounds.geometry import within_support
-from pymc_minibatch_mh.bounds.remainder import suprema
+from pymc_minibatch_mh.bounds.remainder import derivative_suprema
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 from pymc_minibatch_mh.native.elements import Ends, Parts
@@ -57,7 +57,7 @@ class PartTables:
         """Size of all tables, in bytes."""
         return sum(x.nbytes for x in self.parts if isinstance(x, np.ndarray))
 
-    def ceilings(self, ends: Ends) -> np.ndarray:
+    def row_ceilings(self, ends: Ends) -> np.ndarray:
         """Bound of every row in a move."""
         out = np.empty(self.parts.n_rows)
         function("mh_ceilings_of")(self.parts, ends, out)
@@ -68,15 +68,15 @@ def part_tables(target: Target, found: GroupedReference) -> PartTables:
     """Bounds of all rows around a centre; BoundsError without a bound."""
     report_stage(BOUNDING)
     bounds = _RowBounds(target, found)
-    looked = list(on_all_cores(bounds.of, target.element_rows.chunks, BOUNDING))
+    looked = list(on_all_cores(bounds.of, target.element_rows.read_chunks, BOUNDING))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
     weights = scale * np.concatenate([own for _, own in looked], axis=1)
-    elements = np.concatenate([read.numbers for read in target.element_rows.chunks], axis=1)
-    return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
+    elements = np.concatenate([read.numbers for read in target.element_rows.read_chunks], axis=1)
+    return PartTables(_parts_of(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
 
 
-def _parts(
+def _parts_of(
     found: GroupedReference,
     cubes: np.ndarray,
     weights: np.ndarray,
@@ -146,12 +146,12 @@ class _RowBounds:
 
     def _worthwhile_pieces(self, term: int) -> Sequence[int]:
         """Numbers of pieces of the intervals of each argument."""
-        read = next(one for one in self._rows.chunks if one.term == term)
+        read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
-        total = cache(partial(self._total, read, some))
+        total = cache(partial(self._typical_total, read, some))
         return best_cuts(self._functions[term], total, 0.0, MOST_PIECES, WORTH_A_CUT)
 
-    def _total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
+    def _typical_total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
         """Sum of the bounds of some rows in a typical move."""
         border, weights = self._of_rows(read, some, pieces)
         elements = np.maximum(read.numbers[:, some], 0)
@@ -166,10 +166,10 @@ class _RowBounds:
     def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:
         function, start = self._functions[read.term], read.first - int(self._starts[read.term])
         data = RowData(function, start + some)
-        part = read.some(some)
-        norms, reach, typical = self._sizes(part)
-        boxes = self._boxes(function, part, reach)
-        bounded = suprema(function, data, boxes, 3, pieces)
+        part = read.of_rows(some)
+        norms, reach, typical = self._argument_norms(part)
+        boxes = self._argument_boxes(function, part, reach)
+        bounded = derivative_suprema(function, data, boxes, 3, pieces)
         units = np.zeros(typical.shape)
         for index, largest in bounded.items():
             whole = np.prod([typical[a] for a in index], axis=0) * largest
@@ -183,10 +183,10 @@ class _RowBounds:
         taken = part.weights if self.signed else np.abs(part.weights)
         return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
 
-    def _sizes(self, read: Read) -> tuple[Array, Array, Array]:
+    def _argument_norms(self, read: Read) -> tuple[Array, Array, Array]:
         """‖v‖ of each argument, its largest change, and its typical change."""
         sizes = np.abs(read.weights)
-        directions = self._rows.directions(read, self._fixed, self._response)
+        directions = self._rows.argument_directions(read, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
         own = np.einsum("fmr,fr->mr", sizes, self._sd[np.maximum(read.numbers, 0)])
         return (
@@ -195,7 +195,7 @@ class _RowBounds:
             np.sqrt(len(self._found.read)) * norms + own,
         )
 
-    def _boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
+    def _argument_boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
         """Intervals of the arguments within all radii."""
         centre, found = self._found.centre, self._found
         middle = self._rows.forms(read, centre[found.fixed], centre[found.places])

@@ -27,7 +27,7 @@ from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
-def suprema(
+def derivative_suprema(
     function: RowFunction,
     data: RowData,
     boxes: Sequence[Interval],
@@ -42,16 +42,16 @@ def suprema(
     terms. BoundsError if an operation has no rule.
     """
     result: dict[Index, Array] = {}
-    cuts = [cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
+    cuts = [cut_interval(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
-        found = _magnitudes(data, piece, order, part or function.root)
+        found = _largest_derivatives(data, piece, order, part or function.root)
         for index, largest in found.items():
             known = result.get(index)
             result[index] = largest if known is None else np.maximum(known, largest)
     return result
 
 
-def _magnitudes(
+def _largest_derivatives(
     data: RowData, box: Sequence[Interval], order: int, root: Expr
 ) -> dict[Index, Array]:
     """Largest absolute derivatives, with each branch on its own rows only."""
@@ -82,7 +82,7 @@ def branches_by_data(
                 yield rows[inner], own, found
 
 
-def cut(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
+def cut_interval(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
     """Pieces of intervals; with `without_end`, infinite ones are cut at logistic quantiles."""
     finite = np.isfinite(box.lo) & np.isfinite(box.hi)
     if count == 1 or not (without_end or finite.all()):
@@ -99,12 +99,12 @@ def cut(box: Interval, count: int, *, without_end: bool = False) -> list[Interva
 ANGLES = 17
 
 
-def ways(index: Index) -> int:
+def n_orderings(index: Index) -> int:
     """Number of ordered tuples with the same entries."""
     return factorial(len(index)) // prod(factorial(index.count(k)) for k in set(index))
 
 
-def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> dict[Index, Array]:
+def times_norms(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> dict[Index, Array]:
     """D_abc n_a n_b n_c for every multi-index; 0 where a norm is 0."""
     result = {}
     for index, bound in derivatives.items():
@@ -118,21 +118,21 @@ def pair_of(
     derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
 ) -> tuple[Array, Array]:
     """c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
-    terms = weighted(derivatives, place.norms)
+    terms = times_norms(derivatives, place.norms)
     if not terms:
         return np.zeros(()), np.zeros(())
     some = place.of(sorted({k for index in terms for k in index}))
-    along = directional(terms, inverse_temperature)
-    return along, joint(terms, some.correlation_norm(), order - 1, inverse_temperature)
+    along = directional_bound(terms, inverse_temperature)
+    return along, joint_bound(terms, some.correlation_norm(), order - 1, inverse_temperature)
 
 
-def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:
+def directional_bound(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:
     """c_i of a remainder."""
-    total = sum(ways(index) * term for index, term in terms.items())
+    total = sum(n_orderings(index) * term for index, term in terms.items())
     return np.asarray(inverse_temperature * total * (1.0 + RELATIVE))
 
 
-def joint(
+def joint_bound(
     terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
 ) -> Array:
     """c̃_i, or a slightly larger value for three and more arguments."""
@@ -141,7 +141,7 @@ def joint(
         form = _largest_of_two(terms, arguments)
     else:
         # The Frobenius norm is at least the largest value of the form.
-        form = np.sqrt(sum(ways(index) * term**2 for index, term in terms.items()))
+        form = np.sqrt(sum(n_orderings(index) * term**2 for index, term in terms.items()))
     scale = correlation ** (0.5 * (order + 1))
     return np.asarray(inverse_temperature * scale * form * (1.0 + RELATIVE))
 
@@ -155,7 +155,7 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
     for angle in angles:
         s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
         with np.errstate(invalid="ignore"):
-            value = sum(ways(k) * prod(s[a] for a in k) * term for k, term in terms.items())
+            value = sum(n_orderings(k) * prod(s[a] for a in k) * term for k, term in terms.items())
         # 0 * inf, from a derivative without bound.
         largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

@@ -38,7 +38,7 @@ def without_cached(value: Any) -> dict[str, Any]:
     return {name: held for name, held in vars(value).items() if name not in cached}
 
 
-def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | None:
+def _pickled_bounds(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | None:
     """Bounds for a pickle, in a file if large; None if there is no space for `size` bytes."""
     if size <= SMALL:
         return c
@@ -54,7 +54,7 @@ def _sent(c: np.ndarray, size: int, mapped: Any) -> np.ndarray | MappedArrays | 
         return None
 
 
-def _received(state: dict[str, Any]) -> "Tables | None":
+def _restored_tables(state: dict[str, Any]) -> "Tables | None":
     """Tables from a pickle; None if their file is gone, as in a later session."""
     tables, c = object.__new__(Tables), state["c"]
     tables.__dict__.update(state)
@@ -81,14 +81,14 @@ def compiled_metric(metric: Callable[..., float]) -> Any:
     inner = njit(getattr(metric, "py_func", metric))
 
     @njit
-    def guarded(position, new):  # type: ignore[no-untyped-def]
+    def guarded_metric(position, new):  # type: ignore[no-untyped-def]
         try:
             return inner(position, new)
         except Exception:
             return np.nan
 
     def with_vectors(position, new, size):  # type: ignore[no-untyped-def]
-        return guarded(carray(position, size), carray(new, size))
+        return guarded_metric(carray(position, size), carray(new, size))
 
     try:
         return cfunc(_METRIC)(with_vectors)
@@ -139,7 +139,7 @@ class Tables:
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
         for k in range(len(self.c)):
-            weights = self._light(k)
+            weights = self._c_of_light(k)
             function("mh_build_alias")(weights.size, weights, thresholds[k], aliases[k])
         return thresholds, aliases
 
@@ -147,7 +147,7 @@ class Tables:
     def arrays(self) -> BoundTables:
         """Tables for tests that draw rows by their bounds."""
         thresholds, aliases = self.alias
-        return self.undrawn._replace(
+        return self.without_sampling_tables._replace(
             headers=self.heads_of_drawn,
             thresholds=thresholds,
             aliases=aliases,
@@ -156,7 +156,7 @@ class Tables:
         )
 
     @cached_property
-    def undrawn(self) -> BoundTables:
+    def without_sampling_tables(self) -> BoundTables:
         """Tables for tests that draw no rows by their bounds."""
         metric = self.compiled_metric
         arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
@@ -168,14 +168,14 @@ class Tables:
         if not self.heavy.size:
             return self.headers
         headers = self.headers.copy()
-        headers[:, TOTAL] = [self._light(k).sum(dtype=np.float64) for k in range(len(self.c))]
+        headers[:, TOTAL] = [self._c_of_light(k).sum(dtype=np.float64) for k in range(len(self.c))]
         return headers
 
     def reading_always(self, heavy: np.ndarray) -> Self:
         """The same bounds with other rows in every update."""
         return replace(self, heavy=np.ascontiguousarray(heavy, np.int64))
 
-    def _light(self, table: int) -> np.ndarray:
+    def _c_of_light(self, table: int) -> np.ndarray:
         if not self.heavy.size:
             return self.c[table]
         light = self.c[table].copy()
@@ -194,16 +194,16 @@ class Tables:
         return call(*ends, position.size)
 
     @cached_property
-    def _mapped(self) -> MappedArrays:
+    def _as_mapped(self) -> MappedArrays:
         thresholds, aliases = self.alias
         arrays = {"c": self.c, "thresholds": thresholds, "aliases": aliases}
         return MappedArrays({**arrays, "lines": self.copy.lines})
 
     def __reduce__(self) -> tuple:
         """State without addresses; processes share a file of large arrays."""
-        c = _sent(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._mapped)
+        c = _pickled_bounds(self.c, self.c.nbytes + self.copy.lines.nbytes, lambda: self._as_mapped)
         copy = self.copy if c is self.c else self.copy._replace(lines=NO_COPY.lines)
-        return _received, ({**without_cached(self), "c": c, "copy": copy},)
+        return _restored_tables, ({**without_cached(self), "c": c, "copy": copy},)
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:

@@ -114,7 +114,7 @@ class Chain:
     @state.setter
     def state(self, state: ChainState) -> None:
         plan = self.program.plan.at(state.reference)
-        self.program = self.program.rebased(plan)
+        self.program = self.program.with_plan(plan)
         self._state = state
         self._linked = self._pool = None
 
@@ -133,7 +133,7 @@ class Chain:
 
     def move_centre(self, plan: Plan) -> None:
         """Continue with control variates around another centre."""
-        self.program = self.program.rebased(plan)
+        self.program = self.program.with_plan(plan)
         # There are no counts of a window from which the test could adapt.
         counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
         records = self.program.sampler.recentred(self._state.records, counts, plan)
@@ -189,7 +189,7 @@ class Chain:
         while made < draws:
             until = min(draws, made + draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])
-            self._run(updates, *block)
+            self._run_kernel(updates, *block)
             if proposed_by:
                 block.counts["n_obs"] += proposed_by
             accumulate_statistics(self, updates, *block)
@@ -213,7 +213,7 @@ class Chain:
             self.advance(1)
         if self._state.adapting:
             self._state.adapting = False
-            recentre(self)
+            recentre_chain(self)
 
     def stop_adapting(self) -> None:
         """End warm-up: freeze the proposal, the test and the centre."""
@@ -222,9 +222,9 @@ class Chain:
         self._state.adapting = False
         # Linked functions may belong to an earlier temperature.
         self._linked = None
-        recentre(self)
+        recentre_chain(self)
         if not self.certified:
-            self.handle_violation(self.plan.audited(PREPARATION_SEED + self._state.n_draws))
+            self.handle_violation(self.plan.objection_of(PREPARATION_SEED + self._state.n_draws))
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
     def handle_violation(self, message: str) -> None:
@@ -289,7 +289,7 @@ class Chain:
             )
         self.program.sampler.require_proposed(kernel_state, status)
 
-    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+    def _run_kernel(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
         self.seed_prefetch(self._rng)
         kernel_state = self.kernel_state()
         loop = self.program.sampler.loop
@@ -378,7 +378,7 @@ def _adapt_records(chain: Chain) -> None:
     state.warm_up_weight = POSITION_WEIGHT * (state.warm_up_weight + WINDOW)
 
 
-def recentre(chain: Chain) -> None:
+def recentre_chain(chain: Chain) -> None:
     """Move the centre to the mean of warm-up, if the distance is large."""
     state = chain.state
     made = state.n_draws - chain.stage.begin

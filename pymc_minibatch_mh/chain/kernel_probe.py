@@ -36,7 +36,7 @@ class ProposedMove(NamedTuple):
     cheap: float
 
     @property
-    def back(self) -> "ProposedMove":
+    def reverse_move(self) -> "ProposedMove":
         """Reverse proposal, drawn by the same component."""
         return ProposedMove(self.new, self.position, -self.cheap)
 
@@ -87,7 +87,7 @@ class Probe:
         self._posterior = self._tests.record.posterior
         drawn_from = self._chain.plan.drawn_from
         #: Row numbers of the influential observations, which every update evaluates.
-        self._heavy = (drawn_from or self._posterior.bounds).heavy
+        self._heavy_rows = (drawn_from or self._posterior.bounds).heavy
         self.n_rows = self._chain.plan.n_rows
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MAX_TOP_ROWS)
         self._beta = float(self._posterior.reference.inverse_temperature)
@@ -105,13 +105,13 @@ class Probe:
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
         """Measured acceptance probability of a proposal under the step's own test."""
-        outcomes, repetitions = self._repeated(move, PILOT_REPETITIONS), PILOT_REPETITIONS
+        outcomes, repetitions = self._repeat_decisions(move, PILOT_REPETITIONS), PILOT_REPETITIONS
         if outcomes is not None:
             # The pilot only sets the number of repetitions: stopping by its own draws would bias
             # the mean.
             affordable = max(self.n_rows, MIN_BUDGET) * PILOT_REPETITIONS / max(outcomes[ROWS], 1.0)
             repetitions = int(np.clip(affordable, MIN_REPETITIONS, MAX_REPETITIONS))
-            outcomes = self._repeated(move, repetitions)
+            outcomes = self._repeat_decisions(move, repetitions)
         if outcomes is None:
             return Acceptance(math.nan, math.nan, math.nan, math.nan)
         mean = outcomes[TOTAL] / repetitions
@@ -130,26 +130,26 @@ class Probe:
         ends = move.position, move.new, self._posterior.reference.centre
         order = self._chain.plan.target.taylor_order
         bounded = BoundedMove(order, ends, table, m, self._beta)
-        asked = [SpreadIn(bounded, chunk.start, self._heavy, self.n_top) for chunk in chunks]
+        asked = [SpreadIn(bounded, chunk.start, self._heavy_rows, self.n_top) for chunk in chunks]
         whole = Spread(0.0, (0, 0.0, 0.0, 0.0), np.empty(0), math.nan if table < 0 else -1.0, -1)
-        for part in self._found(list(zip(chunks, asked, strict=True))):
-            whole = whole.merged(part, self.n_top)
-        return self._summary(move, whole)
+        for part in self._measure_spread(list(zip(chunks, asked, strict=True))):
+            whole = whole.merged_with(part, self.n_top)
+        return self._summarize_move(move, whole)
 
-    def _found(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
+    def _measure_spread(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
         plan, posterior = self._chain.plan, self._posterior
         if not plan.target.source.in_memory:
-            return plan.bound_check.spreads(plan.target.source, plan.tables, asked)
+            return plan.bound_check.block_spreads(plan.target.source, plan.tables, asked)
 
-        def part(one: tuple[slice, SpreadIn]) -> Spread:
+        def measure_chunk(one: tuple[slice, SpreadIn]) -> Spread:
             chunk, table = one[0], one[1].move.table
             rows = np.arange(chunk.start, chunk.stop)
             c = posterior.bounds.c[table, chunk] if table >= 0 else None
             return one[1].of(posterior.rows, rows, c)
 
-        return on_all_cores(part, asked)
+        return on_all_cores(measure_chunk, asked)
 
-    def _summary(self, move: ProposedMove, spread: Spread) -> MoveSummary:
+    def _summarize_move(self, move: ProposedMove, spread: Spread) -> MoveSummary:
         (n, mean, second, third), worst = spread.moments, (spread.ratio, spread.row)
         log_ratio = move.cheap + self._beta * (n * mean + spread.known)
         if not np.isfinite(log_ratio):
@@ -174,7 +174,7 @@ class Probe:
         best, m = table_of_move(tables, reference, move.position, move.new)
         return (-1, math.nan) if best < 0 else (best, m)
 
-    def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
+    def _repeat_decisions(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
         """Outcomes of repeated decisions on new rows, shape (4,), None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)

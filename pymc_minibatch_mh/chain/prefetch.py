@@ -65,7 +65,7 @@ class Prefetcher:
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
         # A weak reference: the callback must not keep the prefetcher and its thread alive.
-        fetch_next, note = WeakMethod(self._refill), WeakMethod(self._note)
+        fetch_next, note = WeakMethod(self._answer_request), WeakMethod(self._store_error)
         self._called = ffi.callback(
             "int64_t(int64_t)",
             lambda what: fetch_next()(what),  # type: ignore[misc]
@@ -74,7 +74,7 @@ class Prefetcher:
         )
         n_rows, places = drawn_from.n_rows, state.supplies
         self.supply = Supply(places, self._called, np.zeros(1), SUPPLY_ROWS, n_rows, self.rows)
-        self._restore()
+        self._restore_supplies()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
         """Set the ends of the proposal for which full-data evaluations are requested."""
@@ -85,17 +85,17 @@ class Prefetcher:
         error, self._error = self._error, None
         return error or MinibatchError("Stored observations could not be fetched.")
 
-    def _note(self, error: BaseException) -> None:
+    def _store_error(self, error: BaseException) -> None:
         """Store an error that preceded Python's fetching, such as an interrupt."""
         self._error = error
 
-    def _restore(self) -> None:
+    def _restore_supplies(self) -> None:
         """Redraw the unused rows of a resumed chain."""
         for table, (upto, end, number) in enumerate(self.supply.places):
             if upto < end:
-                self._put(table, int(number) - 1)
+                self._put_supply(table, int(number) - 1)
 
-    def _refill(self, table: int) -> int:
+    def _answer_request(self, table: int) -> int:
         """Answer a request of compiled code (``mh_refill``); the result tells success."""
         # Compiled code cannot pass on exceptions.
         try:
@@ -105,31 +105,31 @@ class Prefetcher:
                 target = self.plan.target
                 self.supply.change[0] = target.full_data.change(target.taylor_order, ends)
             elif table < ALL:
-                self._fetch(ALL - table)
+                self._fetch_rows(ALL - table)
             else:
-                self._next(table)
+                self._next_supply(table)
         except BaseException as error:
             self._error = error
             return NOT_ANSWERED
         return ANSWERED
 
-    def _fetch(self, count: int) -> None:
+    def _fetch_rows(self, count: int) -> None:
         """Fetch the rows whose numbers stand in the first slots."""
         rows = self.rows[:count]
         order = np.argsort(rows, kind="stable")
         self.c[:, :count] = self._drawn_from.c[:, rows]
         self._placed.write(order, self._drawn_from.read(rows[order]))
 
-    def _next(self, table: int) -> None:
+    def _next_supply(self, table: int) -> None:
         places = self.supply.places
         number = int(places[table, NUMBER])
-        first = self._put(table, number)
+        first = self._put_supply(table, number)
         places[table] = first, first + SUPPLY_ROWS, number + 1
-        self._ahead(table, number + 1)
+        self._draw_ahead(table, number + 1)
 
-    def _put(self, table: int, number: int) -> int:
+    def _put_supply(self, table: int, number: int) -> int:
         """First slot of a supply, written over the last but one."""
-        draw = self._ahead(table, number)
+        draw = self._draw_ahead(table, number)
         # A failed supply is drawn again at the next request.
         del self._fetching[table, number]
         drawn = wait_for_result(draw)
@@ -140,7 +140,7 @@ class Prefetcher:
         self._placed.write(slots, drawn.columns)
         return first
 
-    def _ahead(self, table: int, number: int) -> Future[Any]:
+    def _draw_ahead(self, table: int, number: int) -> Future[Any]:
         with DelayedInterrupts():
             if (table, number) not in self._fetching:
                 rng = np.random.default_rng([self._state.supply_key, table, number])

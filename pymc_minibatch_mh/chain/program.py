@@ -85,7 +85,7 @@ class SamplerSpec:
     def __post_init__(self) -> None:
         """Check the plan against the sampler, and compile functions."""
         self.sampler.require_possible(self.plan)
-        _ = self._compiled
+        _ = self._compiled_functions
 
     @property
     def method(self) -> Method:
@@ -97,11 +97,11 @@ class SamplerSpec:
         return SamplerSpec, tuple(getattr(self, own.name) for own in fields(self))
 
     @cached_property
-    def _compiled(self) -> tuple[Any, Likelihood]:
+    def _compiled_functions(self) -> tuple[Any, Likelihood]:
         """Compiled prior and observations."""
         return self.plan.target.full_data.log_prior, self.sampler.likelihood(self.plan)
 
-    def rebased(self, plan: Plan) -> Self:
+    def with_plan(self, plan: Plan) -> Self:
         """Same sampler with a model prepared around another centre."""
         return self if plan is self.plan else replace(self, plan=plan)
 
@@ -136,7 +136,7 @@ class SamplerSpec:
 
         The temperature belongs to a schedule, or is None; `pool` has the prefetched rows.
         """
-        prior, (rows, reference, tables, _) = self._compiled
+        prior, (rows, reference, tables, _) = self._compiled_functions
         if pool is not None:
             rows = pool.space
             tables = tables._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)

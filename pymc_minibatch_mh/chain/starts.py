@@ -53,7 +53,7 @@ def perturbed_start(
     """Perturbed position without a collapsing scale, moved from coordinate `first` on, or None."""
     noise = plan.reference.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
-    near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
+    near = plan.target.factorization.in_support(position + STEP_OFF * noise)
     left = _distance_after(plan, near)
     most = max(MIN_FAR_DISTANCE, MUCH_LESS * _distance_after(plan, position))
     return near if left < most else None
@@ -69,7 +69,7 @@ def check_start(chain: Chain) -> StartOutcome:
     distribution stays the same.
     """
     plan, first = chain.plan, chain.plan.reference.first
-    if chain.state.waiting:
+    if chain.state.is_waiting:
         _end_waiting(chain)
         return None
     # Updates that move effects one at a time leave by themselves.

@@ -57,7 +57,7 @@ class ChainState:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the chain waits for other steps."""
         return not np.isnan(self.waits_at[0])
 

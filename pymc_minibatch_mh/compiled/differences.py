@@ -61,15 +61,15 @@ class PartialDerivatives:
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self._first = cache(self._computed)
+        self._first_derivative = cache(self._derivative_by_rules)
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
         """Partial derivative with respect to the given arguments, one for each order."""
         for argument in numbers:
-            expr = self._first(expr, argument)
+            expr = self._first_derivative(expr, argument)
         return expr
 
-    def _computed(self, expr: Expr, argument: int) -> Expr:
+    def _derivative_by_rules(self, expr: Expr, argument: int) -> Expr:
         exprs = self._exprs
         if expr.is_data:
             return exprs.zero
@@ -80,9 +80,9 @@ class PartialDerivatives:
         if isinstance(op, _STEPS):
             return exprs.zero
         if isinstance(op, scalar.Switch):
-            branches = [self._first(x, argument) for x in inputs[1:]]
+            branches = [self._first_derivative(x, argument) for x in inputs[1:]]
             return apply_operation(exprs, op, inputs[0], *branches)
-        inner = [self._first(x, argument) for x in inputs]
+        inner = [self._first_derivative(x, argument) for x in inputs]
         if isinstance(op, scalar.Add):
             return add_exprs(exprs, *inner)
         if isinstance(op, scalar.Mul):
@@ -204,7 +204,7 @@ class PlainArithmetic:
         kept = [x for x in terms if constant_value(x) != 0.0]
         return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
-    def ratio(self, part: Expr, whole: Expr) -> Expr:
+    def absolute_ratio(self, part: Expr, whole: Expr) -> Expr:
         """|part / whole|, or 0 where the quotient is undefined."""
         known = constant_value(part) == 0.0
         return part if known else self._exprs.node(changes.ratio, (part, whole))
@@ -229,9 +229,9 @@ class Differences:
         self._exprs = exprs
         self._arguments = arguments
         #: Difference of an expression.
-        self.of = cache(self._computed)
+        self.of = cache(self._difference_by_rules)
 
-    def _computed(self, expr: Expr) -> Difference:
+    def _difference_by_rules(self, expr: Expr) -> Difference:
         zero = self._exprs.zero
         if expr.is_data:
             exact = isinstance(expr, Constant | Data) or expr.dtype.kind in "biu"
@@ -245,18 +245,18 @@ class Differences:
         if expr.dtype.kind == "b":
             return Difference(before, after, zero, zero, zero)
         if isinstance(expr.op, scalar.Switch):
-            return self._choice(before, after, *parts)
+            return self._of_choice(before, after, *parts)
         if isinstance(expr.op, scalar.Add):
-            return self._sum(before, after, parts)
+            return self._of_sum(before, after, parts)
         if isinstance(expr.op, scalar.Mul):
-            return reduce(self._times, parts)
+            return reduce(self._of_product, parts)
         if isinstance(expr.op, scalar.Sqr):
-            return self._times(parts[0], parts[0])
+            return self._of_product(parts[0], parts[0])
         if type(expr.op) in CHANGES:
             return self._in_one(expr.op, before, after, parts[0])
-        return self._subtracted(expr, before, after, parts)
+        return self._subtracted_difference(expr, before, after, parts)
 
-    def _sum(self, before: Expr, after: Expr, parts: Sequence[Difference]) -> Difference:
+    def _of_sum(self, before: Expr, after: Expr, parts: Sequence[Difference]) -> Difference:
         plain = self.plain
         steps, values = [x.step for x in parts], [x.before for x in parts]
         step = plain.add(*steps)
@@ -264,7 +264,7 @@ class Differences:
         doubt = plain.sizes(*steps, *(x.doubt for x in parts))
         return Difference(before, after, step, error, doubt)
 
-    def _times(self, left: Difference, right: Difference) -> Difference:
+    def _of_product(self, left: Difference, right: Difference) -> Difference:
         if left.step is self._exprs.zero:
             left, right = right, left
         plain, node = self.plain, self._exprs.node
@@ -287,8 +287,8 @@ class Differences:
         """Difference of a function that has a special operation for it."""
         node = self._exprs.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
-        sensitivity = self._sensitivity(op, x)
-        slope = self._slope(op, before, x)
+        sensitivity = self._relative_slope_error(op, x)
+        slope = self._slope_or_bound(op, before, x)
         doubt = node(changes.change_doubt, (step, x.step, x.doubt, sensitivity, slope))
         if isinstance(op, scalar.Log | scalar.Log1p):
             error = self.plain.sizes(before, sensitivity)
@@ -296,7 +296,7 @@ class Differences:
             error = node(changes.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
 
-    def _slope(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
+    def _slope_or_bound(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
         """Slope of a function before the move, or an upper bound of it."""
         one = self._exprs.one
         if isinstance(op, scalar.Exp):
@@ -304,39 +304,39 @@ class Differences:
         if isinstance(op, scalar_math.Softplus):
             return one
         inner = x.before if isinstance(op, scalar.Log) else self.plain.add(one, x.before)
-        return self.plain.ratio(one, inner)
+        return self.plain.absolute_ratio(one, inner)
 
-    def _sensitivity(self, op: ScalarOp, x: Difference) -> Expr:
+    def _relative_slope_error(self, op: ScalarOp, x: Difference) -> Expr:
         """Relative error of a function's slope, from the error of its argument."""
         if isinstance(op, _EXPONENTIAL):
             return x.error
         if isinstance(op, scalar.Log1p):
-            return self.plain.ratio(x.error, self.plain.add(self._exprs.one, x.before))
-        return self.plain.ratio(x.error, x.before)
+            return self.plain.absolute_ratio(x.error, self.plain.add(self._exprs.one, x.before))
+        return self.plain.absolute_ratio(x.error, x.before)
 
-    def _choice(
+    def _of_choice(
         self, before: Expr, after: Expr, condition: Difference, yes: Difference, no: Difference
     ) -> Difference:
         plain = self.plain
 
-        def chosen(condition: Expr, left: Expr, right: Expr) -> Expr:
+        def choose_side(condition: Expr, left: Expr, right: Expr) -> Expr:
             return self._exprs.node(scalar.switch, (condition, left, right))
 
         here = condition.before
-        step, doubt = chosen(here, yes.step, no.step), chosen(here, yes.doubt, no.doubt)
-        error = chosen(here, yes.error, no.error)
+        step, doubt = choose_side(here, yes.step, no.step), choose_side(here, yes.doubt, no.doubt)
+        error = choose_side(here, yes.error, no.error)
         if here is not condition.after:
             # Different branches before and after the move: their values are subtracted.
             stays = self._exprs.node(scalar.eq, (here, condition.after))
-            step = chosen(stays, step, plain.subtract(after, before))
-            doubt = chosen(stays, doubt, plain.sizes(before, after, yes.error, no.error))
+            step = choose_side(stays, step, plain.subtract(after, before))
+            doubt = choose_side(stays, doubt, plain.sizes(before, after, yes.error, no.error))
         return Difference(before, after, step, error, doubt)
 
-    def _subtracted(
+    def _subtracted_difference(
         self, expr: Apply, before: Expr, after: Expr, parts: Sequence[Difference]
     ) -> Difference:
         plain, node = self.plain, self._exprs.node
-        sensitivity = plain.add(*(self._sensitivity(expr.op, x) for x in parts))
+        sensitivity = plain.add(*(self._relative_slope_error(expr.op, x) for x in parts))
         error = node(changes.relative_error, (before, sensitivity))
         doubt = plain.sizes(error, node(changes.relative_error, (after, sensitivity)))
         return Difference(before, after, plain.subtract(after, before), error, doubt)

@@ -68,7 +68,7 @@ class DataLeaves:
         if isinstance(expr, Data):
             return _make_leaf(self._function.columns[expr.column], expr.entry, expr.column)
         if expr not in self._computed:
-            self._computed[expr] = self._compute(expr)
+            self._computed[expr] = self._compute_leaf(expr)
         return _make_leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
@@ -86,7 +86,7 @@ class DataLeaves:
         same = self._function.columns[inner.column].values.dtype, np.dtype(np.float64)
         return inner if expr.dtype in same else expr
 
-    def _compute(self, expr: Expr) -> np.ndarray:
+    def _compute_leaf(self, expr: Expr) -> np.ndarray:
         n_rows = self._function.n_rows
         out = np.empty(n_rows, dtype=np.float64 if expr.dtype.kind == "f" else np.int64)
         for first in range(0, n_rows, ROWS_PER_BLOCK):
@@ -142,7 +142,7 @@ class TermLayout:
         self._pieces: list[Piece] = []
         self._places, self._ends, self._chosen = list[int](), list[int](), list[int]()
         for a, form in enumerate(forms):
-            self._add(a, form_pieces(form, leaves))
+            self._add_pieces(a, form_pieces(form, leaves))
         #: Record of the term, without row functions.
         self.term = Term(
             tuple(leaves.of(expr) for expr in taken),
@@ -152,7 +152,7 @@ class TermLayout:
         # The term refers to arrays by address, so they need a reference here.
         self._kept = leaves.arrays
 
-    def _add(self, argument: int, pieces: Sequence[Piece]) -> None:
+    def _add_pieces(self, argument: int, pieces: Sequence[Piece]) -> None:
         first = len(self._places)
         fixed = [x for x in pieces if x.kind != CHOICE]
         places = sorted({x.first + k for x in fixed for k in range(x.count)})
@@ -232,7 +232,7 @@ class FormRows:
 
     def differences(self, taylor_order: int) -> list[FunctionAt]:
         """Compile differences of remainders and their rounding errors (``mh_row_function``)."""
-        expressions = (remainder_difference(function, taylor_order) for function in self.functions)
+        expressions = (remainder_difference(f, taylor_order) for f in self.functions)
         return self._compile(("difference", taylor_order), 3, expressions)
 
     def slopes(self) -> list[FunctionAt]:
@@ -295,7 +295,7 @@ class _Rows:
         """Whether averages of third derivatives exist."""
         return self._rows.has_bend
 
-    def undefined(self, term: int, row: int, position: np.ndarray) -> str:
+    def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Description of a row without finite derivatives, and the operation that lacks them."""
         function = self._rows.functions[term]
         operation = undefined_operation(function, row, position)
@@ -327,7 +327,7 @@ class PlacedFormRows(_Rows):
             self._terms[asked] = LaidOut("mh_term", terms)
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
-    def on(self, block: ArrayRows) -> Self:
+    def on_block(self, block: ArrayRows) -> Self:
         """The rows themselves, because their blocks are in memory."""
         return self
 
@@ -354,7 +354,7 @@ class StoredFormRows(_Rows):
         self._rows.functions_of(order, derivatives, skewness)
         return RowSpace(self._rows.size, self._source.term_starts, self.context, None)
 
-    def on(self, read: ArrayRows) -> PlacedFormRows:
+    def on_block(self, read: ArrayRows) -> PlacedFormRows:
         """Rows in memory after reading."""
         functions = [with_rows(function, read) for function in self._rows.functions]
         return PlacedFormRows(self._rows, read, functions)
@@ -363,7 +363,7 @@ class StoredFormRows(_Rows):
         """Buffer for rows, with the values outside of the position."""
         kinds = [(c.name, (count, *c.row_shape), c.values.dtype) for c in self._source.columns]
         room = [Column(name, np.zeros(shape, dtype), 0) for name, shape, dtype in kinds]
-        return self.on(ArrayRows(room, [count], others=others))
+        return self.on_block(ArrayRows(room, [count], others=others))
 
 
 def _functions_without_rows(functions: Sequence[RowFunction], size: int) -> StoredFormRows:

@@ -58,12 +58,12 @@ def load_scalar(
     scalar = dtype.dtype
     signature = scalar(types.int64, dtype)
 
-    def generate(context, builder, _signature, arguments):
+    def generate_code(context, builder, _signature, arguments):
         stored = context.get_data_type(scalar)
         pointer = builder.inttoptr(arguments[0], ir.PointerType(stored))
         return context.unpack_value(builder, scalar, pointer)
 
-    return signature, generate
+    return signature, generate_code
 
 
 class ReadRows(Op):
@@ -240,7 +240,7 @@ class GraphRows:
         placed._source, placed.context = source, source.context
         return placed
 
-    def on(self, block: ArrayRows) -> Self:
+    def on_block(self, block: ArrayRows) -> Self:
         """The rows themselves, because their blocks are in memory."""
         return self
 
@@ -256,33 +256,33 @@ class GraphRows:
         assert not skewness
         space = RowSpace(self._split.size, self._source.term_starts, self.context)
         if order is not None:
-            differences = self._once(order, lambda: self._differences(order))
+            differences = self._get_or_make(order, lambda: self._compile_differences(order))
             space = space._replace(differences=differences)
         if derivatives:
-            derived = self._once("derivatives", self._row_derivatives)
+            derived = self._get_or_make("derivatives", self._row_derivatives)
             space = space._replace(derivatives=derived)
         return space
 
-    def undefined(self, term: int, row: int, position: np.ndarray) -> str:
+    def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
         """Description of a row without finite derivatives."""
         return f"in row {row} of {self._split.terms[term].name!r}"
 
-    def _once(self, role: object, compiled: Callable[[], FunctionAt]) -> FunctionAt:
+    def _get_or_make(self, role: object, compiled: Callable[[], FunctionAt]) -> FunctionAt:
         if role not in self._compiled:
             self._compiled[role] = compiled()
         return self._compiled[role]
 
-    def _differences(self, taylor_order: int) -> FunctionAt:
+    def _compile_differences(self, taylor_order: int) -> FunctionAt:
         size = self._split.size
         theta, new, centre = (
             pt.vector(n, dtype="float64", shape=(size,)) for n in ("position", "new", "centre")
         )
         differences, scales = [], []
         for logp in self._logps:
-            before, after = self._at(logp, theta), self._at(logp, new)
+            before, after = self._graph_at(logp, theta), self._graph_at(logp, new)
             change = after - before
             if taylor_order >= 1:
-                expanded = self._at(logp, centre)
+                expanded = self._graph_at(logp, centre)
                 first = pushforward(expanded, centre, new - theta)
                 change = change - first
                 if taylor_order == 2:
@@ -292,7 +292,7 @@ class GraphRows:
             differences.append(pt.switch(finite, change, -float("inf")))
             scales.append(pt.maximum(abs(before), pt.switch(finite, abs(after), 0.0)))
         inputs = [theta, new, centre, self._rows, self._ends, self._context]
-        graph = self._function(inputs, [pt.concatenate(differences), pt.concatenate(scales)])
+        graph = self._compile_graph(inputs, [pt.concatenate(differences), pt.concatenate(scales)])
         n_terms, n_addresses = len(self._logps), self.context.size
 
         def of_rows(theta, new, centre, rows, ends, context, differences, scales):
@@ -313,7 +313,7 @@ class GraphRows:
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
-        value = sum(self._at(x, theta).sum() for x in self._logps)
+        value = sum(self._graph_at(x, theta).sum() for x in self._logps)
         with require_differentiable(self._split):
             gradient = grad(value, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
@@ -322,10 +322,10 @@ class GraphRows:
 
     def _row_derivatives(self) -> FunctionAt:
         inputs, packed = self.derivatives
-        graph = self._function(inputs, [packed])
+        graph = self._compile_graph(inputs, [packed])
         size, n_terms, n_addresses = self._split.size, len(self._logps), self.context.size
 
-        def derivatives(theta, rows, ends, context, wants_hessian, sums, hessian):
+        def write_derivatives(theta, rows, ends, context, wants_hessian, sums, hessian):
             direction, last = np.zeros(size), carray(ends, n_terms)
             for k in range(size if wants_hessian else 1):
                 if wants_hessian:
@@ -342,7 +342,7 @@ class GraphRows:
                     for j in range(size):
                         hessian[k * size + j] += found[1 + size + j]
 
-        return called_by_library(derivatives, GRAPH_DERIVATIVES, "mh_graph_derivatives")
+        return called_by_library(write_derivatives, GRAPH_DERIVATIVES, "mh_graph_derivatives")
 
     def _on_rows(self, k: int, term: Likelihood) -> Variable:
         start = self._ends[k - 1] if k else 0
@@ -358,10 +358,10 @@ class GraphRows:
         (logp,) = rewrite_pregrad(clone_replace([term.logp], replacements, rebuild_strict=False))
         return logp
 
-    def _at(self, graph: Variable, position: Variable) -> Variable:
+    def _graph_at(self, graph: Variable, position: Variable) -> Variable:
         return clone_replace([graph], {self._split.position: position})[0]
 
-    def _function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
+    def _compile_graph(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
         return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
 
 

@@ -68,12 +68,12 @@ class CompiledModel:
     @cached_property
     def rows(self) -> FormRows | GraphRows:
         """Observations by linear predictors if possible, otherwise as a graph of all parameters."""
-        if not isinstance(self._forms, str):
-            return self._forms
+        if not isinstance(self._as_forms, str):
+            return self._as_forms
         source = row_source(self.factorization)
         if not source.in_memory:
             raise UnsupportedModelError(
-                f"{self._forms.removesuffix(USE_UNBOUNDED_SAMPLERS).rstrip()} Data of Rows(...) "
+                f"{self._as_forms.removesuffix(USE_UNBOUNDED_SAMPLERS).rstrip()} Data of Rows(...) "
                 "need a likelihood for which bounds can be derived. Give the model arrays in "
                 "memory, and use BarkerMinibatchMH() or PenaltyMH()."
             )
@@ -89,10 +89,10 @@ class CompiledModel:
     @property
     def why_graph(self) -> str:
         """Reason for a graph of all parameters; empty if there are linear predictors."""
-        return self._forms if isinstance(self._forms, str) else ""
+        return self._as_forms if isinstance(self._as_forms, str) else ""
 
     @cached_property
-    def _forms(self) -> FormRows | str:
+    def _as_forms(self) -> FormRows | str:
         if isinstance(self.row_functions, BoundsError):
             return str(self.row_functions)
         try:
@@ -123,12 +123,12 @@ class CompiledModel:
         size = self.factorization.size
         graph = compiled_on_position(self.factorization, density, self.compile_kwargs)
 
-        def densities(theta, context, out):
+        def write_densities(theta, context, out):
             (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
             for k in range(value.size):
                 out[k] = value[k]
 
-        return called_by_library(densities, ELEMENT_DENSITY, "mh_element_density")
+        return called_by_library(write_densities, ELEMENT_DENSITY, "mh_element_density")
 
     @cached_property
     def prior_slopes(self) -> Callable:

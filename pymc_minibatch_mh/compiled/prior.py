@@ -80,11 +80,11 @@ def compiled_slopes(factorization: Factorization, compile_kwargs: CompileOptions
     graph = compiled_on_position(factorization, both, compile_kwargs)
 
     @njit(nogil=True)
-    def slopes(theta, context):
+    def slopes_of_graph(theta, context):
         (found,) = graph(theta, context)
         return found
 
-    return slopes
+    return slopes_of_graph
 
 
 class GraphPrior:
@@ -96,18 +96,18 @@ class GraphPrior:
 
     def compiled(self) -> FunctionAt:
         """Compile the log-density (``mh_log_prior``)."""
-        return self._compiled
+        return self._compiled_log_prior
 
     @cached_property
-    def _compiled(self) -> FunctionAt:
+    def _compiled_log_prior(self) -> FunctionAt:
         size, prior = self._split.size, self._split.prior
         graph = compiled_on_position(self._split, prior, self._compile_kwargs)
 
-        def logp(theta, context):
+        def log_prior(theta, context):
             (value,) = graph(carray(theta, size), carray(context, PRIOR_ADDRESSES))
             return value.item()
 
-        return called_by_library(logp, LOG_PRIOR, "mh_log_prior")
+        return called_by_library(log_prior, LOG_PRIOR, "mh_log_prior")
 
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
@@ -119,7 +119,7 @@ class GraphPrior:
         directions = np.eye(position.size)[: position.size if hessian else 1]
         found = self._as_written(position, others, directions)
         if not all(np.isfinite(x).all() for x in found):
-            found = self._stable(position, others, directions)
+            found = self._stable_function(position, others, directions)
         value, gradient, products = found
         if not hessian:
             return float(value), gradient, np.empty((0, 0))
@@ -155,7 +155,7 @@ class GraphPrior:
         return self._in_python(_AS_WRITTEN)
 
     @cached_property
-    def _stable(self) -> Callable:
+    def _stable_function(self) -> Callable:
         return self._in_python(_STABLE)
 
     @cached_property
@@ -176,7 +176,7 @@ class GraphPrior:
             [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
         )
 
-        def quiet(*inputs: np.ndarray) -> list[np.ndarray]:
+        def call_quietly(*inputs: np.ndarray) -> list[np.ndarray]:
             try:
                 with np.errstate(all="ignore"):
                     return list(function(*inputs))
@@ -185,7 +185,7 @@ class GraphPrior:
                 nothing = np.full(inputs[0].shape, np.nan)
                 return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
 
-        return quiet
+        return call_quietly
 
 
 class ScalarPrior:

@@ -59,13 +59,13 @@ class TableEntry(ScalarOp):
         super().__init__(lambda _: (output,), name="table_entry")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TableEntry) and self._content == other._content
+        return isinstance(other, TableEntry) and self._table_content == other._table_content
 
     def __hash__(self) -> int:
-        return hash(self._content)
+        return hash(self._table_content)
 
     @property
-    def _content(self) -> tuple[str, bytes]:
+    def _table_content(self) -> tuple[str, bytes]:
         return self.table.dtype.str, self.table.tobytes()
 
 
@@ -74,10 +74,10 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
     table = op.table
 
     @numba_njit
-    def entry(index):  # type: ignore[no-untyped-def]
+    def read_entry(index):  # type: ignore[no-untyped-def]
         return table[index]
 
-    return entry, sha256(f"{__name__} {op._content!r}".encode()).hexdigest()
+    return read_entry, sha256(f"{__name__} {op._table_content!r}".encode()).hexdigest()
 
 
 def data_leaves(outputs: Sequence[Expr]) -> list[Expr]:
@@ -121,10 +121,10 @@ class _Choices:
     def __call__(self, condition: Variable, yes: Variable, no: Variable, deep: int = 0) -> Variable:
         key = (condition, yes, no)
         if key not in self._known:
-            self._known[key] = yes if yes is no else self._chosen(*key, deep)
+            self._known[key] = yes if yes is no else self._choose_in(*key, deep)
         return self._known[key]
 
-    def _chosen(self, condition: Variable, yes: Variable, no: Variable, deep: int) -> Variable:
+    def _choose_in(self, condition: Variable, yes: Variable, no: Variable, deep: int) -> Variable:
         here, there = yes.owner, no.owner
         alike = here and there and here.op == there.op and _input_types(here) == _input_types(there)
         if not alike or deep == _MAX_DEPTH:
@@ -174,7 +174,7 @@ def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
 # Sources of wrappers around functions of floats; other names come from their globals.
 
 
-def _rowwise(inputs, outputs, n):  # type: ignore[no-untyped-def]
+def _rowwise_loop(inputs, outputs, n):  # type: ignore[no-untyped-def]
     lines = carray(inputs, (n, WIDTH))  # type: ignore[name-defined]  # noqa: F821
     for i in range(n):
         results = row_function(*to_fixed_tuple(lines[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
@@ -210,7 +210,7 @@ _operations: dict[tuple, tuple[Any, str | None]] = {}
 
 def compiled_rowwise(composite: Composite) -> FunctionAt:
     """Compile a scalar operation to a function of many rows (``mh_row_function``)."""
-    return _compiled_as(_rowwise, ROW_FUNCTION, "mh_row_function", composite)
+    return _compiled_as(_rowwise_loop, ROW_FUNCTION, "mh_row_function", composite)
 
 
 def compiled_log_density(composite: Composite) -> FunctionAt:

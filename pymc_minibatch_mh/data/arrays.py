@@ -133,13 +133,13 @@ class ArrayRows:
     def map_blocks(self, work: Any, blocks: Sequence["RowBlock"]) -> Generator[Any]:
         """Ordered results of calls on blocks of rows, computed in threads."""
 
-        def result(block: RowBlock) -> Any:
+        def compute_block(block: RowBlock) -> Any:
             rows, call = block
             if isinstance(rows, slice):
                 rows = np.arange(rows.start, rows.stop, dtype=np.int64)
             return call(work, self, rows)
 
-        return map_in_threads(result, blocks)
+        return map_in_threads(compute_block, blocks)
 
     def place(self, row: int) -> str:
         """File of a row, in brackets, for messages; empty for rows in memory."""

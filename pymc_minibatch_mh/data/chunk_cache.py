@@ -22,13 +22,13 @@ class ChunkCache:
 
     def __init__(self, room: int) -> None:
         self.room = room
-        self._forget()
+        self._forget_chunks()
 
     def __reduce__(self) -> tuple:
         """Pickle without the cached chunks."""
         return ChunkCache, (self.room,)
 
-    def _forget(self) -> None:
+    def _forget_chunks(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()
         self._parts: OrderedDict[Hashable, Future[np.ndarray]] = OrderedDict()
@@ -43,7 +43,7 @@ class ChunkCache:
         """Decoded chunk, read-only; all waiting threads receive the exceptions of `decode`."""
         # A process that was forked during a read has no thread to finish the pending chunk.
         if self._process != os.getpid():
-            self._forget()
+            self._forget_chunks()
         own: Future[np.ndarray] = Future()
         with self._lock:
             part = self._parts.setdefault(key, own)

@@ -143,7 +143,7 @@ class DaskStorage:
             found = dask.compute(*wanted) if client is None else compute_on(client, wanted)
             arrays = [np.asarray(array) for array in found]
         except Exception as error:
-            raise self._failure(names, rows, error) from error
+            raise self._computation_error(names, rows, error) from error
         return {
             name: _check_rows(name, array, x.dtype, x.shape)[... if places is None else places]
             for name, x, array in zip(names, wanted, arrays, strict=True)
@@ -165,17 +165,17 @@ class DaskStorage:
     ) -> Generator[Any]:
         """Ordered results of calls on blocks of rows; SourceError if Dask fails."""
         names = list(names)
-        results = self._results(names, work, blocks)
+        results = self._run_work(names, work, blocks)
         for rows, _ in blocks:
             try:
                 found = next(results)
             except MinibatchError:
                 raise
             except Exception as error:
-                raise self._failure(names, rows, error) from error
+                raise self._computation_error(names, rows, error) from error
             yield found
 
-    def _results(self, names: Sequence[str], work: Any, blocks: Sequence[Block]) -> Iterator[Any]:
+    def _run_work(self, names: Sequence[str], work: Any, blocks: Sequence[Block]) -> Iterator[Any]:
         client = client_in_use(self._address)
         sent = _send_work(client, work)
         # Dask schedules tasks in the order of their names, which should follow the chunks:
@@ -183,25 +183,25 @@ class DaskStorage:
         run = uuid4().hex
         tasks = []
         for number, (rows, call) in enumerate(blocks):
-            chosen = {name: self._chosen(name, rows) for name in names}
+            chosen = {name: self._rows_of(name, rows) for name in names}
             expected = {name: (dtype, shape) for name, (dtype, shape, _) in chosen.items()}
             task = dask.delayed(partial(_call_on_worker, call, expected), traverse=False)
             arrays = {name: array for name, (*_, array) in chosen.items()}
             tasks.append(task(sent, arrays, dask_key_name=f"rows-{number:08d}-{run}"))
         yield from compute_on(client, tasks)
 
-    def _chosen(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
+    def _rows_of(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
         """Type and shape of some rows of an array, and the rows as one delayed array."""
         array = self._arrays[name]
         if isinstance(rows, slice):
-            chunk = self._chunks.get(name, {}).get((rows.start, rows.stop))
+            chunk = self._chunks_by_rows.get(name, {}).get((rows.start, rows.stop))
             if chunk is not None:
                 return array.dtype, (rows.stop - rows.start, *array.shape[1:]), chunk
         chosen = array[rows]
         return chosen.dtype, chosen.shape, chosen.rechunk(-1).to_delayed().item()
 
     @cached_property
-    def _chunks(self) -> dict[str, dict[tuple[int, int], Any]]:
+    def _chunks_by_rows(self) -> dict[str, dict[tuple[int, int], Any]]:
         """Chunks by name, first row and end."""
         return {
             name: dict(zip(pairwise(_chunk_edges(x)), x.to_delayed().ravel(), strict=True))
@@ -209,18 +209,18 @@ class DaskStorage:
             if all(len(sizes) == 1 for sizes in x.chunks[1:])
         }
 
-    def _failure(
+    def _computation_error(
         self, names: Sequence[str], rows: slice | np.ndarray, error: Exception
     ) -> SourceError:
         advice = "Compute the arrays without this package to see where it fails."
         if isinstance(error, ModuleNotFoundError):
             advice = "Workers lack a package that this process has: install it there as well."
         return SourceError(
-            f"Dask cannot compute {self._span(rows)} of {', '.join(map(repr, names))}: "
+            f"Dask cannot compute {self._describe_rows(rows)} of {', '.join(map(repr, names))}: "
             f"{type(error).__name__}: {error}. {advice}"
         )
 
-    def _span(self, rows: slice | np.ndarray) -> str:
+    def _describe_rows(self, rows: slice | np.ndarray) -> str:
         if isinstance(rows, slice):
             first, stop, _ = rows.indices(self.n_rows)
         else:
@@ -237,7 +237,7 @@ class DaskStorage:
         return f"row {row:,}, {' and '.join(chunks)}"
 
     def __getstate__(self) -> dict:
-        state = {name: value for name, value in self.__dict__.items() if name != "_chunks"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_chunks_by_rows"}
         return state | {"_address": address_in_use() or self._address}
 
 

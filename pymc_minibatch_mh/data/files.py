@@ -129,7 +129,7 @@ class FileMap:
         path = str(Path(str(whole.filename)).absolute())
         return cls(path, offset, array.dtype, array.shape, array.strides)
 
-    def opened(self) -> np.ndarray:
+    def open_map(self) -> np.ndarray:
         """Map the array again; SourceError if the file is gone or too short."""
         # Strides may be negative: then numbers lie on both sides of the first one.
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
@@ -183,7 +183,7 @@ class FileReader:
             first, stop, step = rows.indices(length)
             if step == 1:
                 out = np.empty((max(stop - first, 0), *inner), dtype=self._where.dtype)
-                self._fill(out.reshape(-1).view(np.uint8), first)
+                self._fill_buffer(out.reshape(-1).view(np.uint8), first)
                 return out
             rows = np.arange(first, stop, step)
         require_rows(rows, length)
@@ -214,11 +214,11 @@ class FileReader:
         for first, last in pairwise(ends):
             run = rows[first:last]
             read = np.empty((run[-1] - run[0] + 1, self._row_bytes), dtype=np.uint8)
-            self._fill(read.reshape(-1), int(run[0]))
+            self._fill_buffer(read.reshape(-1), int(run[0]))
             np.take(read, run - run[0], axis=0, out=out[first:last])
         return out.view(self._where.dtype).reshape(rows.size, *self._where.shape[1:])
 
-    def _fill(self, out: np.ndarray, row: int) -> None:
+    def _fill_buffer(self, out: np.ndarray, row: int) -> None:
         """Fill the buffer `out` with bytes from the start of a row."""
         at, left = self._where.offset + row * self._row_bytes, memoryview(out)
         while left:

@@ -62,7 +62,7 @@ class ParquetStorage:
             for name in names
         }
         for fragment in fragments:
-            self._add(fragment)
+            self._add_file(fragment)
         self._edges = np.cumsum([0, *(group.rows for group in self._groups)], dtype=np.int64)
         self.n_rows = int(self._edges[-1])
         if not self.n_rows:
@@ -73,14 +73,14 @@ class ParquetStorage:
             if (columns and not isinstance(columns[name], str))
             or any(pa.types.is_fixed_size_list(self._types[column]) for column in own)
         }
-        self.fields = {name: self._field(name) for name in self._columns}
-        self.stamp = self._stamp()
+        self.fields = {name: self._column_field(name) for name in self._columns}
+        self.stamp = self._compute_stamp()
         # Two threads read, and either may need a row group of every array.
         row = sum(field.itemsize for field in self.fields.values())
         largest = max(group.rows for group in self._groups)
         self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * row * largest))
 
-    def _add(self, fragment: Any) -> None:
+    def _add_file(self, fragment: Any) -> None:
         """Check a file, and add its row groups."""
         path = fragment.path
         file = _file_state(self._filesystem, path)
@@ -117,7 +117,7 @@ class ParquetStorage:
                     f"group {number} of {path}. Fill or drop these rows before the file is written."
                 )
 
-    def _field(self, name: str) -> Field:
+    def _column_field(self, name: str) -> Field:
         names = self._columns[name]
         types = [self._types[column] for column in names]
         dtype = np.result_type(*(_entry_type(one).to_pandas_dtype() for one in types))
@@ -127,7 +127,7 @@ class ParquetStorage:
             (width,) if name in self._matrices else (),
         )
 
-    def _stamp(self) -> str:
+    def _compute_stamp(self) -> str:
         """Digest of the columns, and of the files' sizes and times."""
         found = hashlib.blake2b(f"{self._columns} {self._types}".encode(), digest_size=16)
         for path, file in self._files.items():
@@ -144,20 +144,20 @@ class ParquetStorage:
         """Selected rows; SourceError if a file is missing, changed, broken or has empty cells."""
         found, seen = {}, set[str]()
 
-        def part(name: str, number: int) -> np.ndarray:
+        def chunk_of_group(name: str, number: int) -> np.ndarray:
             path = self._groups[number].path
             if path not in seen:
                 self._files[path].require_same(_file_state(self._filesystem, path))
                 seen.add(path)
-            return self._parts.get((name, number), partial(self._decode, name, number))
+            return self._parts.get((name, number), partial(self._decode_group, name, number))
 
         for name in names:
             field = self.fields[name]
             empty = np.empty((0, *field.shape), dtype=field.dtype)
-            found[name] = gather_rows(rows, self._edges, empty, partial(part, name))
+            found[name] = gather_rows(rows, self._edges, empty, partial(chunk_of_group, name))
         return found
 
-    def _decode(self, name: str, number: int) -> np.ndarray:
+    def _decode_group(self, name: str, number: int) -> np.ndarray:
         path, group, n_rows = self._groups[number]
         columns = self._columns[name]
         try:
@@ -165,18 +165,18 @@ class ParquetStorage:
         except Exception as error:
             self._files[path].require_same(_file_state(self._filesystem, path))
             raise SourceError(
-                f"{self._place(number)} cannot be decoded: {error}. Write the file again."
+                f"{self._group_name(number)} cannot be decoded: {error}. Write the file again."
             ) from error
         if table.num_rows != n_rows:
-            raise SourceError(f"{self._place(number)} holds {table.num_rows:,} rows instead.")
+            raise SourceError(f"{self._group_name(number)} holds {table.num_rows:,} rows instead.")
         parts = [
-            self._numbers(column, table.column(column).combine_chunks(), number)
+            self._column_numbers(column, table.column(column).combine_chunks(), number)
             for column in columns
         ]
         found = np.concatenate(parts, axis=1, dtype=self.fields[name].dtype, casting="unsafe")
         return found if name in self._matrices else found[:, 0]
 
-    def _numbers(self, column: str, values: Any, number: int) -> np.ndarray:
+    def _column_numbers(self, column: str, values: Any, number: int) -> np.ndarray:
         """Numbers of a column in a row group, shape (rows, width)."""
         width, inside = 1, values
         if pa.types.is_fixed_size_list(values.type) and not values.null_count:
@@ -199,7 +199,7 @@ class ParquetStorage:
             self._metadata[path] = opened.metadata
             return opened.read_row_group(group, columns=list(columns), use_threads=False)
 
-    def _place(self, number: int) -> str:
+    def _group_name(self, number: int) -> str:
         first, stop = self._edges[number], self._edges[number + 1]
         path, group, _ = self._groups[number]
         return f"row group {group} of {path}, rows {first:,} to {stop - 1:,},"

@@ -128,11 +128,11 @@ class ArrayStorage:
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Selected rows, views if possible; SourceError if a file has changed."""
         return {
-            name: self._read(name, rows).astype(self.fields[name].dtype, copy=False)
+            name: self._read_column(name, rows).astype(self.fields[name].dtype, copy=False)
             for name in names
         }
 
-    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+    def _read_column(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
         file, reader = self._files[name], self._readers[name]
         if file is not None:
             file.require_unchanged()
@@ -163,7 +163,7 @@ class ArrayStorage:
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
         self._arrays = {
-            name: array.opened() if isinstance(array, FileMap) else array
+            name: array.open_map() if isinstance(array, FileMap) else array
             for name, array in state["_arrays"].items()
         }
         self._readers = {name: FileReader.of(x) for name, x in self._arrays.items()}

@@ -52,7 +52,7 @@ class ChunkObjects:
             f"{array.path}/{metadata.encode_chunk_key(place)}".lstrip("/")
             for place in product(*map(range, grid))
         ]
-        self.found = self._look(self.keys)
+        self.found = self._look_up(self.keys)
         if not missing_are_fill and None in self.found:
             raise SourceError(
                 f"{self.where} has no chunk {self.keys[self.found.index(None)]!r}, which Zarr "
@@ -62,12 +62,12 @@ class ChunkObjects:
             )
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the objects are local files, which are cheap to check."""
         return isinstance(self.store, LocalStore)
 
     @property
-    def stamps(self) -> Iterable[str]:
+    def object_stamps(self) -> Iterable[str]:
         """Identity of each object."""
         for key, file in zip(self.keys, self.found, strict=True):
             yield key if file is None else f"{key} {file.size} {file.changed}"
@@ -79,23 +79,23 @@ class ChunkObjects:
         else:
             lines = np.unique(rows // self.rows).tolist()
         asked = [self.wide * line + across for line in lines for across in range(self.wide)]
-        for one, now in zip(asked, self._look([self.keys[i] for i in asked]), strict=True):
+        for one, now in zip(asked, self._look_up([self.keys[i] for i in asked]), strict=True):
             before = self.found[one]
             if before is not None:
                 before.require_same(now)
             elif now is not None:
                 raise SourceError(f"the chunk {now.path} was written after the array was opened.")
 
-    def _look(self, keys: Sequence[str]) -> list[SourceFile | None]:
+    def _look_up(self, keys: Sequence[str]) -> list[SourceFile | None]:
         if isinstance(self.store, LocalStore):
             return [SourceFile.if_any(Path(self.store.root) / key) for key in keys]
-        return sync(_objects(self.store, keys))
+        return sync(_remote_objects(self.store, keys))
 
 
-async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
+async def _remote_objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
     few = asyncio.Semaphore(PARALLEL_REQUESTS)
 
-    async def look(key: str) -> SourceFile | None:
+    async def look_up_object(key: str) -> SourceFile | None:
         async with few:
             try:
                 if isinstance(store, FsspecStore):
@@ -107,7 +107,7 @@ async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
             except FileNotFoundError:
                 return None
 
-    return await asyncio.gather(*map(look, keys))
+    return await asyncio.gather(*map(look_up_object, keys))
 
 
 #: Minimum number of rows per decoded part: smaller chunks are combined.
@@ -141,26 +141,26 @@ class ZarrStorage:
         for array in self._arrays.values():
             _require_plain(array)
         self.fields = {
-            name: Field(native_type(_description(x), x.dtype), x.shape[1:])
+            name: Field(native_type(_array_name(x), x.dtype), x.shape[1:])
             for name, x in self._arrays.items()
         }
-        self.n_rows = common_length({_description(x): x.shape[0] for x in self._arrays.values()})
+        self.n_rows = common_length({_array_name(x): x.shape[0] for x in self._arrays.values()})
         self._objects = {n: ChunkObjects(x, missing_are_fill) for n, x in self._arrays.items()}
         self._edges = {}
         for name, array in self._arrays.items():
             step = array.chunks[0] * -(-MIN_PART_ROWS // array.chunks[0])
             self._edges[name] = np.append(np.arange(0, self.n_rows, step), self.n_rows)
-        self.stamp = self._stamp()
+        self.stamp = self._compute_stamp()
         # Two threads read, and either may need a part of every array.
         largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
         self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * int(sum(largest))))
 
-    def _stamp(self) -> str:
+    def _compute_stamp(self) -> str:
         """Digest of the metadata, and of sizes and times of the chunks' objects."""
         found = hashlib.blake2b(digest_size=16)
         for name, array in self._arrays.items():
-            found.update(f"{name}: {_description(array)} {array.metadata.to_dict()}".encode())
-            for stamp in self._objects[name].stamps:
+            found.update(f"{name}: {_array_name(array)} {array.metadata.to_dict()}".encode())
+            for stamp in self._objects[name].object_stamps:
                 found.update(stamp.encode())
         return found.hexdigest()
 
@@ -174,18 +174,18 @@ class ZarrStorage:
         if isinstance(rows, slice):
             first, stop, step = rows.indices(self.n_rows)
             rows = slice(first, max(first, stop)) if step == 1 else np.arange(first, stop, step)
-        return {name: self._read(name, rows) for name in names}
+        return {name: self._read_column(name, rows) for name in names}
 
-    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+    def _read_column(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
         if isinstance(rows, np.ndarray) and self._few_rows_per_chunk(name):
             chosen, places = np.unique(rows, return_inverse=True)
             require_rows(chosen, self.n_rows)
-            found = self._decoded(name, chosen, lambda array: array.oindex[chosen])[places]
+            found = self._decode_rows(name, chosen, lambda array: array.oindex[chosen])[places]
         else:
             field = self.fields[name]
             empty = np.empty((0, *field.shape), dtype=field.dtype)
-            found = gather_rows(rows, self._edges[name], empty, partial(self._part, name))
-        if self._objects[name].local:
+            found = gather_rows(rows, self._edges[name], empty, partial(self._decode_chunk, name))
+        if self._objects[name].is_local:
             self._objects[name].require_unchanged(rows)
         return found
 
@@ -194,12 +194,12 @@ class ZarrStorage:
         small = self._arrays[name].chunks[0] < MIN_PART_ROWS
         return small and self.n_rows * self.fields[name].itemsize > MIN_CACHE_BYTES
 
-    def _part(self, name: str, number: int) -> np.ndarray:
+    def _decode_chunk(self, name: str, number: int) -> np.ndarray:
         rows = slice(int(self._edges[name][number]), int(self._edges[name][number + 1]))
-        decode = partial(self._decoded, name, rows, lambda array: array[rows])
+        decode = partial(self._decode_rows, name, rows, lambda array: array[rows])
         return self._parts.get((name, number), decode)
 
-    def _decoded(self, name: str, rows: slice | np.ndarray, read: Any) -> np.ndarray:
+    def _decode_rows(self, name: str, rows: slice | np.ndarray, read: Any) -> np.ndarray:
         array = self._arrays[name]
         try:
             found = read(array)
@@ -207,22 +207,22 @@ class ZarrStorage:
             self._objects[name].require_unchanged(rows)
             bounds = (rows.start, rows.stop - 1) if isinstance(rows, slice) else rows[[0, -1]]
             raise SourceError(
-                f"rows {bounds[0]:,} to {bounds[1]:,} of {_description(array)}, chunks "
+                f"rows {bounds[0]:,} to {bounds[1]:,} of {_array_name(array)}, chunks "
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
         # Zarr silently filled in missing chunks.
-        if not self._objects[name].local:
+        if not self._objects[name].is_local:
             self._objects[name].require_unchanged(rows)
         return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
 
     def where(self, row: int) -> str:
         """Row number and its chunks."""
-        chunks = (f"chunk {row // x.chunks[0]} of {_description(x)}" for x in self._arrays.values())
+        chunks = (f"chunk {row // x.chunks[0]} of {_array_name(x)}" for x in self._arrays.values())
         return f"row {row:,}, {' and '.join(chunks)}"
 
 
-def _description(array: zarr.Array) -> str:
+def _array_name(array: zarr.Array) -> str:
     return f"the array {array.store_path}"
 
 
@@ -285,19 +285,18 @@ def _require_plain(array: zarr.Array) -> None:
     for codec in _codec_names(array.metadata.to_dict()):
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(
-                f"{_description(array)} is decoded by {codec!r}, which might run code from the "
+                f"{_array_name(array)} is decoded by {codec!r}, which might run code from the "
                 f"file. "
                 "Write it again with another codec, such as 'zstd'."
             )
     if not array.ndim:
         raise SettingError(
-            f"{_description(array)} is a single number. Name the arrays with rows: names=['X', "
-            f"'y']."
+            f"{_array_name(array)} is a single number. Name the arrays with rows: names=['X', 'y']."
         )
     packed = {"scale_factor", "add_offset"} & set(array.attrs)
     if packed:
         raise SettingError(
-            f"{_description(array)} is packed, as its attribute shows: {min(packed)!r}. Store "
+            f"{_array_name(array)} is packed, as its attribute shows: {min(packed)!r}. Store "
             f"its values "
             "as float32."
         )

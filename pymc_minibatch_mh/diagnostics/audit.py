@@ -95,7 +95,7 @@ def judge_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
             f"No observation exceeds its bound; observation {row} of {name!r} comes closest, at "
             f"{ratios[worst]:.3g}."
         )
-    own = step.plan.requirements.derives
+    own = step.plan.requirements.derives_bounds
     return fail(
         f"{name!r}: observation {row} changes by {ratios[worst]:.3g} times its bound in pair "
         f"{worst}, so {'the draws are not exact' if exact else 'bounds control no error'}. "

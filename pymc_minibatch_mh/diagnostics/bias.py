@@ -134,7 +134,7 @@ UNREAD = MoveSummary(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Probe) -> xr.Dataset:
     """Accept/reject decisions from draws, measured with all rows; SettingError for zero density."""
 
-    def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
+    def measure_decision(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
         probe.fix_others(others)
         move = probe.propose(position)
         possible = np.isfinite(move.cheap)
@@ -143,7 +143,7 @@ def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Prob
             _require_density(step, position, where)
         forth = probe.acceptance(move) if possible else REJECTED
         # From a proposal of zero density, the way back starts outside of the posterior.
-        back = probe.acceptance(move.back) if np.isfinite(rows.log_ratio) else REJECTED
+        back = probe.acceptance(move.reverse_move) if np.isfinite(rows.log_ratio) else REJECTED
         return {
             "proposal": move.new,
             "acceptance": forth.mean,
@@ -156,7 +156,7 @@ def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Prob
             **_locate_row(step, rows.bound_row),
         }
 
-    result = measure_pairs(step, draws, pairs, "Evaluating pairs", measure)
+    result = measure_pairs(step, draws, pairs, "Evaluating pairs", measure_decision)
     return result.assign(errors_of(result))
 
 
@@ -172,7 +172,7 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
         tempered = target.inverse_temperature * target.log_likelihood(position)
         return target.log_prior(position) + tempered
 
-    def measure(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
+    def measure_iteration(position: np.ndarray, others: np.ndarray, where: str) -> dict[str, Any]:
         chain.place(position, others)
         end = chain.advance(1).positions[0]
         ratio, worst = plan.bound_ratio(position, end)
@@ -186,7 +186,7 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
             "acceptance_error_mcse": 0.0,
         }
 
-    return measure_pairs(step, draws, pairs, "Evaluating iterations", measure)
+    return measure_pairs(step, draws, pairs, "Evaluating iterations", measure_iteration)
 
 
 def _locate_row(step: MinibatchStep, row: int) -> dict[str, Any]:
@@ -315,14 +315,14 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     centre, scale = moved.mean(axis=(0, 1)), moved.std(axis=(0, 1))
     usable = pairs.isel(pair=np.isfinite(pairs["acceptance_error"].to_numpy()))
 
-    def moments(positions: np.ndarray) -> np.ndarray:
+    def moments_of(positions: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):
             z = (positions[..., first:] - centre) / scale
         # Half of the square: a change of the variance in units of twice itself.
         return np.stack([z, 0.5 * z * z], axis=-2)
 
-    change = moments(usable["proposal"].to_numpy()) - moments(usable["position"].to_numpy())
-    values = moments(draws)
+    change = moments_of(usable["proposal"].to_numpy()) - moments_of(usable["position"].to_numpy())
+    values = moments_of(draws)
     contribution = usable["acceptance_error"].to_numpy()[:, None, None] * change
     drift = usable["acceptance"].to_numpy()[:, None, None] * change
     array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))

@@ -64,7 +64,7 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
     """Refuse, by a StaleDataError, model data that differ from the data in the trace."""
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
     stored = {name: values for group in groups for name, values in group.data_vars.items()}
-    for name, array in arrays.named():
+    for name, array in arrays.named_arrays():
         if not isinstance(array, np.ndarray) or name not in stored:
             continue
         if not np.array_equal(stored[name].to_numpy(), array):

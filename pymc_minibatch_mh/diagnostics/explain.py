@@ -213,16 +213,16 @@ class Explanation:
 
     def __str__(self) -> str:
         """The six lines."""
-        return str(self._summary())
+        return str(self._summary_lines())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The six lines for notebooks, and the details, which unfold."""
         unfolds = f"<details><summary>Details</summary>{self.details._repr_html_()}</details>"
-        return self._summary()._repr_html_() + unfolds
+        return self._summary_lines()._repr_html_() + unfolds
 
-    def _summary(self) -> Sheet:
+    def _summary_lines(self) -> Sheet:
         full = [f"{other.name!r}: {other.reason}" for other in self.others if other.in_full]
         full += [
             f"{one.name!r}: {one.priced} for 1,000 draws; leave it out by var_names=found.var_names"

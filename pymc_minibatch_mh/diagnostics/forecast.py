@@ -402,7 +402,7 @@ class NutsForecast:
     ess_per_second: float = nan
 
     @property
-    def timed(self) -> bool:
+    def is_timed(self) -> bool:
         """Whether a gradient was timed."""
         return not isnan(self.ess_per_second)
 
@@ -418,7 +418,7 @@ class NutsForecast:
 
     def describe(self) -> str:
         """Time to 1,000 effective draws."""
-        if not self.timed:
+        if not self.is_timed:
             return "left out by nuts=False"
         return (
             f"{format_duration(EFFECTIVE / self.ess_per_second)} after warm-up, at "
@@ -436,7 +436,7 @@ class NutsForecast:
         lines = [("1,000 effective draws", self.describe()), ("gradients", gradients)]
         preparation = f"{self.compile_seconds:.1f} s of compilation"
         timed = [("ESS/s", format_figure(self.ess_per_second)), ("preparation", preparation)]
-        return lines + timed * self.timed
+        return lines + timed * self.is_timed
 
 
 def forecast_nuts(
@@ -564,7 +564,7 @@ def _highest_speed(nuts: NutsForecast | None) -> float:
     """Most ESS/s of NUTS within the error of the rule."""
     if nuts is None:
         return 0.0
-    return RULE_ERROR * nuts.ess_per_second if nuts.timed else np.inf
+    return RULE_ERROR * nuts.ess_per_second if nuts.is_timed else np.inf
 
 
 def _pays_off(approximate: Forecast, exact: Forecast, nuts: NutsForecast | None) -> bool:
@@ -573,13 +573,13 @@ def _pays_off(approximate: Forecast, exact: Forecast, nuts: NutsForecast | None)
         approximate.acceptance >= MIN_ACCEPTANCE and approximate.full_pass_share <= FULL_PASS_STRONG
     )
     enough = RULE_ERROR * exact.ess_per_second
-    if nuts is not None and nuts.timed:
+    if nuts is not None and nuts.is_timed:
         enough = max(enough, _highest_speed(nuts))
     return works and approximate.ess_per_second >= enough
 
 
 def _compare_speeds(method: str, forecast: Forecast, nuts: NutsForecast | None) -> str:
-    if nuts is None or not nuts.timed:
+    if nuts is None or not nuts.is_timed:
         return f"{format_figure(forecast.ess_per_second)} ESS/s"
     low, high = sorted((forecast.ess_per_second, nuts.ess_per_second))
     slower = "NUTS" if low == nuts.ess_per_second else method

@@ -93,16 +93,16 @@ class _PredictorText(NamedTuple):
             index = self.data(term.place.index, entries=True)
             return " × ".join([*factors, f"{self.name(term.place.first)}[{index}]"])
         name = self.factorization.coordinate_names[term.place]
-        entry = name.removeprefix(self.block(term.place).name)
+        entry = name.removeprefix(self.block_of(term.place).name)
         return " × ".join([*factors, self.name(term.place) + entry])
 
-    def block(self, place: int) -> Block:
+    def block_of(self, place: int) -> Block:
         return next(block for block in self.factorization.blocks if place < block.stop)
 
     def name(self, place: int) -> str:
         """Name of the block of a coordinate, or its expression where it is reparametrised."""
         words = (f"({one.label})" for one in self.factorization.maps if place in one.indices)
-        return next(words, self.block(place).name)
+        return next(words, self.block_of(place).name)
 
     def data(self, expr: graph.Expr, entries: bool) -> str:
         """Source of a data expression."""
@@ -118,13 +118,13 @@ class _PredictorText(NamedTuple):
         if isinstance(expr, graph.Apply):
             if isinstance(expr.op, scalar.Cast):
                 return self.data(expr.inputs[0], entries)
-            return f"f({', '.join(self.sources(expr, entries))})"
+            return f"f({', '.join(self.data_sources(expr, entries))})"
         return "row number"
 
-    def sources(self, expr: graph.Expr, entries: bool) -> list[str]:
+    def data_sources(self, expr: graph.Expr, entries: bool) -> list[str]:
         """Distinct data of an expression, in which each category of a column is a term."""
         if isinstance(expr, graph.Apply):
-            inside = (self.sources(operand, entries) for operand in expr.inputs)
+            inside = (self.data_sources(operand, entries) for operand in expr.inputs)
             return list(dict.fromkeys(chain.from_iterable(inside)))
         return [] if isinstance(expr, graph.Constant) else [self.data(expr, entries)]
 

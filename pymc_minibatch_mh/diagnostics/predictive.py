@@ -328,7 +328,7 @@ class PredictiveWalk(BatchWalk):
             op = twice[0].op
             raise MixedRowsError(op, f"all rows of {operation_name(op)} enter each of them")
 
-    def _build(self, variable: Variable, axis: int) -> Variable:
+    def _batch_of(self, variable: Variable, axis: int) -> Variable:
         op = variable.owner.op if variable.owner is not None else None
         if isinstance(op, RandomVariable | SymbolicRandomVariable):
             self._by_rows[variable.owner] += 1
@@ -336,15 +336,15 @@ class PredictiveWalk(BatchWalk):
             if not type(op).__module__.startswith(BATCHED_MODULES):
                 why = f"{operation_name(op)} is not known to draw its rows independently"
                 raise MixedRowsError(op, why)
-            return self._draws(variable.owner, axis)
+            return self._draws_of_batch(variable.owner, axis)
         if isinstance(op, SymbolicRandomVariable):
             opened = op.fgraph.bind(variable.owner.inputs)
             return self.rows(opened[variable.owner.outputs.index(variable)], axis)
         if isinstance(op, ViewOp):
             return self.rows(variable.owner.inputs[0], axis)
-        return super()._build(variable, axis)
+        return super()._batch_of(variable, axis)
 
-    def _draws(self, node: Apply, axis: int) -> Variable:
+    def _draws_of_batch(self, node: Apply, axis: int) -> Variable:
         op = node.op
         _, size, *parameters = node.inputs
         n_batch = node.outputs[1].type.ndim - op.ndim_supp
@@ -404,9 +404,9 @@ class LazyLogLikelihood(BackendArray):
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         """Evaluate the selection of a key of xarray."""
         support = indexing.IndexingSupport.OUTER
-        return indexing.explicit_indexing_adapter(key, self.shape, support, self._evaluate)
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._evaluate_at)
 
-    def _evaluate(self, key: tuple[Any, ...]) -> np.ndarray:
+    def _evaluate_at(self, key: tuple[Any, ...]) -> np.ndarray:
         chain, draw, row = (
             np.arange(n)[k] if isinstance(k, slice) else np.asarray(k)
             for k, n in zip(key, self.shape, strict=True)

@@ -366,11 +366,11 @@ def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
     # Exponentials that cancel leave data.
     data = exprs.product(1.0, [x for x in (*factors, *others) if x.is_data])
     # A fixed order gives equal products the same expression.
-    others = [*exprs.ordered([f for x in others if not x.is_data for f in product_factors(x)])]
+    others = [*exprs.in_order([f for x in others if not x.is_data for f in product_factors(x)])]
     if constant_value(data) == 0.0:
         return exprs.zero
     if len(others) == 1 and isinstance(others[0], Affine):
-        return exprs.scaled(others[0], data)
+        return exprs.times_data(others[0], data)
     if len(others) == 1 and is_a(others[0], scalar.Add) and constant_value(data) not in (None, 1.0):
         return add_exprs(exprs, *(multiply_exprs(exprs, data, part) for part in others[0].inputs))
     if constant_value(data) != 1.0 or not others:
@@ -448,7 +448,7 @@ def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
     """Expression without its data factor, and that factor; factor 1 for data alone."""
     if x.is_data:
         return exprs.one, x
-    return exprs.primitive(x) if isinstance(x, Affine) else scaled_core(exprs, x)
+    return exprs.primitive_part(x) if isinstance(x, Affine) else scaled_core(exprs, x)
 
 
 def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
@@ -457,7 +457,7 @@ def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
         return core_and_factor(exprs, x)
     pairs = [core_and_factor(exprs, part) for part in x.inputs]
     parts = [(core, *exprs.as_product(factor)) for core, factor in pairs]
-    first = exprs.ordered([core for core, _, _ in parts])[0]
+    first = exprs.in_order([core for core, _, _ in parts])[0]
     lead = next(value for core, value, _ in parts if core is first)
     scaled = [(core, value / lead, data) for core, value, data in parts]
     summed = [multiply_exprs(exprs, exprs.product(k, data), core) for core, k, data in scaled]
@@ -468,7 +468,7 @@ def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
 
 def _join_squares(exprs: ExprGraph, factors: Sequence[Expr]) -> list[Expr]:
     result: list[Expr] = []
-    for factor in exprs.ordered(factors):
+    for factor in exprs.in_order(factors):
         if result and result[-1] is factor:
             result[-1] = square_expr(exprs, factor)
         else:

@@ -193,20 +193,20 @@ class ExprGraph:
         """Constant expression."""
         value = np.asarray(value)[()]
         key = (Constant, value.dtype.str, value.tobytes())
-        return self._once(key, lambda: Constant(value, value.dtype))
+        return self._get_or_make(key, lambda: Constant(value, value.dtype))
 
     def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
         """Entry of the rows of data array number `column`."""
-        return self._once((Data, column, entry), lambda: Data(column, entry, dtype))
+        return self._get_or_make((Data, column, entry), lambda: Data(column, entry, dtype))
 
     def lookup(self, table: np.ndarray, index: Expr) -> Lookup:
         """Entry of `table` at `index`."""
         key = (Lookup, table.dtype.str, table.tobytes(), index)
-        return self._once(key, lambda: Lookup(table, index, (index,), table.dtype))
+        return self._get_or_make(key, lambda: Lookup(table, index, (index,), table.dtype))
 
     def argument(self, number: int) -> Argument:
         """Linear predictor by number."""
-        return self._once((Argument, number), lambda: Argument(number))
+        return self._get_or_make((Argument, number), lambda: Argument(number))
 
     def node(self, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
         """Unsimplified operation; constants are folded."""
@@ -215,9 +215,9 @@ class ExprGraph:
         if len(numbers) == len(operands):
             with np.errstate(all="ignore"):
                 return self.constant(numpy_function(op)(*numbers))
-        return self._once((Apply, op, *operands), lambda: Apply(op, operands))
+        return self._get_or_make((Apply, op, *operands), lambda: Apply(op, operands))
 
-    def knows(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
+    def has_node(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
         """Whether an operation was made before."""
         return (Apply, op, *operands) in self._known
 
@@ -229,27 +229,27 @@ class ExprGraph:
         """Coordinate of the position."""
         return self.affine((Monomial(1.0, (), place),), self.zero)
 
-    def linear(self, affine: Affine) -> Affine:
+    def without_offset(self, affine: Affine) -> Affine:
         """Affine expression without its offset."""
         return self.affine(affine.terms, self.zero)
 
-    def scaled(self, affine: Affine, factor: Expr) -> Expr:
+    def times_data(self, affine: Affine, factor: Expr) -> Expr:
         """Product of an affine expression and data."""
         number, others = self.as_product(factor)
         scaled = (
-            Monomial(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
+            Monomial(number * t.factor, self.in_order((*t.monomial, *others)), t.place)
             for t in affine.terms
         )
         terms = tuple(term for term in scaled if term.factor != 0.0)
         offset = self.times(affine.offset, factor)
         return self.affine(terms, offset) if terms and not _is_infinite(offset) else offset
 
-    def primitive(self, affine: Affine) -> tuple[Affine, Expr]:
+    def primitive_part(self, affine: Affine) -> tuple[Affine, Expr]:
         """Affine expression without its common data factor, and that factor.
 
         The first monomial has the factor one. Expressions equal up to rounding are one object.
         """
-        summands = self._summands(affine.offset)
+        summands = self._summands_of_data(affine.offset)
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
         common = reduce(common_values, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
@@ -257,11 +257,11 @@ class ExprGraph:
         if any(k in self.logs for t in affine.terms for k in coordinates_at(t.place)):
             common, number = (), 1.0
 
-        def rest(monomial: Sequence[Expr]) -> tuple[Expr, ...]:
+        def rest_of(monomial: Sequence[Expr]) -> tuple[Expr, ...]:
             return tuple(reduce(without_value, common, [*monomial]))
 
-        terms = [Monomial(t.factor / number, rest(t.monomial), t.place) for t in affine.terms]
-        data = [(k / number, rest(others)) for k, others in summands]
+        terms = [Monomial(t.factor / number, rest_of(t.monomial), t.place) for t in affine.terms]
+        data = [(k / number, rest_of(others)) for k, others in summands]
         offset = self.plus([self.product(k, others) for k, others in data])
         shape = (*((t.monomial, t.place) for t in terms), *(others for _, others in data))
         numbers = [*(t.factor for t in terms), *(k for k, _ in data)]
@@ -287,7 +287,7 @@ class ExprGraph:
         known.append(expr)
         return expr
 
-    def _summands(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
+    def _summands_of_data(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
         """Summands of data, each as a number times other factors."""
         # Sums in a small type may overflow when reordered.
         is_sum = isinstance(data, Apply) and isinstance(data.op, scalar.Add) and data.dtype == REAL
@@ -322,7 +322,7 @@ class ExprGraph:
     def times(self, left: Expr, right: Expr) -> Expr:
         """Product of data, as one number times other factors."""
         (number, others), (more, rest) = self.as_product(left), self.as_product(right)
-        number, others = number * more, self.ordered((*others, *rest))
+        number, others = number * more, self.in_order((*others, *rest))
         if number == 0.0:
             return self.zero
         if not others:
@@ -344,9 +344,9 @@ class ExprGraph:
     def affine(self, terms: Sequence[Monomial], offset: Expr) -> Affine:
         """Sum of monomials plus data."""
         ordered = tuple(sorted(terms, key=self._order_of_term))
-        return self._once((Affine, ordered, offset), lambda: Affine(ordered, offset))
+        return self._get_or_make((Affine, ordered, offset), lambda: Affine(ordered, offset))
 
-    def ordered(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+    def in_order(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
         """Expressions in creation order."""
         return tuple(sorted(exprs, key=self._serial.__getitem__))
 
@@ -358,7 +358,7 @@ class ExprGraph:
             where = (place, 0)
         return (*where, tuple(self._serial[expr] for expr in term.monomial))
 
-    def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+    def _get_or_make(self, key: tuple, make: Callable[[], Any]) -> Any:
         if key not in self._known:
             expr = self._known[key] = make()
             self._serial[expr] = len(self._serial)

@@ -65,7 +65,7 @@ def _lower_reduction(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph
     result = node.outputs[0].type.dtype
     wide = scalar.Cast(scalar.get_scalar_type(getattr(op, "acc_dtype", None) or result))
 
-    def combine(parts: Sequence[Expr]) -> Expr:
+    def combine_parts(parts: Sequence[Expr]) -> Expr:
         require_lowerable(bool(parts), op, "reduces an axis without entries")
         if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
             parts = [apply_operation(exprs, wide, part) for part in parts]
@@ -74,7 +74,7 @@ def _lower_reduction(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph
         total = apply_operation(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
         return _with_type(exprs, total, np.dtype(result))
 
-    return _combine_along(inputs[0], op.axis, combine)
+    return _combine_along(inputs[0], op.axis, combine_parts)
 
 
 def _with_type(exprs: ExprGraph, expr: Expr, dtype: np.dtype) -> Expr:
@@ -100,12 +100,12 @@ def _lower_cumulative(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) 
     (x,) = inputs
     real, whole = (add_exprs, scalar.add) if op.mode == "add" else (multiply_exprs, scalar.mul)
 
-    def combine(left: Expr, right: Expr) -> Expr:
+    def combine_pair(left: Expr, right: Expr) -> Expr:
         # Integers keep their type, because they may be indices.
         whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
         return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
 
-    return np.frompyfunc(combine, 2, 1).accumulate(x, axis=op.axis, dtype=object)
+    return np.frompyfunc(combine_pair, 2, 1).accumulate(x, axis=op.axis, dtype=object)
 
 
 @lower_node.register(LogSumExp)
@@ -347,7 +347,7 @@ def _coefficient_tables(exprs: ExprGraph, choices: Sequence[Terms], index: Expr)
             own = numbers.setdefault((term.monomial, term.place), np.zeros(len(choices)))
             own[k] += term.factor
     return [
-        exprs.scaled(exprs.affine((Monomial(1.0, *key),), exprs.zero), exprs.lookup(own, index))
+        exprs.times_data(exprs.affine((Monomial(1.0, *key),), exprs.zero), exprs.lookup(own, index))
         for key, own in numbers.items()
     ]
 

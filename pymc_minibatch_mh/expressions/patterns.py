@@ -278,13 +278,13 @@ def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
     """Cache a rule by operands: nested logarithms of sums would take exponential time."""
 
     @wraps(rule)
-    def once(exprs: ExprGraph, *operands: Any) -> T:
+    def apply_once(exprs: ExprGraph, *operands: Any) -> T:
         key = (rule, *operands)
         if key not in exprs.results:
             exprs.results[key] = rule(exprs, *operands)
         return exprs.results[key]
 
-    return once
+    return apply_once
 
 
 def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:

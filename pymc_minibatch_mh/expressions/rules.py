@@ -256,7 +256,7 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
         return None
     # One of two equivalent forms, so that all spellings give one expression.
     mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
-    if exprs.ordered([left, mirrored[0]])[0] is not left:
+    if exprs.in_order([left, mirrored[0]])[0] is not left:
         left, right = mirrored
     factor = exprs.constant(log(k))
     return add_exprs(exprs, exponent, factor, _between_tails(exprs, left, right))
@@ -443,7 +443,7 @@ def _may_be_infinite(expr: Expr) -> bool:
 def _all_summands(exprs: ExprGraph, total: Expr) -> list[Expr]:
     """Summands of a sum, including data summands and summands of nested sums."""
     if isinstance(total, Affine):
-        return [exprs.linear(total), *_all_summands(exprs, total.offset)]
+        return [exprs.without_offset(total), *_all_summands(exprs, total.offset)]
     if not is_a(total, scalar.Add):
         return [total]
     return [x for part in total.inputs for x in _all_summands(exprs, part)]

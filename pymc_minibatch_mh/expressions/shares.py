@@ -53,7 +53,7 @@ def probability_products(
 ) -> list[Product] | None:
     """Decomposition of x + more into positive products of probabilities, or None."""
     reader = _PolynomialReader(exprs, read)
-    polynomial = reader.polynomial(x)
+    polynomial = reader.polynomial_of(x)
     if polynomial is None:
         return None
     polynomial = add_polynomials(polynomial, constant_polynomial(more))
@@ -93,23 +93,23 @@ class _PolynomialReader:
         self._unknowns: dict[Expr, Unknown] = {}
         self._logs: dict[Unknown, Probability] = {}
 
-    def polynomial(self, x: Expr) -> Polynomial | None:
+    def polynomial_of(self, x: Expr) -> Polynomial | None:
         """Expression as a polynomial of probabilities, or None."""
         value = constant_value(x)
         if value is not None:
             return constant_polynomial(value)
         known = self._read(self._exprs, x)
         if known is not None:
-            return self._linear(known)
+            return self._linear_share(known)
         if is_a(x, scalar.Sqr):
-            return product_of_parts([self.polynomial(x.inputs[0])] * 2)
+            return product_of_parts([self.polynomial_of(x.inputs[0])] * 2)
         if is_a(x, scalar.Mul):
-            return product_of_parts(map(self.polynomial, x.inputs))
+            return product_of_parts(map(self.polynomial_of, x.inputs))
         if not is_a(x, scalar.Add):
             return None
-        return sum_of_parts([self.polynomial(y) for y in x.inputs])
+        return sum_of_parts([self.polynomial_of(y) for y in x.inputs])
 
-    def _linear(self, x: Probability) -> Polynomial:
+    def _linear_share(self, x: Probability) -> Polynomial:
         if len(x.others) == 1 and x.others[0] in self._unknowns:
             return {**constant_polynomial(x.factor), (self._unknowns[x.others[0]],): -x.factor}
         if x.log not in self._unknowns:

@@ -106,7 +106,7 @@ def register_kernel(op: type[ScalarOp], kernel: Any) -> None:
     """Register a kernel as the implementation of an operation in compiled graphs."""
 
     @register_funcify_and_cache_key(op)
-    def dispatched(op: ScalarOp, node: Any = None, **_: Any) -> tuple[Any, str]:
+    def dispatch_kernel(op: ScalarOp, node: Any = None, **_: Any) -> tuple[Any, str]:
         return kernel, _kernel_key(kernel)
 
 
@@ -151,14 +151,14 @@ def numpy_function(op: ScalarOp) -> Callable[..., np.ndarray]:
     """Function of arrays for an operation, with PyTensor's types: NumPy's exp(int8) is float16."""
     plain = _numpy_implementation(op)
 
-    def function(*values: Any) -> np.ndarray:
+    def evaluate_arrays(*values: Any) -> np.ndarray:
         arrays = [np.asarray(value) for value in values]
         dtype = scalar_output_type(op, *(array.dtype for array in arrays))
         if dtype.kind == "f" and not isinstance(op, scalar.Switch | scalar.Cast):
             arrays = [array.astype(dtype, copy=False) for array in arrays]
         return np.asarray(plain(*arrays)).astype(dtype, copy=False)
 
-    return function
+    return evaluate_arrays
 
 
 def _numpy_implementation(op: ScalarOp) -> Callable[..., np.ndarray]:

@@ -174,11 +174,11 @@ def _enclose_whole_number(u: Interval, low: Array, steps: Array, order: int) -> 
     """Enclose Σ log(1 + j x) over `steps` numbers j from `low`, monotone and of a single sign."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
-        return [Interval.everything(shape) for _ in range(order + 1)]
+        return [Interval.whole_line(shape) for _ in range(order + 1)]
     x = np.unique(np.concatenate([u.lo.ravel(), u.hi.ravel()]))
     first, most = np.unique(low), int(steps.max(initial=0.0))
     if x.size * first.size * (most + 1) > MAX_TABLE_ENTRIES:
-        return [Interval.everything(shape) for _ in range(order + 1)]
+        return [Interval.whole_line(shape) for _ in range(order + 1)]
     j = first[:, None] + np.arange(most)
     where = np.searchsorted(first, low), steps.astype(np.int64)
     ends = [np.searchsorted(x, end) for end in (u.lo, u.hi)]

@@ -67,7 +67,7 @@ class Interval:
         return Interval(low, high)
 
     @staticmethod
-    def everything(shape: tuple[int, ...] = ()) -> Interval:
+    def whole_line(shape: tuple[int, ...] = ()) -> Interval:
         """Unbounded intervals."""
         return Interval(np.broadcast_to(-np.inf, shape), np.broadcast_to(np.inf, shape))
 
@@ -111,12 +111,12 @@ class Interval:
         lo = self.lo + 0.0
         return Interval(lo, lo if self._is_point else self.hi + 0.0)
 
-    def clipped(self, floor: float, ceiling: float = np.inf) -> Interval:
+    def clipped_to(self, floor: float, ceiling: float = np.inf) -> Interval:
         """Intersections of the intervals with two bounds."""
         lo = np.maximum(self.lo, floor) if floor > -np.inf else self.lo
         return Interval(lo, np.minimum(self.hi, ceiling) if ceiling < np.inf else self.hi)
 
-    def filled(self, value: float) -> Interval:
+    def filled_with(self, value: float) -> Interval:
         """Degenerate intervals of a single number, in the same shape."""
         return Interval.point(np.broadcast_to(value, self.shape))
 

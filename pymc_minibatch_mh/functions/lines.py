@@ -20,4 +20,4 @@ def _enclose_abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
 def _enclose_sign(op: scalar.Sign, u: Interval, order: int) -> list[Interval]:
     sign = Interval(np.sign(u.lo), np.sign(u.hi))
     touches_zero = (u.lo <= 0.0) & (u.hi >= 0.0)
-    return [sign, *without_bounds_where(touches_zero, [u.filled(0.0)] * order)]
+    return [sign, *without_bounds_where(touches_zero, [u.filled_with(0.0)] * order)]

@@ -66,7 +66,7 @@ _SIGMOID = (
         peaks=((-_TURN_OF_SLOPE, 1.0 / 24.0), (_TURN_OF_SLOPE, 1.0 / 24.0)),
         slack=lambda x: CANCELLATION * np.exp(-np.abs(x)),
     ),
-    Shape.odd(
+    Shape.odd_function(
         peak=(0.8426329481293766, 0.12768392196780176),
         valley=(3.1443184061549303, -0.019065223250383904),
         slack=lambda x: 4.0 * CANCELLATION * np.exp(-np.abs(x)),

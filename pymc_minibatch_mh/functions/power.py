@@ -38,8 +38,8 @@ def _enclose_square(op: scalar.Sqr, u: Interval, order: int) -> list[Interval]:
     with np.errstate(all="ignore"):
         square = _enclose_monomial(u, u.lo * u.lo, u.hi * u.hi, 2.0, 1.0)
         double = _enclose_monomial(u, u.lo, u.hi, 1.0, 2.0)
-    zero = u.filled(0.0)
-    return [square, double, u.filled(2.0), zero, zero][: order + 1]
+    zero = u.filled_with(0.0)
+    return [square, double, u.filled_with(2.0), zero, zero][: order + 1]
 
 
 @register_by_shape(scalar.Sqrt, (Shape(floor=0.0), *ALTERNATING), least=0.0)

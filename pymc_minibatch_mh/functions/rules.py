@@ -46,14 +46,14 @@ class Shape:
     slack: float | Callable[[Array], Array] = TINY
 
     @staticmethod
-    def odd(
+    def odd_function(
         peak: tuple[float, float], valley: tuple[float, float], slack: Callable[[Array], Array]
     ) -> "Shape":
         """Shape of an odd function with one peak and one valley for positive arguments."""
         (top, high), (bottom, low) = peak, valley
         return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
-    def range(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
+    def range_over(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
         """Range over `u`, from the values at its ends."""
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
         for where, value in self.valleys:
@@ -62,8 +62,8 @@ class Shape:
             hi = np.where((u.lo <= where) & (where <= u.hi), np.maximum(hi, value), hi)
         if callable(self.slack):
             slack = np.maximum(self.slack(u.lo), self.slack(u.hi)) + TINY
-            return Interval.rounded(lo, hi, slack).clipped(self.floor, self.ceiling)
-        return Interval.rounded(lo, hi, self.slack).clipped(self.floor, self.ceiling)
+            return Interval.rounded(lo, hi, slack).clipped_to(self.floor, self.ceiling)
+        return Interval.rounded(lo, hi, self.slack).clipped_to(self.floor, self.ceiling)
 
 
 NEVER_NEGATIVE = Shape(floor=0.0)
@@ -83,7 +83,7 @@ def enclose_by_shape(
         at_lo = values(u.lo, order)
         at_hi = at_lo if u.lo is u.hi else values(u.hi, order)
         return [
-            shape.range(u, low, high)
+            shape.range_over(u, low, high)
             for shape, low, high in zip(shapes[: order + 1], at_lo, at_hi, strict=True)
         ]
 
@@ -93,21 +93,21 @@ def register_by_shape(
 ) -> Callable[[Values], Values]:
     """Register the values and shapes of an operation on the domain from `least` to `most`."""
 
-    def register(values: Values) -> Values:
-        def enclosed(op: object, u: Interval, order: int) -> list[Interval]:
+    def register_enclosure(values: Values) -> Values:
+        def enclose_operation(op: object, u: Interval, order: int) -> list[Interval]:
             inside = u.with_positive_zeros() if least == 0.0 else u
             leaves = (u.lo < least) | (u.hi > most)
             return without_bounds_where(leaves, enclose_by_shape(values, shapes, inside, order))
 
-        enclose_derivatives.register(op, enclosed)
+        enclose_derivatives.register(op, enclose_operation)
         return values
 
-    return register
+    return register_enclosure
 
 
 def without_bounds_where(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
     """Remove the bounds of enclosures for arguments outside of the domain."""
     if not condition.any():
         return enclosures
-    everything = Interval.everything()
+    everything = Interval.whole_line()
     return [Interval.where(condition, everything, enclosure) for enclosure in enclosures]

@@ -57,7 +57,7 @@ _ARCTAN = (
         slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
     ),
     # 24 x (1 - x²) / (1 + x²)⁴ has its extrema at 5x⁴ - 10x² + 1 = 0.
-    Shape.odd(
+    Shape.odd_function(
         peak=(0.32491969623290634, 4.668559284155213),
         valley=(1.3763819204711736, -0.4209637280433613),
         slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 5,
@@ -96,7 +96,7 @@ def _range_of_wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
         hi = np.where(_contains_multiple(u, peak), 1.0, hi)
         lo = np.where(_contains_multiple(u, peak + 1.0), -1.0, lo)
-        return Interval.rounded(lo, hi).clipped(-1.0, 1.0)
+        return Interval.rounded(lo, hi).clipped_to(-1.0, 1.0)
 
 
 def _contains_multiple(u: Interval, where: float) -> Mask:
@@ -122,7 +122,7 @@ _ARCSINH = (
         slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
     ),
     # (9x - 6x³) (1 + x²)^(-7/2) has its extrema at 8x⁴ - 24x² + 3 = 0.
-    Shape.odd(
+    Shape.odd_function(
         peak=(0.36151570676401423, 1.9322876581800938),
         valley=(1.6939027108316804, -0.12213058179616695),
         slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 4,
@@ -147,8 +147,8 @@ def _enclose_hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]
     functions = ((np.sinh, Shape()), (np.cosh, _COSH))
     first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
 
-    def values(x: Array, order: int) -> list[Array]:
+    def values_at(x: Array, order: int) -> list[Array]:
         return [function(x) for function, _ in first_two[: order + 1]]
 
-    pair = enclose_by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
+    pair = enclose_by_shape(values_at, [shape for _, shape in first_two], u, min(order, 1))
     return (pair * 3)[: order + 1]

@@ -25,14 +25,14 @@ class Bijection(ABC):
     lower_bounded: ClassVar[bool] = False
 
     @property
-    def moved(self) -> set[int]:
+    def moved_indices(self) -> set[int]:
         """Coordinates that are not the model's own variables."""
         return {int(k) for k in self.indices.flat}
 
     @property
     def coordinates(self) -> set[int]:
         """Coordinates that the bijection changes or depends on."""
-        return self.moved
+        return self.moved_indices
 
     @abstractmethod
     def inverse(self, position: Any) -> list[IndexedValues]:
@@ -47,6 +47,6 @@ class Bijection(ABC):
         """Logarithm of the absolute Jacobian |∂ values / ∂ position|, shape (...)."""
 
     @staticmethod
-    def rewritten(exprs: Any, row: Any) -> Any:
+    def rewrite_observation(exprs: Any, row: Any) -> Any:
         """Expression of an observation in the coordinates of all bijections of this class."""
         return row

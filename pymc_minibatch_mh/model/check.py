@@ -60,7 +60,7 @@ class ModelDensity:
         self._split = factorization
         self._rows = rows
 
-    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], DensityValue]]:
+    def all_densities(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], DensityValue]]:
         """Ways to compute the log-density at a position, by their names in messages."""
         return {
             "as it is written": lambda x: self.as_written(x, others),
@@ -69,16 +69,16 @@ class ModelDensity:
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
         """Log-density as the model has it, without rewrites that could hide a difference."""
-        values = self._as_written(*self._pieces(position, others))
+        values = self._as_written(*self._blocks_of(position, others))
         return DensityValue(values[0], values[-1])
 
     def stabilised(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
         """Log-density after PyMC's rewrites for stability, with a bound on its rounding error."""
-        rounding, *values = self._stabilised(*self._pieces(position, others))
+        rounding, *values = self._stabilised_function(*self._blocks_of(position, others))
         return DensityValue(values[0], values[-1], rounding)
 
     @cached_property
-    def _graphs(self) -> list[Variable]:
+    def _log_density_graphs(self) -> list[Variable]:
         """Log-density in double precision and, if different, in the model's own precision."""
         graph = _weighted_log_density(self._model, self._split)
         if self._rows is not None:
@@ -87,26 +87,26 @@ class ModelDensity:
 
     @cached_property
     def _as_written(self) -> Callable[..., list[float]]:
-        return self._function(self._graphs)
+        return self._compile_graphs(self._log_density_graphs)
 
     @cached_property
-    def _stabilised(self) -> Callable[..., list[float]]:
-        graphs = [stabilise_graph(graph) for graph in self._graphs]
-        return self._function([rounding_error(graphs[0]), *graphs])
+    def _stabilised_function(self) -> Callable[..., list[float]]:
+        graphs = [stabilise_graph(graph) for graph in self._log_density_graphs]
+        return self._compile_graphs([rounding_error(graphs[0]), *graphs])
 
-    def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
+    def _compile_graphs(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
         inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
         many = sum(term.n_rows for term in self._split.terms) >= MIN_ROWS_TO_SAVE_MEMORY
         mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE if many else AS_SAMPLED)
         function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
 
-        def values(*pieces: np.ndarray) -> list[float]:
+        def log_densities(*pieces: np.ndarray) -> list[float]:
             with np.errstate(all="ignore"):
                 return [float(value) for value in function(*pieces)]
 
-        return values
+        return log_densities
 
-    def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
+    def _blocks_of(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
         split = self._split
         free = cut_blocks(split.blocks, split.values(position))
         return [*free.values(), *cut_blocks(split.others, others).values()]

@@ -134,7 +134,7 @@ class Factorization:
     @property
     def boundary(self) -> list[int]:
         """Mapped coordinates that are bounded below by 0, where their mode may be."""
-        return sorted({k for one in self.maps if one.lower_bounded for k in one.moved})
+        return sorted({k for one in self.maps if one.lower_bounded for k in one.moved_indices})
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Positions for ravelled value variables, of the same shape (..., d)."""
@@ -144,7 +144,7 @@ class Factorization:
         """Ravelled value variables of shape (..., d); `overwritten` positions lend their memory."""
         return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
-    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+    def in_support(self, positions: np.ndarray) -> np.ndarray:
         """Positions with negative coordinates reflected to be positive, where they must be."""
         found = positions.copy()
         found[..., self.boundary] = np.abs(found[..., self.boundary])
@@ -175,9 +175,9 @@ class Factorization:
 
     def unravel(self, position: np.ndarray, point: Point) -> dict[str, np.ndarray]:
         """Copy of `point` with the value variables replaced by those of `position`."""
-        return {**point, **self.cut(self.values(position))}
+        return {**point, **self.split_by_name(self.values(position))}
 
-    def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
+    def split_by_name(self, values: np.ndarray) -> dict[str, np.ndarray]:
         """Ravelled value variables, shape (..., d), split by name."""
         return cut_blocks(self.blocks, values)
 

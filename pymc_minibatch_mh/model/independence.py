@@ -87,7 +87,7 @@ class BatchWalk:
         """Rebuild `variable` for a minibatch whose rows lie along `axis`."""
         key = (variable, axis)
         if key not in self._seen:
-            self._seen[key] = _repeat_single_row(self._build(variable, axis), axis, self.length)
+            self._seen[key] = _repeat_single_row(self._batch_of(variable, axis), axis, self.length)
         return self._seen[key]
 
     def whole(self, variable: Variable) -> Variable:
@@ -103,12 +103,12 @@ class BatchWalk:
         """Whether `variable` depends on the position."""
         return any(v in self.names for v in ancestors([variable]))
 
-    def _build(self, variable: Variable, axis: int) -> Variable:
+    def _batch_of(self, variable: Variable, axis: int) -> Variable:
         stored = stored_array(variable)
         if stored is not None:
             return self._batch_of_data(variable, stored, axis)
         if variable.owner is not None:
-            return self._rebuilt(variable, axis)
+            return self._rebuild_node(variable, axis)
         if variable in self.names:
             raise refusal_message(
                 self.name,
@@ -120,7 +120,7 @@ class BatchWalk:
         require_dense([variable], "an operation")
         return self._batch_of_data(variable, data_values(variable), axis)
 
-    def _rebuilt(self, variable: Variable, axis: int) -> Variable:
+    def _rebuild_node(self, variable: Variable, axis: int) -> Variable:
         known = dict(self.batches), list(self.shared_by_all), dict(self._seen)
         try:
             return self._by_rule(variable, axis)

@@ -73,7 +73,7 @@ class TermIndices:
         return TermIndices, (self.chosen, self.given, stored, self.batches, self.count)
 
     @cached_property
-    def _function(self) -> Any:
+    def _index_function(self) -> Any:
         inputs = [*self.given, *self.batches, self.count]
         outputs = [x for bounded in self.chosen for x in bounded]
         return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
@@ -98,7 +98,7 @@ class TermIndices:
         pairs = zip(rows, self.batches, strict=True)
         typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
         with np.errstate(all="ignore"):
-            found = self._function(*given, *typed, np.int64(count))
+            found = self._index_function(*given, *typed, np.int64(count))
         bounded = zip(found[::3], found[1::3], found[2::3], strict=True)
         for number, (index, lowest, length) in enumerate(bounded):
             entries = np.atleast_1d(index)

@@ -187,7 +187,7 @@ class ModelArrays:
                 inner = op.inner_outputs if isinstance(op, HasInnerGraph) else ()
                 waiting += reversed([*variable.owner.inputs, *inner])
 
-    def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
+    def named_arrays(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
         """Distinct current arrays with their names; stored arrays as references."""
         known: dict[int, np.ndarray | Storage] = {}
         for variable, name in self._names.items():

@@ -73,87 +73,87 @@ class Ranges:
         self._tensors: list[Variable] = []
         self._unknowns: dict[Hashable, Unknown] = {}
         #: Tensor as a polynomial of shares and sizes, by view; None if it is unrestricted.
-        self._polynomial = cache(self._computed)
+        self._as_polynomial = cache(self._compute_polynomial)
 
     def of(self, variable: Variable) -> Range:
         """Range of all entries of a tensor at every position."""
         view = _as_view(variable, range(variable.type.ndim))
-        return self._range(self._polynomial(variable, view))
+        return self._range_or_any(self._as_polynomial(variable, view))
 
     def of_difference(self, left: Variable, right: Variable) -> Range:
         """Range of the differences between the entries of two tensors."""
         axes = range(max(left.type.ndim, right.type.ndim))
         views = (_as_view(x, axes[len(axes) - x.type.ndim :]) for x in (left, right))
-        parts = [self._polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
-        return self._range(sum_of_parts([parts[0], _scale_polynomial(parts[1], -1.0)]))
+        parts = [self._as_polynomial(x, view) for x, view in zip((left, right), views, strict=True)]
+        return self._range_or_any(sum_of_parts([parts[0], _scale_polynomial(parts[1], -1.0)]))
 
     @staticmethod
-    def _range(polynomial: Polynomial | None) -> Range:
+    def _range_or_any(polynomial: Polynomial | None) -> Range:
         return ANY if polynomial is None else polynomial_range(polynomial)
 
-    def _computed(self, variable: Variable, view: View) -> Polynomial | None:
+    def _compute_polynomial(self, variable: Variable, view: View) -> Polynomial | None:
         if _is_data(variable):
-            return self._constant(variable, view)
+            return self._of_constant(variable, view)
         node = variable.owner
         if node is None or not node.inputs:
             return None
-        share = self._share(variable, view)
+        share = self._of_share(variable, view)
         if share is not None:
             return share
         if isinstance(node.op, Elemwise):
-            return self._elemwise(node, view)
+            return self._of_elemwise(node, view)
         x = node.inputs[0]
         if isinstance(node.op, DimShuffle):
             labels = {
                 k: label for k, label in zip(node.op.new_order, view, strict=True) if k != "x"
             }
-            return self._polynomial(x, _as_view(x, [labels.get(k) for k in range(x.type.ndim)]))
+            return self._as_polynomial(x, _as_view(x, [labels.get(k) for k in range(x.type.ndim)]))
         if isinstance(node.op, Alloc | TensorFromScalar | ScalarFromTensor):
             ndim = getattr(x.type, "ndim", 0)
-            return self._polynomial(x, _as_view(x, view[len(view) - ndim :]))
+            return self._as_polynomial(x, _as_view(x, view[len(view) - ndim :]))
         if isinstance(node.op, Sum):
-            return self._sum(node, view)
+            return self._of_sum(node, view)
         if isinstance(node.op, Dot):
-            return self._dot(node, view)
-        return self._known(variable, view, self._range_of_tensor(node.op, node))
+            return self._of_dot(node, view)
+        return self._in_range(variable, view, self._range_of_tensor(node.op, node))
 
-    def _constant(self, variable: Variable, view: View) -> Polynomial | None:
+    def _of_constant(self, variable: Variable, view: View) -> Polynomial | None:
         values = _constant_array(variable)
         if not values.size or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             return None
         if _shared_axes(variable) is not None:
-            return self._known(variable, view, _CLOSED)
+            return self._in_range(variable, view, _CLOSED)
         low, high = float(values.min()), float(values.max())
         # Constants that NumPy folded beforehand, such as 1 - g for data g.
-        for other in self._tensors[: self._number(variable)] if low < high else ():
+        for other in self._tensors[: self._tensor_number(variable)] if low < high else ():
             line = _affine_fit(other, variable)
             if line is not None:
-                scaled = _scale_polynomial(self._polynomial(other, view), line[1])
+                scaled = _scale_polynomial(self._as_polynomial(other, view), line[1])
                 return sum_of_parts([constant_polynomial(line[0]), scaled])
-        return self._known(variable, view, Range(low, high, False, False))
+        return self._in_range(variable, view, Range(low, high, False, False))
 
-    def _known(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
+    def _in_range(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
         """Quantity with a known range and no known form."""
         if of.low == -np.inf and of.high == np.inf:
             return None
         if of.low == of.high:
             return constant_polynomial(float(of.low))
         shared = frozenset(view[axis] for axis in _shared_axes(variable) or ())
-        key = self._number(variable), view
-        return linear_polynomial(of, self._unknown(key, of, None, view, shared))
+        key = self._tensor_number(variable), view
+        return linear_polynomial(of, self._unknown_of(key, of, None, view, shared))
 
-    def _share(self, variable: Variable, view: View) -> Polynomial | None:
+    def _of_share(self, variable: Variable, view: View) -> Polynomial | None:
         """One of several shares that add up to one, or a tensor of such shares."""
         if _shared_axes(variable) is not None:
-            return self._known(variable, view, _SHARE)
+            return self._in_range(variable, view, _SHARE)
         entry = _entry_of_shares(variable)
         if entry is None:
             return None
         shares, place = entry
-        group = self._number(shares), view
-        return linear_polynomial(_SHARE, self._unknown((*group, place), _SHARE, group, view))
+        group = self._tensor_number(shares), view
+        return linear_polynomial(_SHARE, self._unknown_of((*group, place), _SHARE, group, view))
 
-    def _unknown(
+    def _unknown_of(
         self,
         key: Hashable,
         of: Range,
@@ -173,7 +173,7 @@ class Ranges:
             )
         return self._unknowns[key]
 
-    def _number(self, variable: Variable) -> int:
+    def _tensor_number(self, variable: Variable) -> int:
         """Number of a tensor; equal computations get equal numbers."""
         for number, known in enumerate(self._tensors):
             if known is variable or _are_same_computation(known, variable):
@@ -181,14 +181,14 @@ class Ranges:
         self._tensors.append(variable)
         return len(self._tensors) - 1
 
-    def _sum(self, node: Apply, view: View) -> Polynomial | None:
+    def _of_sum(self, node: Apply, view: View) -> Polynomial | None:
         (x,), op = node.inputs, node.op
         axes = _normalize_axes(op.axis, x)
-        number, kept = self._number(x), iter(view)
+        number, kept = self._tensor_number(x), iter(view)
         labels = [(number, k) if k in axes else next(kept) for k in range(x.type.ndim)]
         total = self._sum_along(x, labels, axes)
         if total is None and (least := self.of(x)).low >= 0.0:
-            return self._known(node.outputs[0], view, Range(0.0, low_is_open=least.is_positive))
+            return self._in_range(node.outputs[0], view, Range(0.0, low_is_open=least.is_positive))
         return total
 
     def _sum_along(
@@ -202,17 +202,17 @@ class Ranges:
             along = tuple(k for k in range(inner.type.ndim) if places.get(k) in axes)
             return self._sum_along(inner, known, along)
         if isinstance(op, MakeVector) and axes:
-            return sum_of_parts([self._polynomial(part, ()) for part in x.owner.inputs])
+            return sum_of_parts([self._as_polynomial(part, ()) for part in x.owner.inputs])
         if isinstance(op, Join) and axes == (op.axis,):
             return sum_of_parts([self._sum_along(y, labels, axes) for y in x.owner.inputs])
         view = _as_view(x, labels)
-        return self._added_up(self._polynomial(x, view), x, view, axes)
+        return self._added_up(self._as_polynomial(x, view), x, view, axes)
 
-    def _dot(self, node: Apply, view: View) -> Polynomial | None:
+    def _of_dot(self, node: Apply, view: View) -> Polynomial | None:
         left, right = node.inputs
-        label = (self._number(left), 1)
-        one = self._polynomial(left, _as_view(left, (view[0], label)))
-        other = self._polynomial(right, _as_view(right, (label, view[1])))
+        label = (self._tensor_number(left), 1)
+        one = self._as_polynomial(left, _as_view(left, (view[0], label)))
+        other = self._as_polynomial(right, _as_view(right, (label, view[1])))
         product = product_of_parts([one, other])
         return self._added_up(product, left, _as_view(left, (view[0], label)), (1,))
 
@@ -235,13 +235,13 @@ class Ranges:
                 return None
             else:
                 varying.remove(share)
-                mean = self._mean(share, varying, along)
+                mean = self._weighted_mean(share, varying, along)
                 if mean is None:
                     return None
                 terms.append(multiply_polynomials({rest: factor}, mean))
         return add_polynomials(*terms)
 
-    def _mean(
+    def _weighted_mean(
         self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
     ) -> Polynomial | None:
         """Mean of a product, weighted by shares that add up to one."""
@@ -252,36 +252,36 @@ class Ranges:
         zero, one = any(u.zero for u in others), all(u.one for u in others)
         key = "mean", share.number, tuple(u.number for u in others)
         labels = tuple(frozenset.union(share.labels, *(u.labels for u in others)) - along)
-        return {(self._unknown(key, Range(0.0, 1.0, not zero, not one), None, labels),): 1.0}
+        return {(self._unknown_of(key, Range(0.0, 1.0, not zero, not one), None, labels),): 1.0}
 
-    def _elemwise(self, node: Apply, view: View) -> Polynomial | None:
+    def _of_elemwise(self, node: Apply, view: View) -> Polynomial | None:
         op, (result,) = node.op.scalar_op, node.outputs
         if result.type.dtype == "bool":
-            return self._known(result, view, _CLOSED)
+            return self._in_range(result, view, _CLOSED)
         cast = isinstance(op, scalar.Cast)
         if isinstance(op, scalar.Identity) or (cast and result.type.dtype.startswith("float")):
-            return self._polynomial(node.inputs[0], view)
+            return self._as_polynomial(node.inputs[0], view)
         if isinstance(op, scalar.Second):
-            return self._polynomial(node.inputs[1], _as_view(node.inputs[1], view))
+            return self._as_polynomial(node.inputs[1], _as_view(node.inputs[1], view))
         if isinstance(op, (*_SUMS, scalar.Mul)):
-            parts = [self._polynomial(x, _as_view(x, view)) for x in node.inputs]
+            parts = [self._as_polynomial(x, _as_view(x, view)) for x in node.inputs]
             if isinstance(op, scalar.Sub | scalar.Neg):
                 parts[-1] = _scale_polynomial(parts[-1], -1.0)
             return product_of_parts(parts) if isinstance(op, scalar.Mul) else sum_of_parts(parts)
         condition = _scalar_value(node.inputs[0]) if isinstance(op, scalar.Switch) else None
         if condition is not None and condition.all() == condition.any():
             chosen = node.inputs[1 if condition.all() else 2]
-            return self._polynomial(chosen, _as_view(chosen, view))
-        known = self._power(op, node, view)
+            return self._as_polynomial(chosen, _as_view(chosen, view))
+        known = self._of_power(op, node, view)
         if known is None and isinstance(op, scalar.TrueDiv):
-            known = self._quotient(node, view)
+            known = self._of_quotient(node, view)
         if known is not None:
             return known
-        return self._known(result, view, self._range_of_elemwise(op, node))
+        return self._in_range(result, view, self._range_of_elemwise(op, node))
 
-    def _power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
+    def _of_power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
         """Square, integer power, or quotient by a number."""
-        base, *others = (self._polynomial(x, _as_view(x, view)) for x in node.inputs[:2])
+        base, *others = (self._as_polynomial(x, _as_view(x, view)) for x in node.inputs[:2])
         numbers = [x[()] for x in others if x is not None and [*x] == [()]]
         if base is None or len(numbers) < len(others):
             return None
@@ -293,17 +293,17 @@ class Ranges:
             return None
         return reduce(multiply_polynomials, [base] * int(exponent))
 
-    def _quotient(self, node: Apply, view: View) -> Polynomial | None:
+    def _of_quotient(self, node: Apply, view: View) -> Polynomial | None:
         """Quotient (x y) / (x + z) as a share x / (x + z) times y."""
         above, below = node.inputs
         factors, found = _product_factors(above), []
         for k, factor in enumerate(factors):
             of = self._range_of_quotient(factor, below)
-            key = tuple((self._number(x), _as_view(x, view)) for x in (factor, below))
+            key = tuple((self._tensor_number(x), _as_view(x, view)) for x in (factor, below))
             rest = [*factors[:k], *factors[k + 1 :]]
-            others = [self._polynomial(x, _as_view(x, view)) for x in rest]
+            others = [self._as_polynomial(x, _as_view(x, view)) for x in rest]
             if of.high <= 1.0:
-                share = linear_polynomial(of, self._unknown(key, of, None, view))
+                share = linear_polynomial(of, self._unknown_of(key, of, None, view))
                 found.append(product_of_parts([share, *others]))
         known = [product for product in found if product is not None]
         return min(known, key=lambda product: polynomial_range(product).high, default=None)

@@ -56,13 +56,13 @@ class Rows:
     """
 
     def __init__(self, **arrays: Any) -> None:
-        self._hold(ArrayStorage({name: _as_numpy_array(name, x) for name, x in arrays.items()}))
+        self._store_as(ArrayStorage({name: _as_numpy_array(name, x) for name, x in arrays.items()}))
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
         """Rows of a custom storage: see :class:`~data.source.Storage`."""
         rows = object.__new__(cls)
-        rows._hold(storage)
+        rows._store_as(storage)
         return rows
 
     @classmethod
@@ -169,7 +169,7 @@ class Rows:
         """
         return cls.of(_import_storage("dask", "dask").DaskStorage(arrays))
 
-    def _hold(self, storage: Storage) -> None:
+    def _store_as(self, storage: Storage) -> None:
         self.storage = storage
         self._variables: dict[str, Any] = {}
         self._largest: dict[str, tuple[str, int]] = {}

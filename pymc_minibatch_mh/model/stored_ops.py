@@ -49,7 +49,7 @@ class _StoredOp(Op):
         assert found is not None
         return found
 
-    def _applied(self, out: Variable) -> Apply:
+    def _apply_with_tag(self, out: Variable) -> Apply:
         # Clones, deep copies and pickles of a variable keep its tag.
         out.tag.held = self.held
         return Apply(self, [], [out])
@@ -69,7 +69,7 @@ class ReadStored(_StoredOp):
         """Output with the shape of a row; the number of rows is no part of its type."""
         array: StoredArray = self.held
         shape = (None, *array.shape[1:])
-        return self._applied(TensorType(str(array.dtype), shape=shape)(name=array.name))
+        return self._apply_with_tag(TensorType(str(array.dtype), shape=shape)(name=array.name))
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
         """Raise an error instead of reading the whole array."""
@@ -89,7 +89,7 @@ class NumberOfRows(_StoredOp):
 
     def make_node(self) -> Apply:
         """Scalar output."""
-        return self._applied(pt.lscalar())
+        return self._apply_with_tag(pt.lscalar())
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
         """Store the number of rows."""

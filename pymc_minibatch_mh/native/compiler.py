@@ -57,17 +57,17 @@ class Unit(NamedTuple):
     options: tuple[str, ...]
 
 
-def options() -> tuple[str, ...]:
+def compiler_options() -> tuple[str, ...]:
     """Options of all units."""
     return (*FLAGS, *shlex.split(os.environ.get("MH_CC_OPTIONS", "")))
 
 
-def _text(path: Path) -> bytes:
+def _source_text(path: Path) -> bytes:
     """Text of a source, independent of Git's conversion of line ends."""
     return path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n")
 
 
-def _digest(*parts: bytes) -> str:
+def _digest_of_parts(*parts: bytes) -> str:
     return sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
@@ -75,41 +75,41 @@ def _digest(*parts: bytes) -> str:
 def digest() -> str:
     """Digest of all sources and options."""
     sources = sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")])
-    return _digest(repr((options(), SETS)).encode(), *map(_text, sources))
+    return _digest_of_parts(repr((compiler_options(), SETS)).encode(), *map(_source_text, sources))
 
 
 def library() -> Path | None:
     """Library of these sources, if it exists completely: loading a partial file crashes Python."""
     for found in FOLDER.glob(f"libmh-{digest()}-*"):
-        if found.suffix == suffix() and found.stem.endswith(f"-{found.stat().st_size}"):
+        if found.suffix == library_suffix() and found.stem.endswith(f"-{found.stat().st_size}"):
             return found
     return None
 
 
-def suffix(platform: str = sys.platform) -> str:
+def library_suffix(platform: str = sys.platform) -> str:
     """Suffix of library names on a platform."""
     return {"win32": ".dll", "darwin": ".dylib"}.get(platform, ".so")
 
 
-def compilers() -> Iterator[Compiler]:
+def find_compilers() -> Iterator[Compiler]:
     """Working compilers of this machine."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         command = shlex.split(name or "")
-        version, machine = _said(command, "--version"), _said(command, "-dumpmachine")
+        version, machine = _reply_to(command, "--version"), _reply_to(command, "-dumpmachine")
         if version and machine:
             yield Compiler(tuple(command), version, machine.partition("-")[0])
 
 
-def zig(target: str | None = None) -> Compiler | None:
+def zig_compiler(target: str | None = None) -> Compiler | None:
     """Compiler of the package ziglang, for this or another machine."""
     command = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
     command += ["-target", target] if target else []
     # With a system version in the target, it does not report the machine.
-    version, machine = _said(command, "--version"), target or _said(command, "-dumpmachine")
+    version, machine = _reply_to(command, "--version"), target or _reply_to(command, "-dumpmachine")
     return Compiler(tuple(command), version, machine.partition("-")[0]) if version else None
 
 
-def _said(command: list[str], question: str) -> str:
+def _reply_to(command: list[str], question: str) -> str:
     """Output of a command, "" if it fails."""
     if not command or not shutil.which(command[0]):
         return ""
@@ -122,7 +122,7 @@ def units(compiler: Compiler) -> Iterator[Unit]:
     for source in sorted(FOLDER.glob("*.c")):
         if source.name == "leaves.c":
             for name, wider in {"baseline": (), **SETS.get(compiler.processor, {})}.items():
-                yield Unit(source, (*wider, *_renamed(name)))
+                yield Unit(source, (*wider, *_leaf_renamings(name)))
         else:
             yield Unit(source, _own_options() if source.name == "library.c" else ())
 
@@ -134,7 +134,7 @@ def _own_options() -> tuple[str, ...]:
     return f"-DMH_DIGEST={digest()}", f"-DMH_RECORDS={layouts}"
 
 
-def _renamed(name: str) -> Iterator[str]:
+def _leaf_renamings(name: str) -> Iterator[str]:
     """Options that append the instruction set to the names of leaf functions."""
     listed = (FOLDER / "leaves.h").read_text("utf-8")
     for leaf in re.findall(r"^LEAF\(.*?(mh_\w+),", listed, flags=re.MULTILINE):
@@ -146,24 +146,24 @@ def compile_units(compiler: Compiler) -> list[Path]:
     objects = FOLDER / ".objects"
     objects.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=objects) as name, ThreadPoolExecutor() as threads:
-        return [*threads.map(lambda unit: _object(compiler, unit, Path(name)), units(compiler))]
+        return [*threads.map(lambda unit: _object_of(compiler, unit, Path(name)), units(compiler))]
 
 
-def _object(compiler: Compiler, unit: Unit, folder: Path) -> Path:
-    how = [*compiler.command, *options(), *unit.options]
-    depends = map(_text, sorted(_included(unit.source)))
-    key = _digest(compiler.version.encode(), " ".join(how).encode(), *depends)
+def _object_of(compiler: Compiler, unit: Unit, folder: Path) -> Path:
+    how = [*compiler.command, *compiler_options(), *unit.options]
+    depends = map(_source_text, sorted(_included_headers(unit.source)))
+    key = _digest_of_parts(compiler.version.encode(), " ".join(how).encode(), *depends)
     made = FOLDER / ".objects" / f"{unit.source.stem}-{key}.o"
     if made.exists():
         os.utime(made)  # it is in use: see _remove_older
     else:
         new = folder / made.name
-        _run([*how, "-c", str(unit.source), "-o", str(new)])
+        _run_command([*how, "-c", str(unit.source), "-o", str(new)])
         new.replace(made)
     return made
 
 
-def _included(source: Path) -> set[Path]:
+def _included_headers(source: Path) -> set[Path]:
     """A file with all headers of this folder that it includes, directly or indirectly."""
     found, left = {source}, [source]
     for path in left:
@@ -174,7 +174,7 @@ def _included(source: Path) -> set[Path]:
     return found
 
 
-def _run(command: list[str]) -> None:
+def _run_command(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"{shlex.join(command)} failed:\n{done.stdout}{done.stderr}")
@@ -186,11 +186,11 @@ def compile_library(place: Path, compiler: Compiler, platform: str = sys.platfor
     Files are written under temporary names and renamed at once, because several processes may
     compile at a time. OSError with all messages of the compiler if it fails.
     """
-    ending, found = suffix(platform), compile_units(compiler)
+    ending, found = library_suffix(platform), compile_units(compiler)
     with tempfile.TemporaryDirectory(dir=FOLDER / ".objects") as name:
         new = Path(name, f"libmh{ending}")
-        link = [*compiler.command, *options(), "-shared", *map(str, found), "-o", str(new)]
-        _run([*link, *_LINKED[ending]])
+        link = [*compiler.command, *compiler_options(), "-shared", *map(str, found), "-o", str(new)]
+        _run_command([*link, *_LINKED[ending]])
         made = place / f"libmh-{digest()}-{new.stat().st_size}{ending}"
         new.replace(made)
     return made
@@ -214,21 +214,21 @@ def compile_file(source: Path) -> Path:
     The file is compiled again after a change of it or of the library's sources. It calls functions
     of the library by address only, because its own link does not contain them.
     """
-    key = _digest(_text(source), digest().encode())
-    made = FOLDER / ".objects" / f"{source.stem}-{key}{suffix()}"
+    key = _digest_of_parts(_source_text(source), digest().encode())
+    made = FOLDER / ".objects" / f"{source.stem}-{key}{library_suffix()}"
     if not made.exists():
         made.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
             new = Path(folder, made.name)
-            command = [*_some_compiler().command, *options(), "-shared", f"-I{FOLDER}"]
-            _run([*command, str(source), "-o", str(new)])
+            command = [*_some_compiler().command, *compiler_options(), "-shared", f"-I{FOLDER}"]
+            _run_command([*command, str(source), "-o", str(new)])
             new.replace(made)
     return made
 
 
 def _some_compiler() -> Compiler:
     """A working compiler of this machine."""
-    compiler = next(compilers(), None) or zig()
+    compiler = next(find_compilers(), None) or zig_compiler()
     if compiler is None:
         raise OSError(
             f"there is none of these sources in {FOLDER}, or not a whole one, and no C compiler to "

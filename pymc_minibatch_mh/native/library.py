@@ -17,7 +17,7 @@ from pymc_minibatch_mh.native import compiler
 HEADERS = ("mh.h", "leaves.h", "functions.h")
 
 
-def declarations() -> str:
+def read_declarations() -> str:
     """Declarations of the headers for cffi, which has no preprocessor."""
     whole = "".join((compiler.FOLDER / name).read_text("utf-8") for name in HEADERS)
     leaf = r"^LEAF\(\w*, (\w+), (\w+), (\(.*?\)), .*$"
@@ -26,11 +26,11 @@ def declarations() -> str:
 
 
 ffi = FFI()
-ffi.cdef(declarations())
+ffi.cdef(read_declarations())
 
 
 @cache
-def load() -> Any:
+def load_library() -> Any:
     """Library of these sources; a checkout compiles it after changes.
 
     ImportError if there is none and none can be compiled, if it cannot be loaded, or if it belongs
@@ -93,39 +93,39 @@ class LaidOut:
         if isinstance(record, list):
             self.at = _pointed_to(ffi.typeof(f"{kind} *"), record, self._kept)
         else:
-            self.at = ffi.new(f"{kind} *", _fields(ffi.typeof(kind), record, self._kept))
+            self.at = ffi.new(f"{kind} *", _stored_fields(ffi.typeof(kind), record, self._kept))
 
 
-def _fields(kind: Any, record: Any, kept: list[Any]) -> dict[str, Any]:
-    return {name: stored(field.type, _field(record, name), kept) for name, field in kind.fields}
+def _stored_fields(kind: Any, record: Any, kept: list[Any]) -> dict[str, Any]:
+    return {name: c_value(field.type, _value_of(record, name), kept) for name, field in kind.fields}
 
 
-def _field(record: Any, name: str) -> Any:
+def _value_of(record: Any, name: str) -> Any:
     if name.startswith("n_") and not hasattr(record, name):
         return len(getattr(record, name[2:]))
     return getattr(record, name)
 
 
-def stored(kind: Any, value: Any, kept: list[Any]) -> Any:
+def c_value(kind: Any, value: Any, kept: list[Any]) -> Any:
     """C representation of a value; everything that it points to is added to `kept`.
 
     A function is an address, an object with an address, or the name of a library function.
     TypeError if an array is not contiguous, or has another type than C takes.
     """
     if kind.kind == "struct":
-        return _fields(kind, value, kept)
+        return _stored_fields(kind, value, kept)
     if kind.kind not in ("pointer", "function"):
         return value
     if value is None:
         return ffi.NULL
     if isinstance(value, np.ndarray):
         kept.append(value)
-        return _array(kind, value)
+        return _array_pointer(kind, value)
     if isinstance(value, LaidOut):
         kept.append(value)
         return ffi.cast(kind, value.at)
     if isinstance(value, str):
-        return ffi.cast(kind, getattr(load(), value))
+        return ffi.cast(kind, getattr(load_library(), value))
     if kind.kind == "pointer" and kind.item.kind == "struct" and not isinstance(value, int):
         return _pointed_to(kind, value, kept)
     address = getattr(value, "address", value)  # numba's cfunc has one
@@ -137,13 +137,13 @@ def stored(kind: Any, value: Any, kept: list[Any]) -> Any:
 def _pointed_to(kind: Any, value: Any, kept: list[Any]) -> Any:
     """Address of a record, or of several consecutive records."""
     several = isinstance(value, list) or type(value) is tuple
-    records = [_fields(kind.item, one, kept) for one in (value if several else [value])]
+    records = [_stored_fields(kind.item, one, kept) for one in (value if several else [value])]
     made = ffi.new(f"{kind.item.cname}[]", records)
     kept.append(made)
     return made
 
 
-def _array(kind: Any, value: np.ndarray) -> Any:
+def _array_pointer(kind: Any, value: np.ndarray) -> Any:
     wanted = "i8" if kind.item.kind == "function" else NUMBERS.get(kind.item.cname)
     dtype = dtype_of(kind.item.cname) if wanted is None else np.dtype(wanted)
     if kind.item.cname != "void" and value.dtype != dtype:
@@ -185,7 +185,7 @@ def function(name: str) -> Callable[..., Any]:
     Scratch memory as the last argument is allocated for the call and freed. MemoryError if there is
     no memory; any other status is returned.
     """
-    called = getattr(load(), name)
+    called = getattr(load_library(), name)
     kinds = ffi.typeof(called).args
     takes_scratch = bool(kinds) and kinds[-1].cname == "mh_arena *"
     returns_status = ffi.typeof(called).result.cname == "mh_status"
@@ -193,7 +193,7 @@ def function(name: str) -> Callable[..., Any]:
     def with_arrays(*arguments: Any) -> Any:
         kept: list[Any] = []
         taken = kinds[:-1] if takes_scratch else kinds
-        given = [stored(kind, x, kept) for kind, x in zip(taken, arguments, strict=True)]
+        given = [c_value(kind, x, kept) for kind, x in zip(taken, arguments, strict=True)]
         if not takes_scratch:
             found = called(*given)
         else:
@@ -226,17 +226,17 @@ class FunctionAt:
         """Call the function with arrays and records of Python."""
         kept: list[Any] = []
         kinds = ffi.typeof(self._called).args
-        return self._called(*(stored(k, x, kept) for k, x in zip(kinds, arguments, strict=True)))
+        return self._called(*(c_value(k, x, kept) for k, x in zip(kinds, arguments, strict=True)))
 
 
 class Arena:
     """Scratch memory of the library, freed with this object."""
 
     def __init__(self) -> None:
-        made = load().mh_arena_new()
+        made = load_library().mh_arena_new()
         if made == ffi.NULL:
             raise MemoryError("there is no memory for the scratch of a chain")
-        self.at = ffi.gc(made, load().mh_arena_free)
+        self.at = ffi.gc(made, load_library().mh_arena_free)
 
 
 #: NumPy distributions called by address, by the fields of a generator's record.
@@ -250,7 +250,7 @@ _DISTRIBUTIONS = {
 
 
 @cache
-def _distributions() -> dict[str, int]:
+def _distribution_addresses() -> dict[str, int]:
     """Addresses of NumPy's distributions; ImportError if NumPy does not export them."""
     numpys = ctypes.CDLL(np.random._generator.__file__)
     try:
@@ -269,7 +269,7 @@ class GeneratorRecord:
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.bits = rng.bit_generator.ctypes.bit_generator.value
-        for field, address in _distributions().items():
+        for field, address in _distribution_addresses().items():
             setattr(self, field, address)
 
     def __reduce__(self) -> tuple:

@@ -9,7 +9,7 @@ from pymc_minibatch_mh.native.library import (
     GeneratorRecord,
     LaidOut,
     ffi,
-    load,
+    load_library,
     record_of,
 )
 from pymc_minibatch_mh.native.moves import Move
@@ -94,7 +94,7 @@ def run(
     made = ffi.new("int64_t *")
     positions = ffi.from_buffer("double[]", draws, require_writable=True)
     counted = ffi.from_buffer("mh_counts[]", counts, require_writable=True)
-    status = getattr(load(), loop)(chain.at, updates, len(draws), positions, counted, made)
+    status = getattr(load_library(), loop)(chain.at, updates, len(draws), positions, counted, made)
     return status, made[0]
 
 

@@ -21,7 +21,7 @@ class WhitenedCopy(NamedTuple):
         """Bytes of a row of the copy."""
         return self.lines.shape[1]
 
-    def aligned(self) -> "WhitenedCopy":
+    def aligned_lines(self) -> "WhitenedCopy":
         """Same copy, aligned to cache lines."""
         lines = empty_lines(*self.lines.shape)
         lines[:] = self.lines

@@ -33,7 +33,7 @@ class ArrowPlan(Plan):
     width = 1.3
 
     @classmethod
-    def bounded(
+    def with_bounds(
         cls, target: Target, requirements: Requirements, elements: GroupedReference
     ) -> Self:
         """Plan around the centre of `elements`; BoundsError if a row has no bound there."""
@@ -43,7 +43,7 @@ class ArrowPlan(Plan):
             target, requirements, elements.reference(target.inverse_temperature),
             elements=elements, parts=parts,
         )  # fmt: skip
-        return replace(found, violation=found.audited(PREPARATION_SEED))
+        return replace(found, violation=found.objection_of(PREPARATION_SEED))
 
     @classmethod
     def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
@@ -61,7 +61,7 @@ class ArrowPlan(Plan):
     def around(self, start: np.ndarray) -> Self:
         """Plan around the mean that a search from `start` ends at."""
         elements = centre_around(self.elements, self.target, start)
-        return self.bounded(self.target, self.requirements, elements)
+        return self.with_bounds(self.target, self.requirements, elements)
 
     @one_thread_of_blas
     def at(self, expansion: GroupedReference) -> Self:
@@ -69,7 +69,7 @@ class ArrowPlan(Plan):
         pairs = zip(expansion, self.elements, strict=True)
         if all(np.array_equal(np.asarray(new), np.asarray(known)) for new, known in pairs):
             return self
-        return self.bounded(self.target, self.requirements, expansion)
+        return self.with_bounds(self.target, self.requirements, expansion)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -99,7 +99,7 @@ class ArrowPlan(Plan):
         """Largest change of a row between two positions, relative to its ceiling, and the row."""
         return largest_of_parts(self.target, self.elements, self.parts, position, new)
 
-    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+    def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Objection of a row to its ceiling in a typical move, or ""."""
         return audited_parts(self.target, self.elements, self.parts, np.random.default_rng(seed))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
-from pymc_minibatch_mh.bounds.bound_check import audited, exceeds_bound, seeded_moves
+from pymc_minibatch_mh.bounds.bound_check import exceeds_bound, objection_of, seeded_moves
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import require_rules
 from pymc_minibatch_mh.bounds.tables import Tables, heavy_rows
@@ -63,7 +63,7 @@ class BoundSource(ABC):
         rows: np.ndarray | None = None,
     ) -> str:
         """Description of the first row that exceeds its bound in typical moves, or ""."""
-        return audited(target, reference, tables, rng, rows)
+        return objection_of(target, reference, tables, rng, rows)
 
     def excess(self, ratio: float) -> tuple[str, str]:
         """How a row exceeds its bound, and the setting of such bounds, for messages."""

@@ -35,7 +35,7 @@ from pymc_minibatch_mh.plan.plan import (
     record_arrays,
     stored_record,
 )
-from pymc_minibatch_mh.reference.mode import Calibration, calibrate
+from pymc_minibatch_mh.reference.mode import Calibration, calibrate_remainders
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
@@ -78,7 +78,7 @@ class DensePlan(Plan):
             fields: dict[str, Any] = {name: stored[name] for name in TABLE_FIELDS}
             fields |= {name: fields[name].item() for name in ("looseness", "verified")}
             groups = optional_record("groups", Groups, stored)
-            tables = Tables(**fields, groups=groups, copy=copy.aligned() if copy else NO_COPY)
+            tables = Tables(**fields, groups=groups, copy=copy.aligned_lines() if copy else NO_COPY)
         return cls(
             target,
             Requirements(),
@@ -145,20 +145,20 @@ class DensePlan(Plan):
         found: DensePlan = self
         source = self.requirements.bounds
         if self.requirements.calibration and found.calibration is None:
-            found = found._calibrated()
+            found = found._with_calibration()
         if source is not None and found.tables is not None and not source.has_made(found.tables):
             # Those of another method on the same model, or of a file of its.
             found = replace(found, tables=None, violation=None)
         if source is not None and found.tables is None:
             found = replace(found, tables=source.tables(found.target, found.reference))
         if found.tables is not None and found.violation is None:
-            found = replace(found, violation=found.audited(PREPARATION_SEED))
+            found = replace(found, violation=found.objection_of(PREPARATION_SEED))
         return found
 
     def without_unasked(self) -> Self:
         """Plan with no more than its method needs."""
         found = self
-        if not self.requirements.derives:
+        if not self.requirements.derives_bounds:
             found = replace(found, tables=None, violation=None)
         if not self.requirements.calibration:
             found = replace(found, calibration=None, heavy=None)
@@ -208,7 +208,7 @@ class DensePlan(Plan):
         longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
         if tables is None or self.violation != "":
             return replace(longer, violation=None if tables is None else self.violation)
-        return replace(longer, violation=longer.audited(PREPARATION_SEED, audited_rows(rows)))
+        return replace(longer, violation=longer.objection_of(PREPARATION_SEED, audited_rows(rows)))
 
     def objection_to(self, by_elements: ByElements) -> str:
         """How effects are updated, if a step has to update them one at a time, and a remedy."""
@@ -270,7 +270,7 @@ class DensePlan(Plan):
         few = (sizes <= most_drawn) & (sizes < np.inf)
         require_few(int(np.count_nonzero(~few)), self)
 
-    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+    def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Description of the first row above its bound, of all or many by default; or ""."""
         if self.tables is None:
             return ""
@@ -281,12 +281,12 @@ class DensePlan(Plan):
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
         return replace(self, **nothing, sought=None)
 
-    def _calibrated(self) -> Self:
+    def _with_calibration(self) -> Self:
         """Plan with measured remainders of the rows that batches draw."""
         target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
         # Heavy rows are known only where typical moves are: around a mode.
         sought = target.covariance is None
-        measured, heavy = calibrate(
+        measured, heavy = calibrate_remainders(
             target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
         )
         return replace(self, calibration=measured, heavy=heavy)

@@ -31,7 +31,7 @@ def best_chi(
     if moves.size == 0:
         return 0.0
 
-    def efficiency(chis: np.ndarray) -> np.ndarray:
+    def mean_efficiency(chis: np.ndarray) -> np.ndarray:
         raised = 1.0 + np.multiply.outer(chis, moves)
         accepted = erfc(np.sqrt(mean_square * moves / (8.0 * raised)))
         accepted[moves * raised > max_rate] = 1.0
@@ -39,11 +39,11 @@ def best_chi(
         cost = 1.0 + row_cost * np.minimum(moves * raised, max_rate)
         return (effective / cost).mean(axis=1)
 
-    best = int(np.argmax(efficiency(_CHI_GRID)))
+    best = int(np.argmax(mean_efficiency(_CHI_GRID)))
     low, high = np.log(_CHI_GRID[[max(best - 1, 0), min(best + 1, _CHI_GRID.size - 1)]])
     while high - low > _LOG_CHI_PRECISION:
         finer = np.linspace(low, high, _FINER)
-        top = int(np.argmax(efficiency(np.exp(finer))))
+        top = int(np.argmax(mean_efficiency(np.exp(finer))))
         low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
     found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
-    return float(found[np.argmax(efficiency(found))])
+    return float(found[np.argmax(mean_efficiency(found))])

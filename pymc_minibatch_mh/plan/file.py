@@ -33,12 +33,12 @@ COMPUTING = (
 _NOT_SAVED = (errno.EISDIR, errno.EINVAL)
 
 
-def _package() -> str:
+def _package_key() -> str:
     """Version of this package, by the sources that compute the contents of a file."""
-    return f"{version('pymc-minibatch-mh')} {_sources(Path(__file__).parents[1])}"
+    return f"{version('pymc-minibatch-mh')} {_sources_digest(Path(__file__).parents[1])}"
 
 
-def _sources(root: Path) -> str:
+def _sources_digest(root: Path) -> str:
     """Digest of the sources in a folder that compute the contents of a file."""
     whole = hashlib.sha256()
     for room in COMPUTING:
@@ -57,7 +57,7 @@ def write(path: str | PathLike, plan: Plan) -> None:
         raise SettingError(f"path={path!r} is not a path. Give the path of the file to write.")
     arrays = plan.stored_arrays()
     about = {
-        "package": _package(),
+        "package": _package_key(),
         "model": key_of(plan.target),
         "arrays": {name: array_digest(array) for name, array in arrays.items()},
     }
@@ -74,8 +74,8 @@ def read(path: str | PathLike, target: Target) -> Plan:
         raise SettingError(
             f"prepared={path!r} is not a path. Give the path of a file that step.save() wrote."
         )
-    package = _package()
-    about, plan = _contents(path, package, target)
+    package = _package_key()
+    about, plan = _read_archive(path, package, target)
     fix = "Leave it out to prepare the step anew, and save it again."
     if about["package"] != package:
         raise StaleDataError(
@@ -90,13 +90,13 @@ def read(path: str | PathLike, target: Target) -> Plan:
     return plan
 
 
-def _contents(
+def _read_archive(
     path: str | PathLike, package: str, target: Target
 ) -> tuple[dict[str, Any], Plan | None]:
     """Whose a file is, and its plan, None unless this version of the package has written it."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return _unaltered(archive, package, target)
+            return _contents_of(archive, package, target)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
@@ -120,7 +120,7 @@ class _AlteredError(ValueError):
     """An archive whose arrays are not those that were saved."""
 
 
-def _unaltered(archive: Any, package: str, target: Target) -> tuple[dict[str, Any], Plan | None]:
+def _contents_of(archive: Any, package: str, target: Target) -> tuple[dict[str, Any], Plan | None]:
     if damaged := archive.zip.testzip():
         raise ValueError(damaged)
     about = json.loads(str(archive["key"]))

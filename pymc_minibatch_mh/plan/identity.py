@@ -51,20 +51,20 @@ def graph_digest(output: Variable, known: Mapping[Variable, str]) -> str:
     """Digest of a graph."""
     tokens = dict(known)
 
-    def token(variable: Variable) -> str:
+    def variable_token(variable: Variable) -> str:
         if variable not in tokens:
-            tokens[variable] = _leaf(variable)
+            tokens[variable] = _leaf_digest(variable)
         return tokens[variable]
 
     for node in toposort([output], blockers=list(known)):
-        inputs = [token(x) for x in node.inputs]
-        own = _digest(repr((_operation(node.op), inputs)))
+        inputs = [variable_token(x) for x in node.inputs]
+        own = _digest(repr((_describe_operation(node.op), inputs)))
         for k, result in enumerate(node.outputs):
             tokens[result] = _digest(f"{own} {k} {result.type}")
-    return token(output)
+    return variable_token(output)
 
 
-def _leaf(variable: Variable) -> str:
+def _leaf_digest(variable: Variable) -> str:
     if isinstance(variable, Constant):
         values = np.asarray(variable.data)
         if values.dtype.kind == "O":
@@ -73,7 +73,7 @@ def _leaf(variable: Variable) -> str:
     return _digest(f"{variable.type} {variable.name}")
 
 
-def _operation(op: Op) -> str:
+def _describe_operation(op: Op) -> str:
     name = f"{type(op).__module__}.{type(op).__qualname__}"
     if isinstance(op, NumberOfRows):
         return f"{name} {op.held.n_rows}"
@@ -81,10 +81,10 @@ def _operation(op: Op) -> str:
         known = {x: f"input {k}" for k, x in enumerate(op.inner_inputs)}
         inner = [graph_digest(out, known) for out in op.inner_outputs]
         return f"{name} {getattr(op, 'info', '')!r} {inner}"
-    return f"{name} {_described(op._props() if hasattr(op, '_props') else op.__getstate__())}"
+    return f"{name} {_describe_value(op._props() if hasattr(op, '_props') else op.__getstate__())}"
 
 
-def _described(value: Any, above: tuple[int, ...] = ()) -> str:
+def _describe_value(value: Any, above: tuple[int, ...] = ()) -> str:
     """Describe a property of an operation, equally in every process.
 
     Objects that do not describe themselves are their contents. Where that is unknown,
@@ -94,20 +94,20 @@ def _described(value: Any, above: tuple[int, ...] = ()) -> str:
         return "itself"
     above = (*above, id(value))
     if isinstance(value, Op):
-        return _operation(value)
+        return _describe_operation(value)
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         return array_digest(value)
     if isinstance(value, list | tuple):
-        return f"{[_described(part, above) for part in value]}"
+        return f"{[_describe_value(part, above) for part in value]}"
     if isinstance(value, set | frozenset):
-        return f"{sorted(_described(part, above) for part in value)}"
+        return f"{sorted(_describe_value(part, above) for part in value)}"
     if isinstance(value, Mapping):
-        return f"{[(str(k), _described(part, above)) for k, part in value.items()]}"
+        return f"{[(str(k), _describe_value(part, above)) for k, part in value.items()]}"
     if isinstance(value, FunctionType):
         held = [expr.cell_contents for expr in value.__closure__ or ()]
-        return f"{value.__module__}.{value.__qualname__} {_described(held, above)}"
+        return f"{value.__module__}.{value.__qualname__} {_describe_value(held, above)}"
     if type(value).__repr__ is _SILENT and hasattr(value, "__dict__"):
-        return f"{type(value).__qualname__} {_described(vars(value), above)}"
+        return f"{type(value).__qualname__} {_describe_value(vars(value), above)}"
     return repr(value)
 
 
@@ -152,10 +152,10 @@ class WatchedModel:
         self, model: pm.Model, arrays: ModelArrays, given: Mapping[str, np.ndarray]
     ) -> None:
         self._model: ReferenceType[pm.Model] | None = ref(model)
-        self._declared = _declared(model)
+        self._declared = _declared_in(model)
         self._arrays = arrays
         self._given = dict(given)
-        self.contents = self._read()
+        self.contents = self._current_contents()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind all that can change."""
@@ -163,7 +163,7 @@ class WatchedModel:
 
     def require_unchanged(self, step: str) -> None:
         """Raise StaleDataError for changed data, with their name and the step to build again."""
-        edited, changed = self._edited(), self._changed()
+        edited, changed = self._edited_variable(), self._changed_data()
         if edited or changed:
             what, other = (edited, "another model") if edited else (changed, "other data")
             raise StaleDataError(
@@ -174,27 +174,27 @@ class WatchedModel:
     @property
     def is_unchanged(self) -> bool:
         """Whether model and data are those that the step was built on."""
-        return not (self._edited() or self._changed())
+        return not (self._edited_variable() or self._changed_data())
 
-    def _edited(self) -> str:
+    def _edited_variable(self) -> str:
         model = None if self._model is None else self._model()
-        return "" if model is None else _difference(self._declared, _declared(model))
+        return "" if model is None else _first_difference(self._declared, _declared_in(model))
 
-    def _changed(self) -> str:
-        name = "" if self._model is None else self.contents.difference(self._read())
+    def _changed_data(self) -> str:
+        name = "" if self._model is None else self.contents.difference(self._current_contents())
         return f"{name!r} changed" if name else ""
 
-    def _read(self) -> Contents:
-        return Contents.of([*self._arrays.named(), *self._given.items()])
+    def _current_contents(self) -> Contents:
+        return Contents.of([*self._arrays.named_arrays(), *self._given.items()])
 
 
-def _declared(model: pm.Model) -> Declared:
+def _declared_in(model: pm.Model) -> Declared:
     values, transforms = model.rvs_to_values, model.rvs_to_transforms
     summands = [*model.basic_RVs, *model.potentials]
     return {v: (values.get(v), transforms.get(v)) for v in summands}
 
 
-def _difference(before: Declared, now: Declared) -> str:
+def _first_difference(before: Declared, now: Declared) -> str:
     """Change of the first variable that differs, or an empty string."""
     for variable in {**before, **now}:
         if variable not in before:

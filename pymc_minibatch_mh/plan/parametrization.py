@@ -46,15 +46,15 @@ def choose_shape_parametrization(
         others = [CompiledModel(found, options) for found in tried if found is not None]
         if not others:
             continue
-        cost = _cost(best, point) if cost < 0.0 else cost
-        costs = [_cost(other, point) for other in others]
+        cost = _draw_cost(best, point) if cost < 0.0 else cost
+        costs = [_draw_cost(other, point) for other in others]
         least = int(np.argmin(costs))
         if MIN_GAIN * costs[least] < cost:
             best, cost = others[least], costs[least]
     return best
 
 
-def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
+def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
     """Cost of an independent draw, in rows; infinite if unknown."""
     functions = model.row_functions
     if isinstance(functions, BoundsError):
@@ -72,10 +72,10 @@ def _cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
         read = min(BoundsPass(functions, plain, support).forecast(), float(count))
     except (BoundsError, ModeError):
         return np.inf
-    return (costs.DRAW / costs.OBSERVATION_OF_DRAW + read) / _efficiency(target, reference)
+    return (costs.DRAW / costs.OBSERVATION_OF_DRAW + read) / _draw_efficiency(target, reference)
 
 
-def _efficiency(target: Target, reference: Reference) -> float:
+def _draw_efficiency(target: Target, reference: Reference) -> float:
     """Effective share of draws from the truncated normal approximation."""
     rng, weight = np.random.default_rng(SEED), reference.inverse_temperature
     slope = target.full_data.prior(reference.centre, hessian=False).gradient

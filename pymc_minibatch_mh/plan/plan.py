@@ -39,7 +39,7 @@ class Requirements:
     in_memory: bool = False
 
     @property
-    def derives(self) -> bool:
+    def derives_bounds(self) -> bool:
         """Whether bounds are derived from the model."""
         return self.bounds is not None and self.bounds.derived
 
@@ -56,7 +56,7 @@ READ_AGAIN = 1_000
 def require_drawn_ahead(requirements: Requirements, name: str) -> None:
     """Refuse methods that draw rows in another way than evenly or by derived bounds."""
     otherwise = requirements.given or requirements.in_memory
-    if otherwise or requirements.derives == requirements.calibration:
+    if otherwise or requirements.derives_bounds == requirements.calibration:
         raise SettingError(
             f"{name!r}: data of Rows(...) are fetched ahead, drawn uniformly or by derived "
             "bounds. This step draws them in another way, evaluates all of them at every update "
@@ -238,7 +238,7 @@ class Plan(ABC):
         return np.nan, -1
 
     @abstractmethod
-    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+    def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Objection of rows, by default all or many, to the bounds; or ""."""
 
     def violation_by(self, row: int, ratio: float, position: np.ndarray, new: np.ndarray) -> str:

@@ -54,7 +54,7 @@ class ReadingSettings:
     compile_kwargs: Mapping[str, Any] | None = field(default=None, metadata={"described": False})
 
 
-def _request(
+def _preparation_request(
     model: pm.Model,
     vars: Sequence[Variable],
     point: Mapping[str, np.ndarray],
@@ -62,14 +62,14 @@ def _request(
     linear: bool,
 ) -> tuple | None:
     """Request of a step to a model; None if requests cannot be compared."""
-    weights = _arrays(settings.weights)
+    weights = _weight_arrays(settings.weights)
     if weights is None or settings.compile_kwargs:
         return None
     named = settings.observed, settings.observation_dims, linear, model.named_vars_to_dims
     return tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named)
 
 
-def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
+def _weight_arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
     if weights is None:
         return []
     given = weights if isinstance(weights, Mapping) else {"": weights}
@@ -109,7 +109,7 @@ class SharedModel:
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
         other_moves = given is None and found is not None and found.objection_to(by_elements)
         if found is None or other_moves:
-            found = _prepared(target, requirements, model, start, by_elements)
+            found = _prepare_plan(target, requirements, model, start, by_elements)
             if given is None:
                 # A model whose bounds cannot be derived has its centre still, for other methods.
                 self._known = {key: found}
@@ -123,7 +123,7 @@ class SharedModel:
             # Those of a user are shared with nobody.
             return found.without_unasked().completed()
         found = found.completed()
-        if requirements.derives and found.bounds is not None and not found.bounds.verified:
+        if requirements.derives_bounds and found.bounds is not None and not found.bounds.verified:
             names = term_names(target.factorization)
             tell_of_unverified_bounds(names, "the bounds of prepared")
         if given is None:
@@ -139,7 +139,7 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
     return read(given, target)
 
 
-def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
+def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     # A chain that starts here asks all rows. The search for the mode starts on a few.
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
@@ -163,7 +163,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     return found
 
 
-def _prepared(
+def _prepare_plan(
     target: Target,
     requirements: Requirements,
     model: pm.Model,
@@ -172,7 +172,7 @@ def _prepared(
 ) -> Plan:
     """Prepare a model, with effects that move each by itself where that is asked for and can be."""
     if by_elements == "never":
-        return _expanded(target, model, start)
+        return _expand_around_mode(target, model, start)
     try:
         return _by_elements(target, requirements, model, start)
     except NotSeparableError as error:
@@ -189,7 +189,7 @@ def _prepared(
     cause = str(reason).rstrip(".")
     _log.info("Group effects are not updated one at a time, because %s.", cause)
     try:
-        return _expanded(target, model, start)
+        return _expand_around_mode(target, model, start)
     except ModeError as error:
         if isinstance(reason, NotSeparableError):
             raise
@@ -207,7 +207,7 @@ def _by_elements(
     found = find_grouped(target, start)
     rng = np.random.default_rng(PREPARATION_SEED)
     target.check(model, lambda: found.draw(rng, 1.0))
-    return ArrowPlan.bounded(target, requirements, found)
+    return ArrowPlan.with_bounds(target, requirements, found)
 
 
 #: The last that was read of every model that is still in use.
@@ -231,10 +231,10 @@ def read_model(
     BoundsError if their graph does not allow what a method requires; SettingError if settings do
     not fit the model.
     """
-    request, found = _request(model, vars, point, settings, linear), _known.get(model)
+    request, found = _preparation_request(model, vars, point, settings, linear), _known.get(model)
     same = found is not None and request is not None and found.request == request
     if found is None or not same or not found.watched.is_unchanged:
-        found = _read(request, model, vars, point, settings, linear)
+        found = _read_shared_model(request, model, vars, point, settings, linear)
     if request is not None:
         # Kept also where it is refused to this method: the next one need not read it again.
         _known[model] = found
@@ -244,7 +244,7 @@ def read_model(
     return found
 
 
-def _read(
+def _read_shared_model(
     request: tuple | None,
     model: pm.Model,
     vars: Sequence[Variable],

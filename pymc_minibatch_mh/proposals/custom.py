@@ -72,9 +72,9 @@ class ProposalCheck:
         # This reference keeps the observations alive, because the context only has their addresses.
         self._rows = self._mean + (noise - noise.mean(axis=0)) @ self._factor.T
         self._precision = np.linalg.inv(covariance) / ROWS
-        self._chain = self._linked()
+        self._chain = self._gaussian_chain()
 
-    def _linked(self) -> LaidOut:
+    def _gaussian_chain(self) -> LaidOut:
         """Chain with the custom proposal and an inexact Gaussian approximation."""
         size, addresses = self._sd.size, (self._rows.ctypes.data, self._precision.ctypes.data)
         rows = GaussianRows(size, np.array([0, ROWS]), np.array([*addresses, size]))
@@ -86,29 +86,29 @@ class ProposalCheck:
 
     def largest(self) -> float:
         """Largest error of a moment in standard errors; SettingError for a wrong log-ratio."""
-        updates = self._updates()
-        off, used = self._distances(updates, 1.0)
+        updates = self._pilot_updates()
+        off, used = self._moment_distances(updates, 1.0)
         what = max(off, key=lambda name: abs(off[name]))
-        if abs(off[what]) <= self._limit(off):
+        if abs(off[what]) <= self._rejection_limit(off):
             return abs(off[what])
         raise SettingError(
             f"{self._name} returns a wrong log-ratio: {updates} updates from {WALKS:,} exact "
             f"draws of a Gaussian leave {what} off by {off[what]:+.1f} standard errors, but a "
-            f"correct one exceeds {self._limit(off):.1f} in only one check of "
-            f"{round(1 / FALSE_ALARM):,}. {self._guess(updates, used)}"
+            f"correct one exceeds {self._rejection_limit(off):.1f} in only one check of "
+            f"{round(1 / FALSE_ALARM):,}. {self._guess_cause(updates, used)}"
         )
 
-    def _limit(self, off: dict[str, float]) -> float:
+    def _rejection_limit(self, off: dict[str, float]) -> float:
         return NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2 * len(off)))
 
-    def _guess(self, updates: int, used: int) -> str:
+    def _guess_cause(self, updates: int, used: int) -> str:
         if not used:
             return (
                 "It always returned 0, which is correct for a symmetric proposal only. Return "
                 "log q(θ|θ') - log q(θ'|θ), the backward minus the forward density."
             )
-        turned, _ = self._distances(updates, -1.0)
-        if max(map(abs, turned.values())) <= self._limit(turned):
+        turned, _ = self._moment_distances(updates, -1.0)
+        if max(map(abs, turned.values())) <= self._rejection_limit(turned):
             return (
                 "It is correct with the opposite sign: return log q(θ|θ') - log q(θ'|θ), the "
                 "backward minus the forward density."
@@ -118,7 +118,7 @@ class ProposalCheck:
             "proposal may depend on earlier positions."
         )
 
-    def _walked(self, positions: np.ndarray, updates: int, sign: float) -> int:
+    def _walk_positions(self, positions: np.ndarray, updates: int, sign: float) -> int:
         gaussian, used = (self._mean, self._whitener), np.zeros(1, np.int64)
         status = function("mh_walk_on_gaussian")(
             self._chain, *gaussian, len(positions), positions, updates, sign, used
@@ -126,15 +126,15 @@ class ProposalCheck:
         require_proposed(self._name, self._record, status)
         return int(used[0])
 
-    def _drawn(self, count: int) -> np.ndarray:
+    def _draw_positions(self, count: int) -> np.ndarray:
         noise = self._rng.standard_normal((count, self._sd.size))
         return self._mean + noise @ self._factor.T
 
-    def _updates(self) -> int:
-        start = self._drawn(PILOT_WALKS)
+    def _pilot_updates(self) -> int:
+        start = self._draw_positions(PILOT_WALKS)
         positions = start.copy()
         for updates in range(UPDATES_PER_LOOK, MAX_UPDATES + 1, UPDATES_PER_LOOK):
-            self._walked(positions, UPDATES_PER_LOOK, 1.0)
+            self._walk_positions(positions, UPDATES_PER_LOOK, 1.0)
             moved = np.mean(((positions - start) @ self._whitener.T) ** 2)
             if moved >= MIN_SQUARED_DISTANCE:
                 return updates
@@ -145,10 +145,10 @@ class ProposalCheck:
             "If you did, a wrong log-ratio may reject nearly every proposal."
         )
 
-    def _distances(self, updates: int, sign: float) -> tuple[dict[str, float], int]:
+    def _moment_distances(self, updates: int, sign: float) -> tuple[dict[str, float], int]:
         """Distance of each moment in standard errors, and the number of log-ratios other than 0."""
-        positions = self._drawn(WALKS)
-        used = self._walked(positions, updates, sign)
+        positions = self._draw_positions(WALKS)
+        used = self._walk_positions(positions, updates, sign)
         deviations, root = positions - self._mean, np.sqrt(WALKS)
         standardized, white = deviations / self._sd, deviations @ self._whitener.T
         off = {}

@@ -167,7 +167,7 @@ class Mixture(Proposal):
         """Adapt the walk's scale to its target acceptance, and weights to the best component."""
         record = record._replace(scale=tune_scale(record.scale, window[0], total[0], walk_target))
         if self.rho and self.walk_weight > 0.0 and (total["tried"] >= MIN_TRIES).all():
-            return record._replace(weights=self._weights(total, size))
+            return record._replace(weights=self._component_weights(total, size))
         return record
 
     def linked(self, record: MixtureNumbers, plan: Any) -> Any:
@@ -186,7 +186,7 @@ class Mixture(Proposal):
         """Scale of the random walk."""
         return record.scale
 
-    def _weights(self, total: np.ndarray, size: int) -> np.ndarray:
+    def _component_weights(self, total: np.ndarray, size: int) -> np.ndarray:
         weights = np.full(self.n_components, MIN_WEIGHT)
         weights[0] = walk_floor(total, self.rho)
         local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]

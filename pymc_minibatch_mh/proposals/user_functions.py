@@ -66,17 +66,17 @@ _HANDED = dtype_of("mh_handed")
 def _pointer_at(typing_context, address):
     """Pointer of an address."""
 
-    def generate(context, builder, _signature, values):
+    def generate_code(context, builder, _signature, values):
         return builder.inttoptr(values[0], cgutils.voidptr_t)
 
-    return types.voidptr(address), generate
+    return types.voidptr(address), generate_code
 
 
 @intrinsic
 def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
     """Generator whose bit generator has these addresses."""
 
-    def generate(context, builder, _signature, values):
+    def generate_code(context, builder, _signature, values):
         bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
             context, builder
         )
@@ -89,14 +89,14 @@ def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
         generator.meminfo = ir.Constant(cgutils.voidptr_t, None)
         return generator._getvalue()
 
-    return GENERATOR(*[types.int64] * 4), generate
+    return GENERATOR(*[types.int64] * 4), generate_code
 
 
 @intrinsic
 def _status_of(typing_context, address, arguments):
     """Status of a C function, called with addresses and arrays."""
 
-    def generate(context, builder, signature, values):
+    def generate_code(context, builder, signature, values):
         given = list(cgutils.unpack_tuple(builder, values[1]))
         for k, typed in enumerate(signature.args[1]):
             if isinstance(typed, types.Array):
@@ -106,7 +106,7 @@ def _status_of(typing_context, address, arguments):
         function = builder.inttoptr(values[0], layout.as_pointer())
         return builder.zext(builder.call(function, given), _WORD)
 
-    return types.int64(address, arguments), generate
+    return types.int64(address, arguments), generate_code
 
 
 @intrinsic
@@ -118,7 +118,7 @@ def _call_storing_exception(typing_context, address, function_type, arguments, k
     """
     called = function_type.instance_type.signature
 
-    def generate(context, builder, _signature, values):
+    def generate_code(context, builder, _signature, values):
         convention, python = context.call_conv, context.get_python_api(builder)
         layout = convention.get_function_type(called.return_type, called.args)
         function = builder.inttoptr(values[0], layout.as_pointer())
@@ -138,7 +138,7 @@ def _call_storing_exception(typing_context, address, function_type, arguments, k
             python.gil_release(lock)
         return returned
 
-    return types.float64(address, function_type, arguments, kept), generate
+    return types.float64(address, function_type, arguments, kept), generate_code
 
 
 def take_exception(kept: np.ndarray) -> BaseException:

@@ -93,20 +93,20 @@ class _AtCentre:
 
     def predictor(self, v: Expr) -> Expr:
         """Point of tangency for |v|."""
-        square = self._exprs.node(scalar.sqr, [self._there(v)])
+        square = self._exprs.node(scalar.sqr, [self._at_centre(v)])
         raised = self._exprs.node(scalar.add, [square, self._exprs.constant(MIN_SQUARE)])
         return self._exprs.node(scalar.sqrt, [raised])
 
     def square(self, w: Expr, _: float | None) -> Expr:
         """Point of tangency for w."""
-        return self._there(w)
+        return self._at_centre(w)
 
-    def _there(self, expr: Expr) -> Expr:
+    def _at_centre(self, expr: Expr) -> Expr:
         if expr.is_data:
             return expr
         if isinstance(expr, Argument):
             return self._exprs.data(self._first + expr.number, ())
-        return self._exprs.node(expr.op, [self._there(x) for x in expr.inputs])  # type: ignore[attr-defined]
+        return self._exprs.node(expr.op, [self._at_centre(x) for x in expr.inputs])  # type: ignore[attr-defined]
 
 
 def _gap_root(function: RowFunction, touching: _AtXi | _AtCentre) -> Expr:

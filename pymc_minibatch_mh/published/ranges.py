@@ -31,7 +31,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import (
 )
 from pymc_minibatch_mh.bounds.geometry import box_of_support
 from pymc_minibatch_mh.bounds.jets import Jets, require_rules
-from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut_interval
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import numbers_per_row
 from pymc_minibatch_mh.compiled.model import CompiledModel
@@ -68,18 +68,18 @@ class RangesPass(RowPass):
         report_stage(BOUNDING)
         pieces = [_best_pieces(function, self._support) for function in self._functions]
         ends = np.empty((2, self._n_rows))
-        self._fill(ends, lambda k, _, data: self._relative(self._functions[k], data, pieces[k]))
+        self._fill_rows(ends, lambda k, _, data: self._ends_of(self._functions[k], data, pieces[k]))
         bounded = np.isfinite(ends).all(axis=0)
         if not bounded.all():
             raise _without_range(*self._term_of(int(np.argmin(bounded))), self._support)
         widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
         return table_of_ranges(*(widened * ends), verified=True)
 
-    def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
+    def _ends_of(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
         """Ends of ℓ_i(θ) - ℓ_i(θ̂), on both sides of 0, shape (2, n)."""
         whole = _enclose_rows(function, data, pieces, self._support)
         relative = whole - _enclose_expression(
-            data, self.geometry(function, data).boxes(0.0), function.root
+            data, self.geometry(function, data).argument_boxes(0.0), function.root
         )
         ends = np.minimum(relative.lo, 0.0), np.maximum(relative.hi, 0.0)
         return np.stack([np.broadcast_to(end, data.rows.shape) for end in ends])
@@ -100,7 +100,7 @@ def _enclose_rows(
 ) -> Interval:
     """Enclosure of the log-likelihoods of some observations over the whole space."""
     boxes = box_of_support(function, data, *support)
-    cuts = [cut(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
+    cuts = [cut_interval(*both, without_end=True) for both in zip(boxes, pieces, strict=True)]
     return reduce(
         Interval.hull, (_enclose_expression(data, piece, function.root) for piece in product(*cuts))
     )
@@ -111,11 +111,11 @@ def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[i
     data = trial_rows(function)
 
     @cache
-    def total(pieces: tuple[int, ...]) -> float:
+    def mean_width(pieces: tuple[int, ...]) -> float:
         width = _enclose_rows(function, data, pieces, support).width
         return float(np.broadcast_to(width, data.rows.shape).mean())
 
-    return best_cuts(function, total, few=0.0)
+    return best_cuts(function, mean_width, few=0.0)
 
 
 def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:

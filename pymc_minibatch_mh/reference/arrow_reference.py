@@ -33,10 +33,10 @@ class Arrow:
         if within.shape[0] > n_first:
             rest = within[n_first:, n_first:] - self._cells.T @ self._scaled
             self._rest = cholesky(rest.toarray(order="F"), lower=True, overwrite_a=True)
-        self.response = -self.solved(between)
+        self.response = -self.solve_levels(between)
         self._schur = cho_factor(border + between.T @ self.response, lower=True)
 
-    def solved(self, right: np.ndarray) -> np.ndarray:
+    def solve_levels(self, right: np.ndarray) -> np.ndarray:
         """A_αα⁻¹ times vectors, shape (L, ...)."""
         first = (right[: self._n_first].T / self._first).T
         if self._rest is None:
@@ -47,7 +47,7 @@ class Arrow:
     def step(self, border: np.ndarray, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """A⁻¹ times a slope in border and elements."""
         way = cho_solve(self._schur, border + self.response.T @ elements)
-        return way, self.solved(elements) + self.response @ way
+        return way, self.solve_levels(elements) + self.response @ way
 
     @cached_property
     def variances(self) -> np.ndarray:
@@ -60,7 +60,7 @@ class Arrow:
         squares = np.einsum("ij,ij->i", own, own), np.einsum("ij,ij->j", inverse, inverse)
         return np.concatenate([first + squares[0], squares[1]])
 
-    def scattered(self, noise: np.ndarray) -> np.ndarray:
+    def from_noise(self, noise: np.ndarray) -> np.ndarray:
         """Vectors with covariance A_αα⁻¹ from uncorrelated noise, shape (L, k)."""
         first = (noise[: self._n_first].T / np.sqrt(self._first)).T
         if self._rest is None:

@@ -75,7 +75,7 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
     search = _Search(target, np.array(start, dtype=np.float64))
     sums = search.run()
     report_stage("Expanding the log-likelihood")
-    return search.expanded(sums)
+    return search.expanded_reference(sums)
 
 
 def centre_around(
@@ -111,7 +111,7 @@ def _slow_directions(precision: sparse.csr_array) -> np.ndarray:
     return np.ascontiguousarray(((root @ vectors[:, slow]) / np.sqrt(1.0 - values[slow])).T)
 
 
-def _solved(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) -> np.ndarray:
+def _solve_known(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) -> np.ndarray:
     """(D + C)⁻¹ times vectors, shape (L, n); 0 for elements without precision."""
     known = diagonal > 0.0
     if not coupled.nnz or not right.size:
@@ -135,7 +135,7 @@ class _Search:
         self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
         self._averaged_prior: AveragedPrior | None = None
         self._fits = FITS
-        locations = self._locations(elements.others)
+        locations = self._quadratic_locations(elements.others)
         self._border = np.concatenate([elements.border, locations]).astype(np.int64)
         self._scales = np.setdiff1d(elements.others, locations)
         self._is_chosen = np.isin(self._border, elements.chosen_places)
@@ -149,7 +149,7 @@ class _Search:
         """Value and gradient of the prior, shape (1 + d,)."""
         return np.asarray(self._target.compiled.prior_slopes(position, self._target.rows.context))
 
-    def _locations(self, others: np.ndarray) -> np.ndarray:
+    def _quadratic_locations(self, others: np.ndarray) -> np.ndarray:
         """Locations: the coordinates without rows in which the prior is quadratic."""
         found = []
         # With equal elements, or around a start of 0, shapes may look quadratic.
@@ -168,14 +168,14 @@ class _Search:
 
     def run(self) -> ElementSums:
         """Sums of the rows at the centre, where the search then stands."""
-        sums, value = self._sums(self.position)
+        sums, value = self._sums_at(self.position)
         settled = SETTLED * np.sqrt(self._places.size + np.count_nonzero(self._is_chosen))
         for k in range(MAX_PASSES):
             moved = 0.0
             if k:
                 moved = self._move_scales(sums)
-                value = self._value(self.position, sums)
-            arrow, slope = self._arrow(sums)
+                value = self._log_posterior(self.position, sums)
+            arrow, slope = self._arrow_and_slopes(sums)
             step = arrow.step(*slope)
             distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
             report_stage("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
@@ -185,7 +185,7 @@ class _Search:
                 continue
             if rests:
                 break
-            sums, value = self._stepped(step, slope, value)
+            sums, value = self._newton_step(step, slope, value)
         else:
             names = self._elements.names
             kinks = "" if self._averaged_prior is None else KINKED.format(names)
@@ -194,15 +194,15 @@ class _Search:
                 f"{MAX_PASSES} passes, and ended {distance:.2g} standard deviations away. "
                 f"{kinks}{WAY_ON}"
             )
-        sums = self._means(sums, np.sqrt(arrow.variances))
+        sums = self._move_to_means(sums, np.sqrt(arrow.variances))
         self._settle_scales(sums)
         return sums
 
-    def _means(self, sums: ElementSums, deviations: np.ndarray) -> ElementSums:
+    def _move_to_means(self, sums: ElementSums, deviations: np.ndarray) -> ElementSums:
         """Move from modes to means, unless these are beyond the reach of third derivatives."""
         mode = self.position.copy()
         for _ in range(SMOOTHINGS):
-            sums = self._smoothed(sums)
+            sums = self._smoothing_step(sums)
             self._move_scales(sums)
             way = self.position - mode
             away = way[self._places] / deviations
@@ -210,7 +210,7 @@ class _Search:
             if not (moved <= TRUSTED and np.abs(way[self._scales]).max(initial=0.0) <= REACH):
                 self.position = mode
                 self._tilt = np.zeros_like(self._tilt[0]), np.zeros_like(self._tilt[1])
-                return self._sums(mode)[0]
+                return self._sums_at(mode)[0]
         return sums
 
     def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
@@ -229,34 +229,34 @@ class _Search:
                 return False
         else:
             return False
-        self._averaged_prior = AveragedPrior(self._gradient, self._densities, elements, deviations)
+        self._averaged_prior = AveragedPrior(self._gradient, self._log_priors, elements, deviations)
         return True
 
-    def _densities(self, factor: int, position: np.ndarray) -> np.ndarray:
+    def _log_priors(self, factor: int, position: np.ndarray) -> np.ndarray:
         """Log prior of each element of a factor."""
         own = self._factors[factor]
         found = np.empty(own.stop - own.start)
         self._target.compiled.element_densities[factor](position, self._target.rows.context, found)
         return found
 
-    def _sums(self, position: np.ndarray) -> tuple[ElementSums, float]:
+    def _sums_at(self, position: np.ndarray) -> tuple[ElementSums, float]:
         sums = self.rows.sums(position[self._elements.border], position[self._places])
-        return sums, self._value(position, sums)
+        return sums, self._log_posterior(position, sums)
 
-    def _value(self, position: np.ndarray, sums: ElementSums) -> float:
+    def _log_posterior(self, position: np.ndarray, sums: ElementSums) -> float:
         return self._beta * sums.value + self._target.log_prior(position)
 
-    def _prior(self, position: np.ndarray) -> PriorShape:
+    def _prior_shape(self, position: np.ndarray) -> PriorShape:
         """Slope and curvature of the prior, by differences of slopes."""
         size = self._places.size
         diagonal, turned = np.empty(size), np.empty((len(self._factors), size))
         for f, own in enumerate(self._factors):
-            turned[f] = -self._turn(position, self._places[own])[self._places]
+            turned[f] = -self._slope_change(position, self._places[own])[self._places]
             diagonal[own] = turned[f, own]
         one, other = self._elements.coupled.T
         values = turned[np.searchsorted(self.starts, one, side="right") - 1, other]
         coupled = sparse.coo_array((values, (one, other)), shape=(size, size)).tocsr()
-        lines = [-self._turn(position, np.array([k])) for k in self._border]
+        lines = [-self._slope_change(position, np.array([k])) for k in self._border]
         border = np.reshape(lines, (-1, position.size))
         if self._averaged_prior is not None:
             diagonal = self._averaged_prior.curvature(position)
@@ -269,18 +269,18 @@ class _Search:
             slope[self._places] = self._averaged_prior.slope(position)
         return slope
 
-    def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def _slope_change(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Derivative of the prior's slope along a joint move of coordinates."""
         forth, back = position.copy(), position.copy()
         forth[places] += STEP
         back[places] -= STEP
         return (self._gradient(forth) - self._gradient(back)) / (forth - back)[places[0]]
 
-    def _arrow(
+    def _arrow_and_slopes(
         self, sums: ElementSums, position: np.ndarray | None = None
     ) -> tuple[Arrow, tuple[np.ndarray, np.ndarray]]:
         """Precision, by default at the present position, and slopes of border and elements."""
-        prior = self._prior(self.position if position is None else position)
+        prior = self._prior_shape(self.position if position is None else position)
         beta, n = self._beta, self._elements.border.size
         border = prior.border[:, self._border]
         border = 0.5 * (border + border.T)
@@ -292,9 +292,9 @@ class _Search:
         size = np.abs(prior.diagonal) + beta * np.abs(sums.diagonal) + 1e-12
         own = sparse.diags_array(np.maximum(own, LEAST * size))
         within = sparse.csr_array(own + prior.coupled - beta * sums.cells)
-        return self._positive(border, between, within, size), self._tilted(prior.slope, sums)
+        return self._add_ridge(border, between, within, size), self._tilt_slopes(prior.slope, sums)
 
-    def _positive(
+    def _add_ridge(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
     ) -> Arrow:
         """Precision, made positive definite by the least addition relative to its diagonal."""
@@ -322,7 +322,7 @@ class _Search:
         found[self._places] += share * step[1]
         return found
 
-    def _stepped(
+    def _newton_step(
         self,
         step: tuple[np.ndarray, np.ndarray],
         slope: tuple[np.ndarray, np.ndarray],
@@ -331,28 +331,28 @@ class _Search:
         """Newton step with backtracking line search."""
         for halvings in range(MOST_HALVINGS):
             there = self._moved(self.position, step, 0.5**halvings)
-            sums, found = self._sums(there)
+            sums, found = self._sums_at(there)
             if self._averaged_prior is None:
                 rises = found >= value - 1e-9 * abs(value)
             else:
                 # Averaged slopes have no value: they may only turn round a little.
-                slopes = self._tilted(self._prior_slope(there), sums)
+                slopes = self._tilt_slopes(self._prior_slope(there), sums)
                 onward = sum(map(np.dot, step, slopes))
                 rises = onward >= -0.5 * sum(map(np.dot, step, slope))
             if rises:
                 self.position = there
                 return sums, found
-        return self._sums(self.position)
+        return self._sums_at(self.position)
 
-    def _tilted(self, slope: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:
+    def _tilt_slopes(self, slope: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:
         """Slopes of border and elements, from the slope of the prior."""
         border = slope[self._border].copy()
         border[: self._elements.border.size] += self._beta * (sums.border + self._tilt[0])
         return border, slope[self._places] + self._beta * (sums.elements + self._tilt[1])
 
-    def _smoothed(self, sums: ElementSums) -> ElementSums:
+    def _smoothing_step(self, sums: ElementSums) -> ElementSums:
         """Step to the point where the slope averaged over the normal distribution vanishes."""
-        arrow, _ = self._arrow(sums)
+        arrow, _ = self._arrow_and_slopes(sums)
         factor = arrow.border_factor
         n, position = self._elements.border.size, self.position
         self._tilt = self.rows.skewness(
@@ -362,15 +362,15 @@ class _Search:
             arrow.response @ factor,
             arrow.variances,
         )
-        arrow, slopes = self._arrow(sums)
+        arrow, slopes = self._arrow_and_slopes(sums)
         self.position = self._moved(self.position, arrow.step(*slopes))
-        return self._sums(self.position)[0]
+        return self._sums_at(self.position)[0]
 
-    def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, Arrow]:
+    def _best_given_scales(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, Arrow]:
         """Best position given scales by the rows' quadratic, and the precision."""
         position = self.position.copy()
         position[self._scales] = scales
-        arrow, slopes = self._arrow(sums, position)
+        arrow, slopes = self._arrow_and_slopes(sums, position)
         return self._moved(position, arrow.step(*slopes)), arrow
 
     def _spread_by(self, arrow: Arrow) -> np.ndarray:
@@ -382,12 +382,12 @@ class _Search:
         if len(self._factors) <= 1 and not self._is_chosen.any():
             return np.sqrt(arrow.variances)[:, None]
         own, size = self._is_chosen, self._places.size
-        chosen = arrow.border_factor[own][:, own] @ self._signs[size:]
-        spread = arrow.scattered(self._signs[:size]) + arrow.response[:, own] @ chosen
+        chosen = arrow.border_factor[own][:, own] @ self._sign_table[size:]
+        spread = arrow.from_noise(self._sign_table[:size]) + arrow.response[:, own] @ chosen
         return np.concatenate([spread, chosen])
 
     @cached_property
-    def _signs(self) -> np.ndarray:
+    def _sign_table(self) -> np.ndarray:
         """Signs, orthogonal between factors in each group, shape (L + c, k)."""
         by_factor = hadamard(MAX_FACTORS)
         sizes = np.diff(self.starts)
@@ -403,14 +403,14 @@ class _Search:
 
         start = position[self._scales]
 
-        def lowered(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = self._averaged(position, spread, x)
+        def loss_at(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = self._average_at(position, spread, x)
             return (-value, -slope) if np.isfinite(value) else (np.inf, np.zeros(x.size))
 
         bounds = [(x - REACH, x + REACH) for x in start]
-        return np.asarray(minimize(lowered, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
+        return np.asarray(minimize(loss_at, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
 
-    def _averaged(
+    def _average_at(
         self, position: np.ndarray, spread: np.ndarray, scales: np.ndarray
     ) -> tuple[float, np.ndarray]:
         value, slope = 0.0, np.zeros(scales.size)
@@ -425,8 +425,8 @@ class _Search:
         count = 2 * spread.shape[1]
         return value / count, slope / count
 
-    def _improved(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
-        position, arrow = self._conditional(sums, scales)
+    def _em_step(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
+        position, arrow = self._best_given_scales(sums, scales)
         return self._best_scales(position, self._spread_by(arrow))
 
     def _move_scales(self, sums: ElementSums) -> float:
@@ -434,8 +434,8 @@ class _Search:
         if not self._scales.size:
             return 0.0
         start = self.position[self._scales].copy()
-        first = self._improved(sums, start)
-        second = self._improved(sums, first)
+        first = self._em_step(sums, start)
+        second = self._em_step(sums, first)
         way, turn = first - start, second - 2.0 * first + start
         length = np.linalg.norm(turn)
         share = np.clip(np.linalg.norm(way) / length if length > 0.0 else 1.0, 1.0, 8.0)
@@ -450,11 +450,11 @@ class _Search:
         """Find the deviations of the scales, and the factor that each belongs to."""
         scales = self.position[self._scales]
         self._spread, owner = self._spread_of_scales(sums, scales), np.full(scales.size, -1)
-        here = self._prior(self.position).diagonal
+        here = self._prior_shape(self.position).diagonal
         for k in range(scales.size):
             place = self.position.copy()
             place[self._scales[k]] += 0.1
-            change = np.abs(self._prior(place).diagonal - here) / (np.abs(here) + 1e-12)
+            change = np.abs(self._prior_shape(place).diagonal - here) / (np.abs(here) + 1e-12)
             bent = [change[own].max() for own in self._factors]
             owner[k] = np.argmax(bent) if max(bent, default=0.0) > CHANGED else -1
         self._owner = owner
@@ -466,29 +466,29 @@ class _Search:
         """
         if not scales.size:
             return np.empty(0)
-        position, arrow = self._conditional(sums, scales)
+        position, arrow = self._best_given_scales(sums, scales)
         spread = self._spread_by(arrow)
         complete, left = np.empty((2, scales.size, scales.size))
         best = self._best_scales(position, spread)
         for k, away in enumerate(SPREAD_STEP * np.eye(scales.size)):
-            turn = [self._averaged(position, spread, scales + s * away)[1] for s in (1.0, -1.0)]
+            turn = [self._average_at(position, spread, scales + s * away)[1] for s in (1.0, -1.0)]
             complete[k] = (turn[1] - turn[0]) / (2.0 * SPREAD_STEP)
-            left[k] = (self._improved(sums, scales + away) - best) / SPREAD_STEP
+            left[k] = (self._em_step(sums, scales + away) - best) / SPREAD_STEP
         complete = 0.5 * (complete + complete.T)
         information = (np.eye(scales.size) - left) @ complete
         values, vectors = np.linalg.eigh(0.5 * (information + information.T))
         variances = (vectors**2) @ (1.0 / np.maximum(values, 1.0 / MOST_SPREAD**2))
         return np.sqrt(variances)
 
-    def expanded(self, sums: ElementSums) -> GroupedReference:
+    def expanded_reference(self, sums: ElementSums) -> GroupedReference:
         """Expansions at the centre; elements follow the border that rows do not choose from."""
-        prior, n = self._prior(self.position), self._elements.border.size
-        arrow, followed = self._arrow(sums)[0], ~self._is_chosen
+        prior, n = self._prior_shape(self.position), self._elements.border.size
+        arrow, followed = self._arrow_and_slopes(sums)[0], ~self._is_chosen
         factor = arrow.border_factor
         fixed, response = factor[:n], arrow.response[:, followed] @ factor[followed]
         bent, along = sums.hessian_of_elements @ response, sums.between @ fixed
         coupled = along.T @ response
-        direction, stiffness, slope = self._followed(prior, factor, response)
+        direction, stiffness, slope = self._location_response(prior, factor, response)
         read = np.eye(len(factor)) if followed.all() else np.linalg.qr(factor[followed].T)[0].T
         return GroupedReference(
             centre=np.ascontiguousarray(self.position),
@@ -523,14 +523,14 @@ class _Search:
             read=np.ascontiguousarray(read),
         )
 
-    def _followed(
+    def _location_response(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Movement of the elements' locations with w, their precision and the other slope in w."""
         # -∂²/∂α_g∂w with α that follows w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor
-        direction = _solved(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)
+        direction = _solve_known(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)
         stiffness = [direction[k].T @ turned[k] for k in self._factors]
         found = np.reshape(stiffness, (len(stiffness), *factor.shape))
         slope = prior.slope[self._places]

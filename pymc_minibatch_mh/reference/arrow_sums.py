@@ -40,7 +40,7 @@ class Read(NamedTuple):
     #: Other inputs of the row function, shape (rows, leaves).
     leaves: np.ndarray
 
-    def some(self, rows: Any) -> "Read":
+    def of_rows(self, rows: Any) -> "Read":
         """Coefficients and effects of some of the rows."""
         return self._replace(
             border=self.border[:, rows],
@@ -76,7 +76,7 @@ class ElementRows:
         self, functions: Sequence[RowFunction], compiled: FormRows, elements: RandomEffects
     ) -> None:
         self._functions, self._compiled = functions, compiled
-        self._groups = *elements.factors, *elements.chosen
+        self._group_numbers = *elements.factors, *elements.chosen
         self._n_factors, self.starts = len(elements.factors), starts_of(elements.factors)
         self.n_rows = sum(function.n_rows for function in functions)
         # The last coordinates of the border are those that rows choose.
@@ -88,7 +88,7 @@ class ElementRows:
         self._shared = np.concatenate([np.arange(n), n + columns, [-1]])
 
     @cached_property
-    def chunks(self) -> list[Read]:
+    def read_chunks(self) -> list[Read]:
         """All rows in chunks."""
         ends = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         asked = [
@@ -96,9 +96,9 @@ class ElementRows:
             for k, function in enumerate(self._functions)
             for first in range(0, function.n_rows, CHUNK)
         ]
-        return list(on_all_cores(lambda one: self._read(*one), asked))
+        return list(on_all_cores(lambda one: self._read_chunk(*one), asked))
 
-    def _read(self, term: int, before: int, start: int, stop: int) -> Read:
+    def _read_chunk(self, term: int, before: int, start: int, stop: int) -> Read:
         function = self._functions[term]
         data = RowData(function, slice(start, stop))
         m, n, size = len(function.arguments), self._n_fixed, stop - start
@@ -109,7 +109,7 @@ class ElementRows:
                 if isinstance(part.place, Gather):
                     continue
                 border[a, :, columns[part.place]] += data.weight(part)
-        numbers, weights = _chosen(self._groups, term, data, m)
+        numbers, weights = _read_factors(self._group_numbers, term, data, m)
         leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
         taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
         return Read(term, before + start, border, numbers, weights, taken.astype(np.float64))
@@ -124,11 +124,11 @@ class ElementRows:
         return found
 
     @cached_property
-    def _cells(self) -> tuple[list[np.ndarray], np.ndarray]:
+    def _cells_of_chunks(self) -> tuple[list[np.ndarray], np.ndarray]:
         """Cell of every pair of groups in each chunk, shape (pairs, rows), and keys of cells."""
-        pairs = list(combinations(range(len(self._groups)), 2))
+        pairs = list(combinations(range(len(self._group_numbers)), 2))
         keys = []
-        for read in self.chunks:
+        for read in self.read_chunks:
             own = self._shared[read.numbers]
             both = [(own[f] >= 0) & (own[g] >= 0) for f, g in pairs]
             numbers = [own[f] * self._size + own[g] for f, g in pairs]
@@ -138,18 +138,18 @@ class ElementRows:
 
     def sums(self, border: np.ndarray, elements: np.ndarray) -> ElementSums:
         """Sums over all rows for values of border and elements."""
-        several = len(self._groups) > 1
-        cells = self._cells if several else ([], np.empty(0, np.int64))
+        several = len(self._group_numbers) > 1
+        cells = self._cells_of_chunks if several else ([], np.empty(0, np.int64))
         slopes_of = self._compiled.slopes()
 
         def of_chunk(k: int) -> list[np.ndarray]:
-            read, m = self.chunks[k], len(self.chunks[k].border)
+            read, m = self.read_chunks[k], len(self.read_chunks[k].border)
             count = 1 + m + m * (m + 1) // 2
-            found = self._derivatives(slopes_of, read, border, elements, count)
+            found = self._derivatives_of_rows(slopes_of, read, border, elements, count)
             own = cells[0][k] if several else np.empty((0, 0), np.int64)
-            return self._summed(read, found, own, cells[1].size)
+            return self._sum_chunk(read, found, own, cells[1].size)
 
-        parts = on_all_cores(of_chunk, range(len(self.chunks)))
+        parts = on_all_cores(of_chunk, range(len(self.read_chunks)))
         value, fixed, slopes, within, lines, diagonal, shared = (
             sum(x) for x in zip(*parts, strict=True)
         )
@@ -169,13 +169,13 @@ class ElementRows:
             sparse.csr_array(matrix[:n, :n]),
         )
 
-    def _summed(
+    def _sum_chunk(
         self, read: Read, found: np.ndarray, cells: np.ndarray, n_cells: int
     ) -> list[np.ndarray]:
         m, size, z = len(read.border), self._size, read.weights
         numbers = self._shared[read.numbers]
         slopes = found[1 : 1 + m]
-        bends = np.array([[found[second(m, a, b)] for b in range(m)] for a in range(m)])
+        bends = np.array([[found[hessian_index(m, a, b)] for b in range(m)] for a in range(m)])
         weighted = np.einsum("abr,brj->arj", bends, read.border)
         gradient, diagonal = np.zeros((2, size))
         between = np.zeros((size, self._n_fixed))
@@ -223,34 +223,34 @@ class ElementRows:
         def of_chunk(read: Read) -> list[np.ndarray]:
             m = len(read.border)
             count = m * (m + 1) * (m + 2) // 6
-            thirds = self._derivatives(thirds_of, read, border, elements, count)
+            thirds = self._derivatives_of_rows(thirds_of, read, border, elements, count)
             read = read._replace(numbers=self._shared[read.numbers])
-            cov = self._covariances(read, factor[: self._n_fixed], lines, spread)
-            bent = np.array([_contracted(thirds, cov, a, m) for a in range(m)])
+            cov = self._argument_covariances(read, factor[: self._n_fixed], lines, spread)
+            bent = np.array([_contract_thirds(thirds, cov, a, m) for a in range(m)])
             found = np.zeros(self._size)
             for own, weight in zip(read.numbers, read.weights, strict=True):
                 values = (own >= 0) * (weight * bent).sum(axis=0)
                 found += np.bincount(np.maximum(own, 0), values, self._size)
             return [np.einsum("ar,arj->j", bent, read.border), found]
 
-        fixed, own = (sum(x) for x in zip(*on_all_cores(of_chunk, self.chunks), strict=True))
+        fixed, own = (sum(x) for x in zip(*on_all_cores(of_chunk, self.read_chunks), strict=True))
         return np.concatenate([fixed, own[n:]]), own[:n]
 
-    def _covariances(
+    def _argument_covariances(
         self, read: Read, factor: np.ndarray, lines: np.ndarray, spread: np.ndarray
     ) -> np.ndarray:
         """Covariances of the arguments of rows, shape (m, m, rows)."""
         found, rows = [], max(1, MOST_NUMBERS // max(1, factor.shape[1]))
         for first in range(0, read.numbers.shape[1], rows):
-            some = read.some(slice(first, first + rows))
-            ways = self.directions(some, factor, lines)
+            some = read.of_rows(slice(first, first + rows))
+            ways = self.argument_directions(some, factor, lines)
             own = np.where(some.numbers >= 0, spread[some.numbers], 0.0)
             cov = np.einsum("arj,brj->abr", ways, ways)
             found.append(cov + np.einsum("far,fbr,fr->abr", some.weights, some.weights, own))
         return np.concatenate(found, axis=2)
 
     @staticmethod
-    def directions(read: Read, factor: np.ndarray, response: np.ndarray) -> np.ndarray:
+    def argument_directions(read: Read, factor: np.ndarray, response: np.ndarray) -> np.ndarray:
         """Directions v of arguments, which change by v·w, shape (m, rows, n)."""
         found = read.border @ factor
         for f, own in enumerate(read.numbers):
@@ -258,7 +258,7 @@ class ElementRows:
             found += read.weights[f][:, :, None] * lines
         return found
 
-    def _derivatives(
+    def _derivatives_of_rows(
         self,
         functions: Sequence[FunctionAt],
         read: Read,
@@ -274,7 +274,7 @@ class ElementRows:
         return np.ascontiguousarray(out.T)
 
 
-def second(m: int, a: int, b: int) -> int:
+def hessian_index(m: int, a: int, b: int) -> int:
     """Index of a second derivative among value, gradient and Hessian of a row."""
     low, high = min(a, b), max(a, b)
     return 1 + m + low * m - low * (low - 1) // 2 + high - low
@@ -285,7 +285,7 @@ def starts_of(factors: Sequence[GroupingFactor]) -> np.ndarray:
     return np.cumsum([0, *(factor.places.size for factor in factors)], dtype=np.int64)
 
 
-def _chosen(
+def _read_factors(
     factors: Sequence[GroupingFactor], term: int, data: RowData, m: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Elements of rows by factor, shape (factors, rows), and their coefficients."""
@@ -303,7 +303,7 @@ def _chosen(
     return elements, weights
 
 
-def _contracted(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:
+def _contract_thirds(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:
     """½ Σ_bc f_abc cov_bc, from third derivatives in the order of a <= b <= c."""
     order = combinations_with_replacement(range(m), 3)
     places: dict[tuple[int, ...], int] = {index: k for k, index in enumerate(order)}

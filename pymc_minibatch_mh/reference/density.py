@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.kinks import Kink, averaged
+from pymc_minibatch_mh.reference.kinks import Kink, averaged_prior
 
 #: Curvature below which a direction is flat, in units of the curvature of single coordinates.
 FLAT = 1e-12
@@ -39,7 +39,7 @@ class Quadratic:
     known: np.ndarray
 
     @property
-    def concave(self) -> bool:
+    def is_concave(self) -> bool:
         """Whether the curvature is positive definite."""
         return self.factor is not None
 
@@ -62,11 +62,11 @@ class Quadratic:
 
     def way_out(self) -> np.ndarray | None:
         """Step off a saddle, along the direction with the largest upward curvature."""
-        if self.concave or not self.complete or self.values[0] > -SADDLE:
+        if self.is_concave or not self.complete or self.values[0] > -SADDLE:
             return None
         return self.vectors[:, 0] / np.sqrt(-self.values[0]) / self.scale
 
-    def deviations(self) -> np.ndarray:
+    def coordinate_deviations(self) -> np.ndarray:
         """Posterior standard deviations of coordinates, conditional ones if not concave."""
         if self.factor is None:
             return 1.0 / self.scale
@@ -79,7 +79,7 @@ class Quadratic:
         solved = scaled if self.factor is None else cho_solve((self.factor, True), scaled)
         return float(np.sqrt(scaled @ solved))
 
-    def flattest(self) -> np.ndarray:
+    def flattest_direction(self) -> np.ndarray:
         """Weights of the coordinates in the direction of least curvature."""
         return np.abs(self.vectors[:, np.argmin(np.abs(self.values))])
 
@@ -113,7 +113,7 @@ class Point:
     likelihood: Derivatives
 
     @property
-    def finite(self) -> bool:
+    def is_finite(self) -> bool:
         """Whether value and gradient are finite."""
         return bool(np.isfinite(self.total.value) and np.isfinite(self.total.gradient).all())
 
@@ -142,16 +142,16 @@ class Density:
     @property
     def prior(self) -> Callable[..., Derivatives]:
         """Derivatives of the prior, averaged over its kinks."""
-        return averaged(self.kinked_prior, self.kinks) if self.kinks else self.kinked_prior
+        return averaged_prior(self.kinked_prior, self.kinks) if self.kinks else self.kinked_prior
 
     def kinked_prior(self, position: np.ndarray, *, hessian: bool) -> Derivatives:
         """Derivatives of the prior without averages."""
-        return self._own(self.full_data.prior(self.whole(position), hessian=hessian))
+        return self._of_rest(self.full_data.prior(self.in_full(position), hessian=hessian))
 
     def at(self, position: np.ndarray, *, hessian: bool) -> Point:
         """Derivatives at a position."""
-        prior, whole = self.prior(position, hessian=hessian), self.whole(position)
-        rows = self._own(self.full_data.likelihood(whole, hessian=hessian, rows=self.rows))
+        prior, whole = self.prior(position, hessian=hessian), self.in_full(position)
+        rows = self._of_rest(self.full_data.likelihood(whole, hessian=hessian, rows=self.rows))
         total = Derivatives(
             prior.value + self.weight * rows.value,
             prior.gradient + self.weight * rows.gradient,
@@ -159,7 +159,7 @@ class Density:
         )
         return Point(position, total, rows)
 
-    def whole(self, position: np.ndarray) -> np.ndarray:
+    def in_full(self, position: np.ndarray) -> np.ndarray:
         """Position with the fixed coordinates, shape (d,)."""
         if self.rest is None or self.fixed is None:
             return position
@@ -167,7 +167,7 @@ class Density:
         whole[self.rest] = position
         return whole
 
-    def _own(self, found: Derivatives) -> Derivatives:
+    def _of_rest(self, found: Derivatives) -> Derivatives:
         if self.rest is None:
             return found
         hessian = (
@@ -175,7 +175,7 @@ class Density:
         )
         return Derivatives(found.value, found.gradient[self.rest], hessian)
 
-    def over(self, kinks: Iterable[Kink]) -> "Density":
+    def over_kinks(self, kinks: Iterable[Kink]) -> "Density":
         """The same density with the prior averaged over other kinks."""
         return replace(self, kinks=tuple(kinks))
 

@@ -50,7 +50,7 @@ def _call_on_placed(
     numbers: np.ndarray,
 ) -> Any:
     """Result of a function of compiled rows, which live as long as this frame."""
-    placed = rows.on(block)
+    placed = rows.on_block(block)
     return call(placed, numbers)
 
 
@@ -83,7 +83,7 @@ def bend_at(
     return out
 
 
-def _bent(
+def _tilt_of(
     gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, factor: np.ndarray
 ) -> np.ndarray:
     """Average of a gradient over N(θ, L Lᵀ) less its value at θ, exact if it is quadratic."""
@@ -96,7 +96,7 @@ def differences_in(
     order: int, moves: Moves, centre: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> np.ndarray:
     """Differences of each row in each move, shape (moves, n)."""
-    return _measured(moves, centre, rows.space(order), numbers)[1]
+    return _measure_moves(moves, centre, rows.space(order), numbers)[1]
 
 
 def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> float:
@@ -104,7 +104,7 @@ def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> 
     return float(differences_in(order, [move[:2]], move[2], rows, numbers)[0].sum())
 
 
-def _measured(
+def _measure_moves(
     moves: Moves, centre: np.ndarray, space: RowSpace, rows: np.ndarray
 ) -> tuple[list[tuple], np.ndarray]:
     """Moments n, mean, Σ(d - mean)², Σ(d - mean)³ and Σ|d|³ of each move, and differences."""
@@ -127,7 +127,7 @@ def moments_in(
 ) -> tuple[list[tuple], Changes | None]:
     """Moments of each move without rows at some places, and the largest changes."""
     places = np.delete(np.arange(numbers.size), left_out)
-    moments, found = _measured(moves, centre, rows.space(order), numbers[places])
+    moments, found = _measure_moves(moves, centre, rows.space(order), numbers[places])
     return moments, None if largest is None else largest.of_chunk(places, found)
 
 
@@ -155,7 +155,7 @@ class Spread(NamedTuple):
     ratio: float
     row: int
 
-    def merged(self, other: "Spread", n_top: int) -> "Spread":
+    def merged_with(self, other: "Spread", n_top: int) -> "Spread":
         """Spread of these rows and others, with `n_top` extremes at either end."""
         moments = self.moments
         if other.moments[0]:
@@ -226,17 +226,17 @@ def over_rows(
     work: Any, source: ArrayRows, blocks: Sequence[RowBlock], label: str = READING
 ) -> Iterator[Any]:
     """Results of calls on blocks of rows, with a line of progress."""
-    return _counted(source.map_blocks(work, blocks), len(blocks), label)
+    return _count_results(source.map_blocks(work, blocks), len(blocks), label)
 
 
 def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
     """Results of `work` on chunks, in their order, with a line of progress."""
-    return _counted(map_in_threads(work, chunks), len(chunks), label)
+    return _count_results(map_in_threads(work, chunks), len(chunks), label)
 
 
-def _counted(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
+def _count_results(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
     """Results, with a line of progress if there are several."""
     if count == 1:
         yield from results
@@ -305,14 +305,14 @@ class FullData:
         """Derivatives of the summed log-likelihood of `rows`, by default of all."""
         sums = np.zeros(1 + theta.size)
         products = np.zeros((theta.size, theta.size) if hessian else (0, 0))
-        for own_sums, own_products in self._over(partial(derivatives_at, theta, hessian), rows):
+        for own_sums, own_products in self._on_rows(partial(derivatives_at, theta, hessian), rows):
             sums += own_sums
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
     def values(self, theta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Log-likelihood of each of `rows`, by default of all."""
-        return np.concatenate(list(self._over(partial(values_at, theta), rows)))
+        return np.concatenate(list(self._on_rows(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
         """First row from `start` on without a finite log-likelihood, if there is one."""
@@ -337,14 +337,14 @@ class FullData:
                 while rows.size > 1:
                     first, second = np.array_split(rows, 2)
                     rows = second if is_defined(first) else first
-                return self._undefined(int(rows[0]), theta)
+                return self._undefined_row(int(rows[0]), theta)
         return "in the prior part"
 
-    def _undefined(self, number: int, theta: np.ndarray) -> str:
+    def _undefined_row(self, number: int, theta: np.ndarray) -> str:
         """Location of a row without finite derivatives, and the operation that has none."""
         starts = self._source.term_starts
         term = int(np.searchsorted(starts, number, side="right")) - 1
-        where = self.rows.undefined(term, number - int(starts[term]), theta)
+        where = self.rows.describe_undefined(term, number - int(starts[term]), theta)
         return where + self._source.place(number)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
@@ -357,18 +357,18 @@ class FullData:
         """Average gradient of rows over N(θ, L Lᵀ), L the `factor`, less the gradient at θ."""
         if self.rows.has_skewness:
             self.rows.space(skewness=True)
-            return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
+            return np.sum(list(self._on_rows(partial(bend_at, theta, factor), rows)), axis=0)
 
-        def gradient(place: np.ndarray) -> np.ndarray:
+        def gradient_at(place: np.ndarray) -> np.ndarray:
             return self.likelihood(place, hessian=False, rows=rows).gradient
 
-        return _bent(gradient, theta, factor)
+        return _tilt_of(gradient_at, theta, factor)
 
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """Lᵀ times the average gradient of the prior less the gradient at θ."""
         if theta.size > MAX_ENTRIES:
             # All pairs of coordinates would take minutes.
-            bent = _bent(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
+            bent = _tilt_of(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
             return factor.T @ bent
         out = np.empty(theta.size)
         shape = theta, factor, theta.size
@@ -410,18 +410,18 @@ class FullData:
         self, order: int, moves: Moves, centre: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Differences of a few rows, in order, in each move: shape (moves, rows)."""
-        found = self._over(partial(differences_in, order, moves, centre), rows, order=order)
+        found = self._on_rows(partial(differences_in, order, moves, centre), rows, order=order)
         return np.concatenate(list(found), axis=1)
 
     def change(self, order: int, move: Move) -> float:
         """Change of the summed remainders of all rows in a move."""
-        return sum(self._over(partial(change_in, order, move), order=order))
+        return sum(self._on_rows(partial(change_in, order, move), order=order))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
         """Largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
-        return max(self._over(partial(ratio_in, move, c), order=move.order))
+        return max(self._on_rows(partial(ratio_in, move, c), order=move.order))
 
-    def _over(
+    def _on_rows(
         self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None
     ) -> Iterator[Any]:
         """Answers on chunks of some rows, by default of all."""

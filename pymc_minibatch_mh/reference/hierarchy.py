@@ -17,7 +17,7 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference import messages
 from pymc_minibatch_mh.reference.density import Density, Point
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.kinks import averaged
+from pymc_minibatch_mh.reference.kinks import averaged_prior
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
@@ -75,7 +75,7 @@ class _Place:
     @property
     def position(self) -> np.ndarray:
         """Position in all coordinates."""
-        return self.density.whole(self.point.position)
+        return self.density.in_full(self.point.position)
 
     def marginal(self) -> Marginal:
         """Marginal density of the scales, with the rows' quadratic at this position."""
@@ -86,7 +86,7 @@ class _Place:
             kinks.append(replace(kink, normal=normal))
         whole, rows = self.density.full_data.prior, self.point.likelihood
         slope, hessian = (self.density.weight * x for x in (rows.gradient, rows.hessian))
-        prior = averaged(whole, kinks) if kinks else whole
+        prior = averaged_prior(whole, kinks) if kinks else whole
         return Marginal(prior, self.scales, self.rest, position, slope, -hessian)
 
     def distance(self, best: Given) -> float:
@@ -141,7 +141,7 @@ class _Search:
 
     def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
         """Mode by a search from `start`."""
-        place = self._climbed(Density(self._full_data, weight, rows), start)
+        place = self._climb_at_scales(Density(self._full_data, weight, rows), start)
         steady = np.zeros(self._scales.size)
         for k in range(MAX_PASSES):
             marginal = place.marginal()
@@ -161,18 +161,18 @@ class _Search:
                     bad[self._scales] = ~np.isfinite(curvature).all(axis=1)
                     raise messages.not_finite(self._names, best.position, bad)
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
-                    return self._mode(place, best, marginal.precision(best, curvature))
-            steady = self._steady(steady, move, marginal, best)
-            place = self._moved(place, best)
+                    return self._checked_mode(place, best, marginal.precision(best, curvature))
+            steady = self._count_steady_moves(steady, move, marginal, best)
+            place = self._step_or_climb(place, best)
         worst = int(np.argmax(np.abs(step)))
-        raise messages.unsettled(
+        raise messages.not_settled(
             self._names, worst, MAX_PASSES, place.position, step[worst], distance
         )
 
     def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
         return np.abs(move) > 0.999 * self._reach
 
-    def _steady(
+    def _count_steady_moves(
         self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
     ) -> np.ndarray:
         """Numbers of largest changes in a row; ModeError if the density falls nowhere."""
@@ -188,7 +188,7 @@ class _Search:
             )
         return np.zeros_like(steady)
 
-    def _climbed(self, density: Density, position: np.ndarray) -> _Place:
+    def _climb_at_scales(self, density: Density, position: np.ndarray) -> _Place:
         """State near the best x at the scales of a position."""
         names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
@@ -196,23 +196,23 @@ class _Search:
         point, density = newton_search(density, position[self._rest], names, near)
         return _Place(density, point, self._scales, self._rest)
 
-    def _moved(self, place: _Place, best: Given) -> _Place:
+    def _step_or_climb(self, place: _Place, best: Given) -> _Place:
         """State after a step that rises at the new scales, or else after a climb there."""
         density, here = replace(place.density, fixed=best.position), place.point
         there = density.at(best.position[self._rest], hessian=True)
         value = density.kinked_prior(here.position, hessian=False).value
         value += density.weight * here.likelihood.value
-        if there.finite and there.total.value >= value - ROUNDING * abs(value) - 1e-6:
+        if there.is_finite and there.total.value >= value - ROUNDING * abs(value) - 1e-6:
             return replace(place, density=density, point=there)
-        return self._climbed(density, density.whole(here.position))
+        return self._climb_at_scales(density, density.in_full(here.position))
 
-    def _mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
+    def _checked_mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
         values, vectors = np.linalg.eigh(precision)
         if not values[0] > 0.0:
-            raise messages.flat(self._names, np.abs(vectors[:, 0]))
+            raise messages.density_flat(self._names, np.abs(vectors[:, 0]))
         wide = np.zeros(precision.shape[0])
         wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
         wide[self._scales[np.isinf(self._reach)]] = 0.0
         if wide.max() > MOST_SPREAD:
-            raise messages.flat(self._names, wide / wide.max())
+            raise messages.density_flat(self._names, wide / wide.max())
         return place.at_mode(best, precision)

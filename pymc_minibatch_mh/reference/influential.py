@@ -47,7 +47,7 @@ class Largest:
     def of_chunk(self, rows: np.ndarray, differences: np.ndarray) -> Changes:
         """Largest changes of a chunk, from `differences` of shape (K, n)."""
         nothing = np.zeros(len(differences))
-        return self._largest(Changes(rows, self._sizes(differences), nothing, nothing))
+        return self._keep_largest(Changes(rows, self._change_sizes(differences), nothing, nothing))
 
     def add(self, chunk: Changes) -> None:
         """Merge the result of another chunk."""
@@ -59,7 +59,7 @@ class Largest:
                 known.squares + chunk.squares,
                 known.cubes + chunk.cubes,
             )
-        self._found = self._largest(chunk)
+        self._found = self._keep_largest(chunk)
 
     @property
     def rows(self) -> np.ndarray:
@@ -80,7 +80,7 @@ class Largest:
         cubes = (found.cubes[known] / noise[known] ** 1.5).mean() if known.any() else 0.0
         self._found = Changes(
             found.rows[order],
-            np.concatenate([found.sizes[:, order], self._sizes(differences)]),
+            np.concatenate([found.sizes[:, order], self._change_sizes(differences)]),
             np.concatenate([found.squares, squares * further]),
             np.concatenate([found.cubes, cubes * further**1.5]),
         )
@@ -94,7 +94,7 @@ class Largest:
         if self._found is None or not counted.any():
             return NO_ROWS
         found = self._found
-        order = np.argsort(-_scores(found.sizes), kind="stable")
+        order = np.argsort(-_row_scores(found.sizes), kind="stable")
         sizes = found.sizes[counted][:, order]
         squares = _without_first(sizes**2, found.squares[counted])
         cubes = _without_first(sizes**3, found.cubes[counted])
@@ -105,15 +105,15 @@ class Largest:
             return NO_ROWS
         return np.sort(found.rows[order[:count]])
 
-    def _sizes(self, differences: np.ndarray) -> np.ndarray:
+    def _change_sizes(self, differences: np.ndarray) -> np.ndarray:
         # A row without a density rejects the move, and has no change.
         return self._beta * np.abs(np.where(np.isfinite(differences), differences, 0.0))
 
-    def _largest(self, changes: Changes) -> Changes:
+    def _keep_largest(self, changes: Changes) -> Changes:
         excess = changes.rows.size - self._most
         if excess <= 0:
             return changes
-        order = np.argpartition(_scores(changes.sizes), excess)
+        order = np.argpartition(_row_scores(changes.sizes), excess)
         others, kept = changes.sizes[:, order[:excess]], order[excess:]
         return Changes(
             changes.rows[kept],
@@ -135,7 +135,7 @@ def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarra
     return np.maximum(needed, min(FEWEST_ROWS, n_rows))
 
 
-def _scores(sizes: np.ndarray) -> np.ndarray:
+def _row_scores(sizes: np.ndarray) -> np.ndarray:
     """Scores Σ|change|^1.5 of rows, their share of the batch size."""
     return (sizes * np.sqrt(sizes)).sum(axis=0)
 

@@ -72,7 +72,7 @@ def _jump_along(
 ) -> np.ndarray | None:
     """Normal of the kink along a coordinate, if there is one."""
     coordinates = np.array([k])
-    jumps, low, high = _jumps(gradient, position, coordinates, reach[coordinates])
+    jumps, low, high = _locate_jumps(gradient, position, coordinates, reach[coordinates])
     if not jumps[0]:
         return None
     jump = gradient(_shifted(position, coordinates, high)) - gradient(
@@ -88,16 +88,16 @@ def _shifted(position: np.ndarray, coordinates: np.ndarray, values: np.ndarray) 
     return there
 
 
-def _jumps(
+def _locate_jumps(
     gradient: Gradient, position: np.ndarray, coordinates: np.ndarray, reach: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Whether slopes in coordinates jump, and the ends of short intervals around the jumps."""
 
-    def slope(x: np.ndarray) -> np.ndarray:
+    def slopes_at(x: np.ndarray) -> np.ndarray:
         return gradient(_shifted(position, coordinates, x))[coordinates]
 
     low, high = position[coordinates] - reach, position[coordinates] + reach
-    below, above = slope(low), slope(high)
+    below, above = slopes_at(low), slopes_at(high)
     changes, large = [], np.ones(coordinates.size, dtype=bool)
     for _ in range(HALVINGS):
         changes.append(np.abs(above - below))
@@ -105,7 +105,7 @@ def _jumps(
         if not large.any():
             return large, low, high
         middle = 0.5 * (low + high)
-        between = slope(middle)
+        between = slopes_at(middle)
         lower = np.abs(between - below) > np.abs(above - between)
         low, below = np.where(lower, low, middle), np.where(lower, below, between)
         high, above = np.where(lower, middle, high), np.where(lower, between, above)
@@ -113,12 +113,12 @@ def _jumps(
     return large & (changes[-1] > 0.5 * changes[HALVINGS // 2]), low, high
 
 
-def averaged(
+def averaged_prior(
     prior: Callable[..., Derivatives], kinks: Sequence[Kink]
 ) -> Callable[..., Derivatives]:
     """Derivatives of the prior, averaged across kinks; the value stays that of the prior."""
 
-    def across(position: np.ndarray, *, hessian: bool) -> Derivatives:
+    def averaged_derivatives(position: np.ndarray, *, hessian: bool) -> Derivatives:
         here = prior(position, hessian=hessian)
         gradient, curvature = here.gradient.copy(), here.hessian.copy()
         for kink in kinks:
@@ -134,7 +134,7 @@ def averaged(
                 curvature += skewness / along**2 * np.outer(normal, normal)
         return Derivatives(here.value, gradient, curvature)
 
-    return across
+    return averaged_derivatives
 
 
 def are_kinked(
@@ -143,7 +143,9 @@ def are_kinked(
     """Whether the prior's slope in an effect of some factor jumps within `reach`, shape (L,)."""
     ends = np.cumsum([coordinates.size for coordinates in factors])[:-1]
     pairs = zip(factors, np.split(reach, ends), strict=True) if factors else ()
-    return any(_jumps(gradient, position, coordinates, own)[0].any() for coordinates, own in pairs)
+    return any(
+        _locate_jumps(gradient, position, coordinates, own)[0].any() for coordinates, own in pairs
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,7 @@ class AveragedPrior:
         """Averaged slope in each effect, shape (L,)."""
         found = [
             (self.densities(f, up) - self.densities(f, down)) / (up - down)[coordinates]
-            for f, (coordinates, up, down) in enumerate(self._ends(position))
+            for f, (coordinates, up, down) in enumerate(self._ends_of(position))
         ]
         return np.concatenate(found)
 
@@ -171,11 +173,11 @@ class AveragedPrior:
         """Averaged negative second derivative in each effect, shape (L,)."""
         found = [
             (self.gradient(down) - self.gradient(up))[coordinates] / (up - down)[coordinates]
-            for coordinates, up, down in self._ends(position)
+            for coordinates, up, down in self._ends_of(position)
         ]
         return np.concatenate(found)
 
-    def _ends(self, position: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _ends_of(self, position: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Coordinates of each factor, and positions at both ends of its intervals."""
         start = 0
         for coordinates in self.factors:

@@ -24,12 +24,12 @@ def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float 
     highest, slope = along(0.0)
     near, beyond, falls = 0.0, 1.0, False
 
-    def fallen(value: float) -> bool:
+    def has_fallen(value: float) -> bool:
         return value < highest - (ROUNDING * abs(highest) + LEAST_FALL)
 
     for _ in range(MAX_DOUBLINGS):
         before, (value, slope) = slope, along(beyond)
-        falls = isfinite(value + slope) and fallen(value)
+        falls = isfinite(value + slope) and has_fallen(value)
         if falls or not isfinite(value + slope):
             break
         if slope == before == 0.0:
@@ -41,7 +41,7 @@ def distance_to_maximum(along: Callable[[float], tuple[float, float]]) -> float 
     for _ in range(HALVINGS if falls else HALVINGS_TO_END):
         middle = 0.5 * (near + beyond)
         value, slope = along(middle)
-        if isfinite(value + slope) and slope >= 0.0 and not fallen(value):
+        if isfinite(value + slope) and slope >= 0.0 and not has_fallen(value):
             highest, near = max(highest, value), middle
         else:
             beyond, falls = middle, falls or isfinite(value + slope)

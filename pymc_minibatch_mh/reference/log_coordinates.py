@@ -33,7 +33,7 @@ class LogFullData(FullData):
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Derivatives of the prior, with the Jacobian."""
         position = without_logs(theta, self.logs)
-        found = self._chained(position, super().prior(position, hessian=hessian))
+        found = self._in_logs(position, super().prior(position, hessian=hessian))
         found.gradient[self.logs] += 1.0
         return replace(found, value=found.value + float(theta[self.logs].sum()))
 
@@ -42,9 +42,9 @@ class LogFullData(FullData):
     ) -> Derivatives:
         """Derivatives of the summed log-likelihood of `rows`, by default of all."""
         position = without_logs(theta, self.logs)
-        return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
+        return self._in_logs(position, super().likelihood(position, hessian=hessian, rows=rows))
 
-    def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
+    def _in_logs(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
         """Derivatives in logarithms, from derivatives at a position."""
         slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
         slopes[logs] = position[logs]

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
-from pymc_minibatch_mh.reference.mode import Mode, whitening
+from pymc_minibatch_mh.reference.mode import Mode, whitening_factors
 
 #: Newton steps to the maximum over x at most, final distance in standard deviations, and halvings.
 MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
@@ -63,7 +63,7 @@ class Marginal:
     curvature: np.ndarray
 
     @classmethod
-    def frozen(
+    def freeze_rows(
         cls,
         prior: Callable[..., Derivatives],
         scales: Sequence[int] | np.ndarray,
@@ -76,7 +76,7 @@ class Marginal:
         return cls(prior, np.array(scales), rest, position, rows.gradient[rest], curvature)
 
     @property
-    def _block(self) -> tuple[np.ndarray, ...]:
+    def _rest_block(self) -> tuple[np.ndarray, ...]:
         return np.ix_(self.rest, self.rest)
 
     def given(self, scales: np.ndarray, near: np.ndarray | None = None) -> Given | None:
@@ -110,8 +110,8 @@ class Marginal:
             return None
         way = position[self.rest] - self.anchor[self.rest]
         value = prior.value + self.slope @ way - 0.5 * way @ self.curvature @ way
-        precision = self.curvature - prior.hessian[self._block]
-        return Given(position, float(value), precision, _factor(precision), prior)
+        precision = self.curvature - prior.hessian[self._rest_block]
+        return Given(position, float(value), precision, _cholesky_or_absolute(precision), prior)
 
     def response(self, given: Given) -> np.ndarray:
         """dx/dφ, shape (n, p)."""
@@ -119,28 +119,28 @@ class Marginal:
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
         """V and its gradient; V is -inf without finite derivatives of the prior."""
-        own = -given.prior.hessian[self._block]
-        turns = np.array([self._bent(given, STEP * w) - own for w in self.ways(given).T])
+        own = -given.prior.hessian[self._rest_block]
+        turns = np.array([self._curved_at(given, STEP * w) - own for w in self.scale_ways(given).T])
         if not np.isfinite(turns).all():
             return -np.inf, np.zeros(self.scales.size)
         gradient = given.prior.gradient[self.scales].copy()
         gradient -= [np.trace(cho_solve(given.factor, t)) / (2 * STEP) for t in turns]
         return given.value - given.log_volume, gradient
 
-    def ways(self, given: Given) -> np.ndarray:
+    def scale_ways(self, given: Given) -> np.ndarray:
         """Derivative of the position in each scale, shape (d, p)."""
         ways = np.zeros((self.anchor.size, self.scales.size))
         ways[self.rest] = self.response(given)
         ways[self.scales, range(self.scales.size)] = 1.0
         return ways
 
-    def _bent(self, given: Given, way: np.ndarray) -> np.ndarray:
+    def _curved_at(self, given: Given, way: np.ndarray) -> np.ndarray:
         """Precision of x by the prior, some way off."""
-        return -self.prior(given.position + way, hessian=True).hessian[self._block]
+        return -self.prior(given.position + way, hessian=True).hessian[self._rest_block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
         """Negative Hessian of V, shape (p, p), NaN where the prior has none nearby."""
-        hessian, ways = given.prior.hessian, self.ways(given)
+        hessian, ways = given.prior.hessian, self.scale_ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
         return own + self._curvature_of_volume(given, ways)
@@ -149,18 +149,18 @@ class Marginal:
         """Hessian of ½ log|A| along the response, by second differences."""
         size, h = ways.shape[1], LONG_STEP
 
-        def volume(way: np.ndarray) -> float:
-            there = self.curvature + self._bent(given, way)
+        def log_volume_at(way: np.ndarray) -> float:
+            there = self.curvature + self._curved_at(given, way)
             if not np.isfinite(there).all():
                 return np.nan
-            return float(np.log(np.diag(_factor(there)[0])).sum())
+            return float(np.log(np.diag(_cholesky_or_absolute(there)[0])).sum())
 
         here = given.log_volume
-        alone = [volume(h * w) + volume(-h * w) - 2 * here for w in ways.T]
+        alone = [log_volume_at(h * w) + log_volume_at(-h * w) - 2 * here for w in ways.T]
         second = np.diag(alone)
         for k, j in combinations(range(size), 2):
             both = h * (ways[:, k] + ways[:, j])
-            mixed = volume(both) + volume(-both) - 2 * here
+            mixed = log_volume_at(both) + log_volume_at(-both) - 2 * here
             second[k, j] = second[j, k] = 0.5 * (mixed - alone[k] - alone[j])
         return second / h**2
 
@@ -171,7 +171,7 @@ class Marginal:
 
         first, best, highest = start.position[self.scales], start, -np.inf
 
-        def negative(scales: np.ndarray) -> tuple[float, np.ndarray]:
+        def negative_marginal(scales: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best, highest
             same = np.array_equal(scales, first)
             given = start if same else self.given(scales, best.position)
@@ -184,7 +184,9 @@ class Marginal:
 
         bounds = list(zip(first - reach, first + reach, strict=True))
         limits = {"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE}
-        minimize(negative, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
+        minimize(
+            negative_marginal, first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits
+        )
         return best
 
     def precision(self, given: Given, curvature: np.ndarray) -> np.ndarray:
@@ -192,14 +194,14 @@ class Marginal:
         joint = np.empty((self.anchor.size, self.anchor.size))
         response, own = self.response(given), given.precision
         across = -own @ response
-        joint[self._block] = own
+        joint[self._rest_block] = own
         joint[np.ix_(self.rest, self.scales)] = across
         joint[np.ix_(self.scales, self.rest)] = across.T
         joint[np.ix_(self.scales, self.scales)] = curvature - response.T @ across
         return 0.5 * (joint + joint.T)
 
 
-def _factor(precision: np.ndarray) -> tuple[np.ndarray, bool]:
+def _cholesky_or_absolute(precision: np.ndarray) -> tuple[np.ndarray, bool]:
     """Cholesky factor of a precision, with absolute eigenvalues where it is indefinite."""
     try:
         return cho_factor(precision, lower=True)
@@ -218,20 +220,20 @@ WORTH_MOVING, TRUSTED = 0.02, 0.5
 STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
-def smoothed(
+def mode_near_mean(
     full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
     """Mode moved towards the mean of the posterior, where that is useful."""
     # A second step is not worth its pass with a Hessian, except where scales move all else.
     moved = mode
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
-        further = _moved(full_data, moved, inverse_temperature, rng)
+        further = _step_to_mean(full_data, moved, inverse_temperature, rng)
         if further is None:
             break
         way, moved = further.position - moved.position, further
-        if _distance(further, way) < WORTH_ANOTHER:
+        if _length_of(further, way) < WORTH_ANOTHER:
             break
-    far = _distance(mode, moved.position - mode.position) > TRUSTED * np.sqrt(mode.position.size)
+    far = _length_of(mode, moved.position - mode.position) > TRUSTED * np.sqrt(mode.position.size)
     return mode if far else moved
 
 
@@ -250,26 +252,26 @@ def skewness_shift(
     return weight * full_data.skewness(centre, factor, rows)
 
 
-def _moved(
+def _step_to_mean(
     full_data: FullData, here: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode | None:
-    _, factor = whitening(here.precision)
+    _, factor = whitening_factors(here.precision)
     gradient = inverse_temperature * here.likelihood.gradient
     gradient = gradient + full_data.prior(here.position, hessian=False).gradient
     skewness = skewness_shift(full_data, here.position, factor, inverse_temperature, rng)
     tilt = factor.T @ (gradient + skewness) + full_data.skewness_of_prior(here.position, factor)
     shift = factor @ tilt
-    if not _distance(here, shift) > WORTH_MOVING:
+    if not _length_of(here, shift) > WORTH_MOVING:
         return None
     position = here.position + shift
     likelihood = full_data.likelihood(position, hessian=True)
-    precision = _precision(full_data, here, position, likelihood, inverse_temperature)
+    precision = _precision_at(full_data, here, position, likelihood, inverse_temperature)
     if precision is None or np.linalg.eigvalsh(precision)[0] <= 0.0:
         return None
     return Mode(position, precision, likelihood, marginal=here.marginal)
 
 
-def _precision(
+def _precision_at(
     full_data: FullData,
     here: Mode,
     position: np.ndarray,
@@ -282,10 +284,10 @@ def _precision(
         precision = -hessian - full_data.prior(position, hessian=True).hessian
         return precision if np.isfinite(precision).all() else None
     rows = Derivatives(likelihood.value, inverse_temperature * likelihood.gradient, hessian)
-    marginal = Marginal.frozen(full_data.prior, here.marginal, position, rows)
+    marginal = Marginal.freeze_rows(full_data.prior, here.marginal, position, rows)
     given = marginal.at(position)
     return None if given is None else marginal.precision(given, marginal.curvature_at(given))
 
 
-def _distance(mode: Mode, shift: np.ndarray) -> float:
+def _length_of(mode: Mode, shift: np.ndarray) -> float:
     return float(np.sqrt(shift @ mode.precision @ shift))

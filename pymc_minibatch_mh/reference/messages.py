@@ -22,7 +22,7 @@ EXACT_FIT = "Perhaps the model fits the data exactly. "
 SHOWN = 6
 
 
-def _place(names: Sequence[str], position: np.ndarray, first: int = 0) -> str:
+def _show_point(names: Sequence[str], position: np.ndarray, first: int = 0) -> str:
     """Coordinates of a position in words, one of them first."""
     order = [first, *(k for k in range(position.size) if k != first)][:SHOWN]
     shown = ", ".join(f"{names[k]} = {position[k]:.4g}" for k in order)
@@ -50,7 +50,7 @@ def not_finite(
 ) -> ModeError:
     """Error about derivatives that are not finite, with position and row."""
     worst = int(np.argmax(bad))
-    place = _place(names, position, worst)
+    place = _show_point(names, position, worst)
     return ModeError(
         f"{names[worst]!r} has derivatives that are not finite {where + ', ' if where else ''}at "
         f"{place}, the last point with a finite log-density, so no control variates can be built "
@@ -77,7 +77,7 @@ def scale_collapses(
         f"{names[k]!r} runs away: {_end_of(names[k], last - first)}, and the log-density still "
         f"rises. In the last Newton steps it rose by {rise:.3g} from {first:.4g} to {last:.4g} "
         f"without slowing down, and {beyond}, so there is no mode in that direction. {guess}The "
-        f"last point is {_place(names, way[1].position, k)}. {WAY_ON}"
+        f"last point is {_show_point(names, way[1].position, k)}. {WAY_ON}"
     )
 
 
@@ -86,24 +86,24 @@ def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: fl
     return ModeError(
         f"{names[k]!r} runs away: {_end_of(names[k], move)}, and its marginal density still "
         "rises, where a Gaussian approximation integrates out the coordinates of the likelihood. "
-        f"The last point is {_place(names, position, k)}. {WAY_ON}"
+        f"The last point is {_show_point(names, position, k)}. {WAY_ON}"
     )
 
 
-def unsettled(
+def not_settled(
     names: Sequence[str], k: int, steps: int, position: np.ndarray, move: float, distance: float
 ) -> ModeError:
     """Error about a search with too many steps."""
     return ModeError(
         f"{names[k]!r} has not converged after {steps} Newton steps: the next step would change "
         f"it by {move:.3g}, and the mode is still {distance:.2g} standard deviations away from "
-        f"the last point, {_place(names, position, k)}. Pass an initial_point= nearer to the "
+        f"the last point, {_show_point(names, position, k)}. Pass an initial_point= nearer to the "
         "posterior. If the log-likelihood has kinks, for example that of a Laplace distribution, "
         f"pass taylor_order=0. {WAY_ON}"
     )
 
 
-def stuck(
+def not_rising(
     names: Sequence[str],
     position: np.ndarray,
     distance: float,
@@ -117,23 +117,23 @@ def stuck(
         listed = ", ".join(repr(names[j]) for j in kinks)
         why = f"The prior has a kink in {listed} nearby, such as an absolute value."
     elif flattest is not None:
-        why = f"It is not concave there, and flattest along {_leading(names, flattest)}."
+        why = f"It is not concave there, and flattest along {_leading_names(names, flattest)}."
     return ModeError(
-        f"{names[k]!r} is stuck on the way to a mode: at {_place(names, position, k)} the "
+        f"{names[k]!r} is stuck on the way to a mode: at {_show_point(names, position, k)} the "
         "log-density does not rise along the Newton direction, although its derivatives put the "
         f"mode {distance:.2g} standard deviations away. {why} {WAY_ON}"
     )
 
 
-def flat(names: Sequence[str], weights: np.ndarray) -> ModeError:
+def density_flat(names: Sequence[str], weights: np.ndarray) -> ModeError:
     """Error about a direction without downward curvature."""
-    worst = _leading(names, weights)
+    worst = _leading_names(names, weights)
     return ModeError(
         f"{worst}: data and priors do not determine {'them' if ', ' in worst else 'it'}, because "
         f"the log-posterior is flat or rises in that direction at its mode. {WAY_ON}"
     )
 
 
-def _leading(names: Sequence[str], weights: np.ndarray) -> str:
+def _leading_names(names: Sequence[str], weights: np.ndarray) -> str:
     worst = [names[k] for k in np.argsort(-weights)[:3] if weights[k] > 0.1]
     return ", ".join(map(repr, worst))

@@ -75,7 +75,7 @@ def find_mode(
             # A few rows may be separable where all are not.
             mode, density = newton_search(whole, start, names, tolerance)
         else:
-            whole = whole.over(found.kinks)
+            whole = whole.over_kinks(found.kinks)
             mode, density = newton_search(whole, near.position, names, tolerance)
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
@@ -94,7 +94,7 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
     for jitter in JITTERS:
         away = rng.uniform(-jitter, jitter, start.size)
         tried = (start + 0.5**halvings * away for halvings in range(MOST_HALVINGS))
-        yield next((x for x in tried if density.at(x, hessian=False).finite), start)
+        yield next((x for x in tried if density.at(x, hessian=False).is_finite), start)
 
 
 #: Rows times moves of a calibration, and the fewest and most moves.
@@ -118,7 +118,7 @@ class Calibration(NamedTuple):
 def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Reference:
     """Control variates of one order around a mode."""
     size = mode.position.size
-    whitener, factor = whitening(mode.precision)
+    whitener, factor = whitening_factors(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
     gradient = mode.likelihood.gradient if order >= 1 else np.zeros(size)
     return Reference(
@@ -143,7 +143,7 @@ def plain_reference(
     return Reference(np.array(centre), factor, whitener, gradient, hessian, 0, inverse_temperature)
 
 
-def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def whitening_factors(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L⁻¹ and the lower triangular L of a precision A, L Lᵀ = A⁻¹."""
     size = precision.shape[0]
     flipped = cholesky(precision[::-1, ::-1], lower=True)
@@ -152,7 +152,7 @@ def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return whitener, np.ascontiguousarray(factor)
 
 
-def calibrate(
+def calibrate_remainders(
     full_data: FullData,
     order: int,
     reference: Reference,
@@ -215,7 +215,7 @@ def find_centre(
     """Neighbourhood of the mode by Fisher scoring; ModeError without a scale or a mode."""
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
-        precision = _precision(full_data, position, inverse_temperature, rng)
+        precision = _precision_of_scores(full_data, position, inverse_temperature, rng)
         if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
             break
         here = density.at(position, hessian=False).total
@@ -234,7 +234,7 @@ def find_centre(
     )
 
 
-def _precision(
+def _precision_of_scores(
     full_data: FullData, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
     groups = max(LEAST_GROUPS, GROUPS_PER_COORDINATE * position.size)

@@ -47,13 +47,13 @@ def newton_search(
     """
     for _ in range(FITS):
         path = _Path(density, names, tolerance)
-        mode = path.climbed(start)
+        mode = path.climb_from(start)
         kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
         fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
         off = [abs(np.log(f.deviation / k.deviation)) for f, k in zip(fitting, kinks, strict=True)]
         if max(off, default=0.0) <= FITTED:
             break
-        density, start = path.density.over(fitting), mode.position
+        density, start = path.density.over_kinks(fitting), mode.position
     return mode, path.density
 
 
@@ -85,7 +85,7 @@ class _Path:
     here: Point = field(init=False)
     quadratic: Quadratic = field(init=False)
 
-    def climbed(self, start: np.ndarray) -> Point:
+    def climb_from(self, start: np.ndarray) -> Point:
         self._look_around(start)
         if not np.isfinite(self.here.total.value):
             raise messages.start_without_density()
@@ -103,7 +103,7 @@ class _Path:
             elif distance < self.tolerance:
                 if self._require_not_running(STEADY_MOVES_AT_END):
                     continue
-                if self.quadratic.concave:
+                if self.quadratic.is_concave:
                     return self.here
                 self._require_curvature()
                 self._leave_saddle()
@@ -115,47 +115,47 @@ class _Path:
                 self.distances.append(distance)
                 if self._require_not_running(STEADY_MOVES):
                     last = np.inf
-                elif not self._moved(step, distance):
+                elif not self._take_step(step, distance):
                     return self.here
-        raise self._unsettled(step, distance)
+        raise self._unsettled_error(step, distance)
 
-    def _unsettled(self, step: np.ndarray, distance: float) -> ModeError:
+    def _unsettled_error(self, step: np.ndarray, distance: float) -> ModeError:
         """Error about a coordinate that still runs away, or about the worst one."""
         self._require_curvature()
-        worst, position = self._worst(step), self.here.position
+        worst, position = self._worst_coordinate(step), self.here.position
         if self.run is not None:
             k, first = self.run
             if step[k] * (position - first.position)[k] > 0.0:
                 return self._running_away(k, first, settled=False)
-        return messages.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
+        return messages.not_settled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
         """Compute the Hessian."""
         self.here = self.density.at(position, hessian=True)
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
-            raise self._undefined(~np.isfinite(gradient))
+            raise self._undefined_error(~np.isfinite(gradient))
         self.quadratic = quadratic_of(hessian)
 
     def _require_curvature(self) -> None:
         """Refuse a Hessian that is not finite, before other reasons are given."""
         if not self.quadratic.complete:
-            raise self._undefined(~self.quadratic.known)
+            raise self._undefined_error(~self.quadratic.known)
 
-    def _undefined(self, bad: np.ndarray) -> ModeError:
+    def _undefined_error(self, bad: np.ndarray) -> ModeError:
         position = self.here.position
-        where = self.density.full_data.undefined_at(self.density.whole(position))
+        where = self.density.full_data.undefined_at(self.density.in_full(position))
         return messages.not_finite(self.names, position, bad, where)
 
-    def _moved(self, step: np.ndarray, distance: float) -> bool:
+    def _take_step(self, step: np.ndarray, distance: float) -> bool:
         """Step with backtracking and doubling; False at a point that is good enough."""
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             # Most full steps are accepted, so that a cheap Hessian is not wasted.
             hessian = halvings == 0 and self.density.full_data.cheap_hessian
             there = self.density.at(self.here.position + length * step, hessian=hessian)
-            if there.finite and self._is_better(there, step, length * distance**2):
-                self.here = self._farther(there, step) if halvings == 0 else there
+            if there.is_finite and self._is_better(there, step, length * distance**2):
+                self.here = self._extend_step(there, step) if halvings == 0 else there
                 if self.here.total.has_hessian:
                     self.quadratic = quadratic_of(self.here.total.hessian)
                 elif not self.quadratic.complete:
@@ -163,15 +163,15 @@ class _Path:
                 return True
             if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks():
                 return True
-        if distance < NEAR and self.quadratic.concave:
+        if distance < NEAR and self.quadratic.is_concave:
             self._look_around(self.here.position)
-            return not self.quadratic.concave
+            return not self.quadratic.is_concave
         self._require_curvature()
         if self._require_not_running(STEADY_MOVES_AT_END) or self._risen_alone():
             return True
-        flattest = None if self.quadratic.concave else self.quadratic.flattest()
-        worst, place = self._worst(step), self.here.position
-        raise messages.stuck(self.names, place, distance, worst, self.density.kinked, flattest)
+        flattest = None if self.quadratic.is_concave else self.quadratic.flattest_direction()
+        worst, place = self._worst_coordinate(step), self.here.position
+        raise messages.not_rising(self.names, place, distance, worst, self.density.kinked, flattest)
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         size = abs(self.here.total.value)
@@ -186,14 +186,14 @@ class _Path:
         onward = slope_there >= -0.5 * slope
         return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
-    def _farther(self, there: Point, step: np.ndarray) -> Point:
+    def _extend_step(self, there: Point, step: np.ndarray) -> Point:
         """Farther point along a step, doubled while that pays, as far out on an exponential."""
         slope, start = self.here.total.gradient @ step, self.here.position
         for doublings in range(1, MOST_DOUBLINGS):
             if self.density.kinks or there.total.gradient @ step < SLOW * slope:
                 break
             beyond = self.density.at(start + 2.0**doublings * step, hessian=False)
-            if not (beyond.finite and beyond.total.value > there.total.value):
+            if not (beyond.is_finite and beyond.total.value > there.total.value):
                 break
             there = beyond
         return there
@@ -205,8 +205,8 @@ class _Path:
             way = np.zeros(self.here.position.size)
             way[k] = np.sign(self.here.total.gradient[k])
             near = self.density.at(self.here.position + way, hessian=False)
-            if near.finite and near.total.value > self.here.total.value:
-                self.here = self._farther(near, way)
+            if near.is_finite and near.total.value > self.here.total.value:
+                self.here = self._extend_step(near, way)
         if self.here.total.value <= start.total.value + ALONE:
             self.here = start
             return False
@@ -215,11 +215,11 @@ class _Path:
 
     def _averages_kinks(self) -> bool:
         """Whether there are new kinks nearby, over which the prior is then averaged."""
-        kinks, reach = self.density.kinks, self.quadratic.deviations()
+        kinks, reach = self.density.kinks, self.quadratic.coordinate_deviations()
         normals = normals_near(self.density.kinked_prior, self.here.position, reach, kinks)
         new = [Kink(normal, self.quadratic.deviation_along(normal)) for normal in normals]
         if new:
-            self.density = self.density.over([*kinks, *new])
+            self.density = self.density.over_kinks([*kinks, *new])
             self._look_around(self.here.position)
         return bool(new)
 
@@ -229,11 +229,11 @@ class _Path:
         for length in [] if way is None else 0.5 ** np.arange(MOST_HALVINGS):
             ends = here.position + length * way, here.position - length * way
             both = [self.density.at(end, hessian=False) for end in ends]
-            best = max((p for p in both if p.finite), key=lambda p: p.total.value, default=None)
+            best = max((p for p in both if p.is_finite), key=lambda p: p.total.value, default=None)
             if best is not None and best.total.value > here.total.value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise messages.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
+        raise messages.density_flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> bool:
         """Whether coordinates ran away, up to a maximum; ModeError if there is none."""
@@ -286,5 +286,5 @@ class _Path:
         """Whether rounding hides the standard deviation of a coordinate."""
         return bool((1.0 / self.quadratic.scale < UNRESOLVED * np.abs(self.here.position)).any())
 
-    def _worst(self, step: np.ndarray) -> int:
+    def _worst_coordinate(self, step: np.ndarray) -> int:
         return int(np.argmax(np.abs(step) * self.quadratic.scale))

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.reference.full_data import Derivatives
 from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
-from pymc_minibatch_mh.reference.mode import whitening
+from pymc_minibatch_mh.reference.mode import whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 
 #: Scales and numbers of all tables at most.
@@ -54,14 +54,14 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
         return None
     if len(scales) * (2 * FINER * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
         return None
-    rows = _rows(target, reference)
-    marginal = Marginal.frozen(target.full_data.prior, scales, reference.centre, rows)
+    rows = _averaged_rows(target, reference)
+    marginal = Marginal.freeze_rows(target.full_data.prior, scales, reference.centre, rows)
     axes = _Axes.around(marginal)
     tables = None if axes is None else axes.tables()
-    return tables if tables is not None and _helps(target, reference, rows, tables) else None
+    return tables if tables is not None and _is_better(target, reference, rows, tables) else None
 
 
-def _rows(target: Target, reference: Reference) -> Derivatives:
+def _averaged_rows(target: Target, reference: Reference) -> Derivatives:
     """Tempered derivatives of the rows, with an average gradient."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
     gradient = beta * reference.gradient
@@ -99,11 +99,11 @@ class _Axes:
 
     def tables(self) -> ScaleConditional | None:
         """Tables, or None where the rest has no precision at the maximum."""
-        middle = self._knot(self.best)
+        middle = self._knot_at(self.best)
         if middle is None:
             return None
         marginal, count = self.marginal, self.marginal.scales.size
-        sides = [[list(self._knots(k, way)) for way in (-1, 1)] for k in range(count)]
+        sides = [[list(self._knots_to_side(k, way)) for way in (-1, 1)] for k in range(count)]
         if min(len(side) for pair in sides for side in pair) < LEAST_KNOTS:
             return None
         low, high = (FINER * max(len(pair[side]) for pair in sides) for side in (0, 1))
@@ -113,13 +113,13 @@ class _Axes:
         for k, (below, above) in enumerate(sides):
             knots = [*reversed(below), middle, *above]
             heights = np.array([value for value, _, _ in knots])
-            points[k], slopes[k] = _quantiles(heights - middle[0], -len(below))
+            points[k], slopes[k] = _quantiles_of_knots(heights - middle[0], -len(below))
             first, last = -len(below), len(above)
             # Constant beyond the last knots.
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
-                table[k] = _spline(np.arange(first, last + 1), lines)(asked)
+                table[k] = _cubic_spline(np.arange(first, last + 1), lines)(asked)
         return ScaleConditional(
             np.ascontiguousarray(marginal.scales, dtype=np.int64),
             np.ascontiguousarray(marginal.rest, dtype=np.int64),
@@ -138,13 +138,13 @@ class _Axes:
             whiteners,
         )
 
-    def _knots(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+    def _knots_to_side(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
         """V, best x and whitener at knots to one side, until V is low."""
         highest, near = self.best.value - self.best.log_volume, self.best.position
         for knot in range(1, MOST_KNOTS + 1):
             away = way * knot * KNOT_GAP * self.spread[:, k]
             given = self.marginal.given(self.best.position[self.marginal.scales] + away, near)
-            found = None if given is None else self._knot(given)
+            found = None if given is None else self._knot_at(given)
             if given is None or found is None:
                 return
             yield found
@@ -152,10 +152,10 @@ class _Axes:
                 return
             near = given.position
 
-    def _knot(self, given: Given) -> tuple[float, np.ndarray, np.ndarray] | None:
+    def _knot_at(self, given: Given) -> tuple[float, np.ndarray, np.ndarray] | None:
         """V, x and the lines of the whitener for given scales; None without a whitener."""
         try:
-            whitener, _ = whitening(given.precision)
+            whitener, _ = whitening_factors(given.precision)
         except LinAlgError:
             return None
         np.fill_diagonal(whitener, np.log(np.diag(whitener)))
@@ -165,7 +165,7 @@ class _Axes:
         return value, given.position[self.marginal.rest], lines
 
 
-def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
+def _cubic_spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
     """Cubic spline through points."""
     # A slow import, which most models do without.
     from scipy.interpolate import CubicSpline  # noqa: PLC0415
@@ -173,7 +173,7 @@ def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]
     return CubicSpline(knots, heights)
 
 
-def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Z as a function of standard normal numbers, and its slopes.
 
     `heights` is the log-density at knots, up to a constant, from knot number `first` on.
@@ -182,7 +182,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
     step = inner[1] - inner[0]
     outer = step * np.arange(1, 1 + FINE * BEYOND)
-    spline = _spline(knots, heights)
+    spline = _cubic_spline(knots, heights)
     low = max(float(spline(knots[0], 1)), LEAST_SLOPE)
     high = min(float(spline(knots[-1], 1)), -LEAST_SLOPE)
     places = np.concatenate([knots[0] - outer[::-1], inner, knots[-1] + outer])
@@ -211,7 +211,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     return points - points[median] + ends[median], slopes
 
 
-def _helps(
+def _is_better(
     target: Target, reference: Reference, rows: Derivatives, tables: ScaleConditional
 ) -> bool:
     """Whether independent draws by tables are accepted more often than normal ones."""
@@ -231,10 +231,10 @@ def _helps(
         )
         densities[1, k] = np.log(np.diag(reference.whitener)).sum() - 0.5 * whitened @ whitened
         densities[2, k] = log_volume[0] - 0.5 * normal @ normal
-    return _acceptance(densities, 1) > _acceptance(densities, 0)
+    return _independent_acceptance(densities, 1) > _independent_acceptance(densities, 0)
 
 
-def _acceptance(densities: np.ndarray, which: int) -> float:
+def _independent_acceptance(densities: np.ndarray, which: int) -> float:
     """Estimated acceptance rate of independent draws from one of two distributions.
 
     `densities`, shape (3, 2n), are log-densities of the target and of both, at n draws of each.

@@ -21,7 +21,7 @@ from pymc_minibatch_mh.reference.density import Density
 from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.reference.log_coordinates import LogFullData, mode_without_logs, with_logs
-from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import (
     LOOSE_TOLERANCE,
     TOLERANCE,
@@ -134,7 +134,7 @@ class Target:
         report_stage("Expanding the log-likelihood")
         # With a prior averaged over kinks, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self.factorization.boundary:
-            mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
+            mode = mode_near_mean(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
         return reference._replace(first=self.factorization.first), mode.marginal
 
@@ -144,16 +144,16 @@ class Target:
         """Mode from `start`, marginal in scales; at order 0 it may have kinks."""
         ends = self.factorization.boundary
         if not ends:
-            return self._sought(start, start, rng, tolerance)
-        mode = self._sought(start, with_logs(start, ends), rng, tolerance)
+            return self._search_mode(start, start, rng, tolerance)
+        mode = self._search_mode(start, with_logs(start, ends), rng, tolerance)
         return mode_without_logs(self.full_data, mode, ends, self.inverse_temperature)
 
-    def _sought(
+    def _search_mode(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
         """Mode by a search from `start`, the point `near` in coordinates of the search."""
         names = self.factorization.coordinate_names
-        arguments = self._climbed, start, self.inverse_temperature, names, rng
+        arguments = self._searched_density, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
             try:
                 return find_mode(*arguments)
@@ -183,14 +183,14 @@ class Target:
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Mode of a weighted subsample; ModeError without one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
-        density, ends = Density(self._climbed, weight, rows), self.factorization.boundary
+        density, ends = Density(self._searched_density, weight, rows), self.factorization.boundary
         start = with_logs(start, ends) if ends else start
         found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
         return mode_without_logs(self.full_data, mode, ends, weight, rows) if ends else mode
 
     @cached_property
-    def _climbed(self) -> FullData:
+    def _searched_density(self) -> FullData:
         """Log-density of the search for the mode."""
         ends, parts = self.factorization.boundary, (self.rows, self.compiled.prior, self.source)
         return LogFullData(*parts, ends) if ends else self.full_data
@@ -211,16 +211,16 @@ class Target:
         """Compare prior and likelihood with the model, at draws of the approximation."""
         report_stage("Comparing with PyMC's log-density")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
-        points = [self.factorization.mirrored(draw()) for _ in range(count)]
+        points = [self.factorization.in_support(draw()) for _ in range(count)]
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
         density = ModelDensity(model, self.factorization, rows)
 
-        def parts(x: np.ndarray) -> tuple[float, float]:
+        def parts_at(x: np.ndarray) -> tuple[float, float]:
             likelihood = self.full_data.likelihood(x, hessian=False, rows=rows).value
             return self.log_prior(x) - self.factorization.log_jacobian(x), likelihood
 
         names = [term.name for term in self.factorization.terms]
-        check_factorization(density.ways(self.source.others), parts, points, names)
+        check_factorization(density.all_densities(self.source.others), parts_at, points, names)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
         """Numbers of at most so many rows from `first` on, evenly spread."""
@@ -233,7 +233,7 @@ class Target:
         term = int(np.searchsorted(starts, row, side="right")) - 1
         return self.factorization.terms[term].name, row - int(starts[term])
 
-    def _outside(self, position: np.ndarray) -> MinibatchError:
+    def _outside_error(self, position: np.ndarray) -> MinibatchError:
         names = self.factorization.coordinate_names
         inside = (position >= self.factorization.lower) & (position <= self.factorization.upper)
         wrong = np.flatnonzero(~(inside & np.isfinite(position)))
@@ -264,7 +264,7 @@ class Target:
     def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
         """Refuse a start of zero density at some rows from `first` on, by default all."""
         if not np.isfinite(self.log_prior(position)):
-            raise self._outside(position)
+            raise self._outside_error(position)
         rows = None
         if first or (most is not None and self.source.n_rows > most):
             rows = self.spread(self.source.n_rows if most is None else most, first)

@@ -65,7 +65,7 @@ class InverseShape(Bijection):
             return -float(self.power) * log(position[self.indices])
 
     @staticmethod
-    def rewritten(exprs: ExprGraph, row: Expr) -> Expr:
+    def rewrite_observation(exprs: ExprGraph, row: Expr) -> Expr:
         """Observation in κ, from one in log κ."""
         return write_in_reciprocals(exprs, row)
 
@@ -77,7 +77,7 @@ def shape_variables(factorization: Factorization) -> list[str]:
     except BoundsError:
         return []
     places = {place for row in rows for place in _shape_coordinates(row)}
-    places -= set().union(*(one.moved for one in factorization.maps))
+    places -= set().union(*(one.moved_indices for one in factorization.maps))
     return [
         block.name
         for block, _ in factorization.real_blocks

@@ -63,7 +63,7 @@ class NonCentred(Bijection):
     @property
     def coordinates(self) -> set[int]:
         """Coordinates that the bijection changes or depends on."""
-        return {*self.moved, *self.locations, *self.scales}
+        return {*self.moved_indices, *self.locations, *self.scales}
 
     @property
     def is_one_to_one(self) -> bool:
@@ -136,7 +136,7 @@ def _map_blocks(
                 found[search] = search.maps()
             except _NotLinearError as reason:
                 refused.append((search.name, str(reason)))
-        moved = set[int]().union(*(one.moved for maps in found.values() for one in maps))
+        moved = set[int]().union(*(one.moved_indices for maps in found.values() for one in maps))
         depending = [one for one in found if any(x.scales & moved for x in found[one])]
         refused += [
             (one.name, "is multiplied by another reparametrised variable") for one in depending
@@ -178,20 +178,20 @@ class _ScaleSearch:
 
     def maps(self) -> list[NonCentred]:
         """Bijections of the groups of the block; empty if it is in no product."""
-        maps = self._maps()
+        maps = self._group_bijections()
         if not maps:
             self._require_none_lost()
             self._require_none_beside()
         for one in maps:
             self._require_valid(one)
-        return [replace(one, label=self._words(one)) for one in maps]
+        return [replace(one, label=self._describe_scale(one)) for one in maps]
 
     def _require_none_lost(self) -> None:
         """Refuse a factor that scales the whole block but also occurs alone in observations."""
         shared = [_shared_factors(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
-            names = self._names(k for f in lost for k in f.places)
+            names = self._names_of(k for f in lost for k in f.places)
             raise _NotLinearError(
                 f"is multiplied by {names} in observations that also depend on {names} alone, so "
                 "no reparametrisation makes them linear in it"
@@ -202,7 +202,7 @@ class _ScaleSearch:
         ways = [way for found in self._known.values() for way in found]
         outside = set().union(*(way.outside for way in ways))
         if outside and self._is_bounded:
-            names = self._names(outside)
+            names = self._names_of(outside)
             raise _NotLinearError(
                 f"is bounded and multiplied by {names} in observations, so its bounds after a "
                 f"reparametrisation would change with {names}"
@@ -211,18 +211,18 @@ class _ScaleSearch:
         chosen = beside & indexed_coordinates(linear_forms(self._factorization))
         if chosen:
             raise _NotLinearError(
-                f"is multiplied by entries of {self._names(chosen)} that data choose; this is "
+                f"is multiplied by entries of {self._names_of(chosen)} that data choose; this is "
                 f"supported for at most {MAX_ENTRIES} entries, if the same data choose "
                 "everything that they multiply"
             )
         if beside:
             raise _NotLinearError(
-                f"is multiplied by functions of {self._names(beside)} that differ between "
+                f"is multiplied by functions of {self._names_of(beside)} that differ between "
                 "observations, so no reparametrisation makes them linear in it"
             )
 
     def _require_valid(self, one: NonCentred) -> None:
-        names = self._names(one.scales)
+        names = self._names_of(one.scales)
         if not one.is_one_to_one:
             raise _NotLinearError(
                 f"is multiplied by a function of {names} that is not known to be positive, so a "
@@ -234,16 +234,16 @@ class _ScaleSearch:
                 "both"
             )
 
-    def _names(self, places: Iterable[int]) -> str:
+    def _names_of(self, places: Iterable[int]) -> str:
         return ", ".join(sorted({repr(self._factorization.name_at(k)) for k in places}))
 
-    def _words(self, one: NonCentred) -> str:
+    def _describe_scale(self, one: NonCentred) -> str:
         names = dict.fromkeys(map(self._factorization.name_at, sorted(one.scales)))
         simple = len(one.scale) == 1 and len(names) == 1
         size = "".join(names) if simple else f"f({', '.join(names)})"
         return f"{size} × {self.name}"
 
-    def _maps(self) -> list[NonCentred]:
+    def _group_bijections(self) -> list[NonCentred]:
         """Bijections of the groups of the block; empty if it has no multipliers."""
 
         def without_kept_out(way: Occurrence) -> Occurrence:
@@ -258,7 +258,7 @@ class _ScaleSearch:
             common |= {k: common[k] & shared if k in common else shared for k in column}
         if all(common.values()):
             return self._by_factors(common)
-        triangle = self._triangle(ways)
+        triangle = self._triangular_map(ways)
         if triangle is None:
             raise _NotLinearError(
                 "is multiplied by other parameters in some places of the likelihood and not in "
@@ -266,7 +266,7 @@ class _ScaleSearch:
             )
         return [triangle]
 
-    def _map(self, places: np.ndarray, scale: Sequence[tuple[FactorCounts, ...]]) -> NonCentred:
+    def _map_of(self, places: np.ndarray, scale: Sequence[tuple[FactorCounts, ...]]) -> NonCentred:
         return NonCentred(self.name, places, "", tuple(scale), (-1,) * len(scale))
 
     def _by_factors(self, common: Mapping[int, FactorCounts]) -> list[NonCentred]:
@@ -274,9 +274,9 @@ class _ScaleSearch:
         groups: defaultdict[frozenset, list[int]] = defaultdict(list)
         for place, factors in sorted(common.items()):
             groups[frozenset(factors.items())].append(place)
-        return [self._map(np.array(k)[:, None], [(common[k[0]],)]) for k in groups.values()]
+        return [self._map_of(np.array(k)[:, None], [(common[k[0]],)]) for k in groups.values()]
 
-    def _triangle(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
+    def _triangular_map(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
         """Triangular B: every entry of α has its own data factor."""
         entries: defaultdict[tuple, dict[Column, FactorCounts]] = defaultdict(dict)
         for column, of_column in ways.items():
@@ -298,7 +298,7 @@ class _ScaleSearch:
             rows.append(tuple(row.get(column, Counter()) for column in order))
         if len(set(map(len, order))) != 1 or len(order) != len(ways):
             return None
-        return self._map(np.stack(order, axis=1), rows)
+        return self._map_of(np.stack(order, axis=1), rows)
 
 
 def _shared_factors(ways: Iterable[Occurrence]) -> FactorCounts:
@@ -310,7 +310,7 @@ def _with_locations(
 ) -> Factorization:
     """Factorization with the locations that accompany every α of only one bijection."""
     forms = linear_forms(mapped)
-    moved = set[int]().union(*(one.moved for one in maps))
+    moved = set[int]().union(*(one.moved_indices for one in maps))
     columns = [_form_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]
     found = [-1] * len(columns)
     for block, _ in factorization.real_blocks:

@@ -78,7 +78,7 @@ class LinearFraction:
         return min(*self.above, *self.below) >= 0.0 and max(self.above) > 0.0
 
     @property
-    def inverted(self) -> "LinearFraction":
+    def as_reciprocal(self) -> "LinearFraction":
         """Reciprocal of the fraction."""
         return replace(self, above=self.below, below=self.above)
 
@@ -116,7 +116,7 @@ LogTerms = dict[CoordinateIndex, list[Expr]]
 
 def write_in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
     """Expression in κ, from one in which ``exprs.logs`` stand for logarithms."""
-    return _ReciprocalRewriter(exprs).closed(root)
+    return _ReciprocalRewriter(exprs).expr_in_shape(root)
 
 
 class _ReciprocalRewriter:
@@ -124,19 +124,19 @@ class _ReciprocalRewriter:
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
-        self._split = cache(self._computed)
+        self._split_logs = cache(self._split_by_rules)
 
-    def closed(self, expr: Expr) -> Expr:
+    def expr_in_shape(self, expr: Expr) -> Expr:
         """Expression in κ."""
-        exprs, (logs, rest) = self._exprs, self._split(expr)
+        exprs, (logs, rest) = self._exprs, self._split_logs(expr)
         parts = [
             multiply_exprs(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
             for place, factors in logs.items()
-            if constant_value(factor := self._total(factors)) != 0.0
+            if constant_value(factor := self._sum_of(factors)) != 0.0
         ]
         return add_exprs(exprs, rest, *parts) if parts else rest
 
-    def _computed(self, expr: Expr) -> tuple[LogTerms, Expr]:
+    def _split_by_rules(self, expr: Expr) -> tuple[LogTerms, Expr]:
         exprs = self._exprs
         if expr.is_data:
             return {}, expr
@@ -144,21 +144,21 @@ class _ReciprocalRewriter:
             return self._of_affine(expr)
         assert isinstance(expr, Apply)
         if is_a(expr, scalar.Add):
-            return self._sum([self._split(x) for x in expr.inputs])
+            return self._split_sum([self._split_logs(x) for x in expr.inputs])
         if is_a(expr, scalar.Switch):
             condition, _, otherwise = expr.inputs
             if self._never_holds(condition):
-                return self._split(otherwise)
+                return self._split_logs(otherwise)
         if is_a(expr, scalar.Mul):
             core, data = scaled_core(exprs, expr)
             if core is not expr:
-                return self._times(data, self._split(core))
-            return {}, self._product(expr.inputs)
+                return self._scale_split(data, self._split_logs(core))
+            return {}, self._finite_product(expr.inputs)
         rule = _RULES.get(type(expr.op))
         found = rule(self, expr) if rule is not None else None
         if found is not None:
             return found
-        return {}, exprs.node(expr.op, [self.closed(x) for x in expr.inputs])
+        return {}, exprs.node(expr.op, [self.expr_in_shape(x) for x in expr.inputs])
 
     def _of_affine(self, expr: Affine) -> tuple[LogTerms, Expr]:
         exprs, logs = self._exprs, LogTerms()
@@ -169,14 +169,14 @@ class _ReciprocalRewriter:
             logs.setdefault(term.place, []).append(reduce(exprs.times, term.monomial, factor))
         return logs, exprs.affine(rest, expr.offset) if rest else expr.offset
 
-    def _sum(self, parts: list[tuple[LogTerms, Expr]]) -> tuple[LogTerms, Expr]:
+    def _split_sum(self, parts: list[tuple[LogTerms, Expr]]) -> tuple[LogTerms, Expr]:
         logs = LogTerms()
         for of, _ in parts:
             for place, factors in of.items():
                 logs.setdefault(place, []).extend(factors)
         return logs, add_exprs(self._exprs, *(rest for _, rest in parts))
 
-    def _times(self, data: Expr, parts: tuple[LogTerms, Expr]) -> tuple[LogTerms, Expr]:
+    def _scale_split(self, data: Expr, parts: tuple[LogTerms, Expr]) -> tuple[LogTerms, Expr]:
         logs, rest = parts
         scaled = {k: [self._exprs.times(data, x) for x in of] for k, of in logs.items()}
         return scaled, multiply_exprs(self._exprs, data, rest)
@@ -188,17 +188,17 @@ class _ReciprocalRewriter:
         if shifted is not None:
             return self._gamma_of_fraction(*shifted)
         core, scale = scaled_core(exprs, x)
-        known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
+        known = self._single_power(core.inputs[0]) if is_a(core, scalar.Exp) else None
         if known is None or known[1] >= 0.0 or not known[2].is_data:
             fraction = self._fraction_of(x)
             return None if fraction is None else self._gamma_of_fraction(fraction, y, z)
         place, power, offset = known
-        y, z = self._total([y]), self._total([z])
-        gap = self._total([y, exprs.times(exprs.minus_one, z)])
+        y, z = self._sum_of([y]), self._sum_of([z])
+        gap = self._sum_of([y, exprs.times(exprs.minus_one, z)])
         size = exprs.node(scalar.log, (exprs.real(scale),))
         inverse = multiply_exprs(
             exprs,
-            self._raised(place, -power),
+            self._raised_coordinate(place, -power),
             exp_expr(exprs, exprs.times(exprs.minus_one, offset)),
             reciprocal_expr(exprs, scale),
         )
@@ -218,31 +218,31 @@ class _ReciprocalRewriter:
 
     def _gamma_of_fraction(self, shape: LinearFraction, y: Expr, z: Expr) -> tuple[LogTerms, Expr]:
         exprs = self._exprs
-        gap = self._total([y, exprs.times(exprs.minus_one, z)])
-        logs, rest = self._times(gap, self._log_of(shape))
-        inverse = self._of(shape.inverted)
-        rise = exprs.node(gamma_rise, (inverse, self._total([y]), self._total([z])))
+        gap = self._sum_of([y, exprs.times(exprs.minus_one, z)])
+        logs, rest = self._scale_split(gap, self._log_of(shape))
+        inverse = self._expr_of(shape.as_reciprocal)
+        rise = exprs.node(gamma_rise, (inverse, self._sum_of([y]), self._sum_of([z])))
         return logs, add_exprs(exprs, rest, rise)
 
-    def logarithm(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
+    def rewrite_log(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Logarithm of a linear fraction, or of one plus such a fraction."""
         fraction = self._fraction_in_log(expr)
         return None if fraction is None else self._log_of(fraction)
 
-    def fraction(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
+    def as_fraction(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Linear fraction of a power of κ."""
         fraction = self._fraction_of(expr)
-        return None if fraction is None else ({}, self._of(fraction))
+        return None if fraction is None else ({}, self._expr_of(fraction))
 
     def softplus(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
         """Softplus log(1 + κ^c e^r), with c log κ split off for negative c."""
         exprs, (x,) = self._exprs, expr.inputs
-        known = self._power(x)
+        known = self._single_power(x)
         if known is None:
             return None
         place, power, rest = known
         raised = rest if power > 0.0 else negate_expr(exprs, rest)
-        inner = exprs.node(scalar.log1p, (self._sized(place, abs(power), raised),))
+        inner = exprs.node(scalar.log1p, (self._power_times_exp(place, abs(power), raised),))
         if power > 0.0:
             return {}, inner
         return {place: [exprs.constant(power)]}, add_exprs(exprs, rest, inner)
@@ -252,17 +252,17 @@ class _ReciprocalRewriter:
         exprs, (x,) = self._exprs, expr.inputs
         parts = sum_parts(x)
         for share in parts:
-            inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
+            inside = self._single_power(share.inputs[0]) if is_a(share, LogSoftplus) else None
             others = add_exprs(exprs, *(part for part in parts if part is not share))
-            outside = self._power(others)
+            outside = self._single_power(others)
             if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
-                size = self._sized(*inside)
+                size = self._power_times_exp(*inside)
                 whole = exp_expr(exprs, add_exprs(exprs, inside[2], outside[2]))
                 return {}, multiply_exprs(exprs, whole, exprs.node(log1p_ratio, (size,)))
-        known = self._power(x)
-        return None if known is None else ({}, self._sized(*known))
+        known = self._single_power(x)
+        return None if known is None else ({}, self._power_times_exp(*known))
 
-    def _product(self, factors: Sequence[Expr]) -> Expr:
+    def _finite_product(self, factors: Sequence[Expr]) -> Expr:
         """Product; for (k m + d) log(1 + w/m) with a shape m, its finite parts."""
         exprs = self._exprs
         for log, sum_of_shape in permutations(factors, 2):
@@ -271,16 +271,16 @@ class _ReciprocalRewriter:
             parts = known[1].parts_of(whole) if known and whole else None
             if known is None or parts is None:
                 continue
-            size, (scale, rest) = self.closed(known[0]), map(exprs.constant, parts)
-            inner = multiply_exprs(exprs, size, self._of(known[1].inverted))
+            size, (scale, rest) = self.expr_in_shape(known[0]), map(exprs.constant, parts)
+            inner = multiply_exprs(exprs, size, self._expr_of(known[1].as_reciprocal))
             total = add_exprs(
                 exprs,
                 multiply_exprs(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
                 multiply_exprs(exprs, rest, exprs.node(scalar.log1p, (inner,))),
             )
             others = without_value(without_value(factors, log), sum_of_shape)
-            return multiply_exprs(exprs, total, *map(self.closed, others))
-        return multiply_exprs(exprs, *map(self.closed, factors))
+            return multiply_exprs(exprs, total, *map(self.expr_in_shape, others))
+        return multiply_exprs(exprs, *map(self.expr_in_shape, factors))
 
     def _fraction_of(self, expr: Expr) -> LinearFraction | None:
         found: LinearFraction | None = None
@@ -289,7 +289,7 @@ class _ReciprocalRewriter:
             found = odds.share if odds and is_a(expr, scalar_math.Sigmoid) else odds
         elif is_a(expr, scalar.Reciprocal):
             inner = self._fraction_of(expr.inputs[0])
-            found = inner and inner.inverted
+            found = inner and inner.as_reciprocal
         elif is_a(expr, scalar.Mul):
             core, factor = scaled_core(self._exprs, expr)
             scale, inner = constant_value(factor), None if core is expr else self._fraction_of(core)
@@ -329,7 +329,7 @@ class _ReciprocalRewriter:
 
     def _exponential_fraction(self, x: Expr) -> LinearFraction | None:
         """Fraction exp(x), if x is log of a number times a power of κ, or None."""
-        known = self._power(x)
+        known = self._single_power(x)
         offset = constant_value(known[2]) if known else None
         if known is None or offset is None:
             return None
@@ -342,46 +342,46 @@ class _ReciprocalRewriter:
             power += 0.0 if a > 0.0 else sign * fraction.power
             parts.append(exprs.constant(sign * math.log(a if a > 0.0 else b)))
             if a > 0.0 and b / a:
-                log = exprs.node(scalar.log1p, (self._linear(fraction, (0.0, b / a)),))
+                log = exprs.node(scalar.log1p, (self._linear_in(fraction, (0.0, b / a)),))
                 parts.append(multiply_exprs(exprs, exprs.constant(sign), log))
         logs: LogTerms = {fraction.place: [exprs.constant(power)]} if power else {}
         return logs, add_exprs(exprs, *parts)
 
-    def _of(self, fraction: LinearFraction) -> Expr:
-        above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
+    def _expr_of(self, fraction: LinearFraction) -> Expr:
+        above, below = (self._linear_in(fraction, x) for x in (fraction.above, fraction.below))
         return divide_exprs(self._exprs, above, below)
 
-    def _linear(self, fraction: LinearFraction, linear: LinearPair) -> Expr:
+    def _linear_in(self, fraction: LinearFraction, linear: LinearPair) -> Expr:
         exprs, (offset, slope) = self._exprs, map(self._exprs.constant, linear)
-        power = self._raised(fraction.place, fraction.power)
+        power = self._raised_coordinate(fraction.place, fraction.power)
         return add_exprs(exprs, offset, multiply_exprs(exprs, slope, power))
 
-    def _power(self, expr: Expr) -> tuple[CoordinateIndex, float, Expr] | None:
+    def _single_power(self, expr: Expr) -> tuple[CoordinateIndex, float, Expr] | None:
         """Coefficient c and remainder r of c log κ + r for a single κ, or None."""
-        logs, rest = self._split(expr)
-        totals = {place: constant_value(self._total(factors)) for place, factors in logs.items()}
+        logs, rest = self._split_logs(expr)
+        totals = {place: constant_value(self._sum_of(factors)) for place, factors in logs.items()}
         if len(totals) != 1:
             return None
         ((place, power),) = totals.items()
         return (place, power, rest) if power else None
 
-    def _sized(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
+    def _power_times_exp(self, place: CoordinateIndex, power: float, rest: Expr) -> Expr:
         """Product κ^c e^r."""
-        exprs, raised = self._exprs, self._raised(place, power)
+        exprs, raised = self._exprs, self._raised_coordinate(place, power)
         return (
             raised
             if constant_value(rest) == 0.0
             else multiply_exprs(exprs, raised, exp_expr(exprs, rest))
         )
 
-    def _raised(self, place: CoordinateIndex, power: float) -> Expr:
+    def _raised_coordinate(self, place: CoordinateIndex, power: float) -> Expr:
         exprs, base = self._exprs, self._exprs.coordinate(place)
         if power == 1.0:
             return base
         if power == 2.0:
             return square_expr(exprs, base)
         if power < 0.0:
-            return reciprocal_expr(exprs, self._raised(place, -power))
+            return reciprocal_expr(exprs, self._raised_coordinate(place, -power))
         return exprs.node(scalar.pow, (base, exprs.constant(power)))
 
     def _never_holds(self, condition: Expr) -> bool:
@@ -394,10 +394,10 @@ class _ReciprocalRewriter:
         if limit is None or limit < MAX_SHAPE:
             return False
         shape = condition.inputs[0]
-        known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
+        known = self._single_power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
         return self._fraction_of(shape) is not None if known is None else known[1] < 0.0
 
-    def _total(self, parts: list[Expr]) -> Expr:
+    def _sum_of(self, parts: list[Expr]) -> Expr:
         """Sum of data in which equal terms cancel."""
         exprs, factors = self._exprs, defaultdict[Expr, list[float]](list)
         waiting = [(part, 1.0) for part in reversed(parts)]
@@ -421,8 +421,8 @@ _RULES: dict[type, Callable[[_ReciprocalRewriter, Apply], tuple[LogTerms, Expr] 
     GammaRatio: _ReciprocalRewriter.gamma_ratio,
     scalar_math.Softplus: _ReciprocalRewriter.softplus,
     scalar.Exp: _ReciprocalRewriter.exponential,
-    scalar.Log: _ReciprocalRewriter.logarithm,
-    scalar.Log1p: _ReciprocalRewriter.logarithm,
-    scalar.Reciprocal: _ReciprocalRewriter.fraction,
-    scalar_math.Sigmoid: _ReciprocalRewriter.fraction,
+    scalar.Log: _ReciprocalRewriter.rewrite_log,
+    scalar.Log1p: _ReciprocalRewriter.rewrite_log,
+    scalar.Reciprocal: _ReciprocalRewriter.as_fraction,
+    scalar_math.Sigmoid: _ReciprocalRewriter.as_fraction,
 }

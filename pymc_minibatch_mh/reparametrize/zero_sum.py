@@ -24,20 +24,20 @@ class ReferenceLevel(Bijection):
     """
 
     @property
-    def _size(self) -> int:
+    def _level_count(self) -> int:
         return len(self.indices) + 1
 
     def inverse(self, position: Any) -> list[IndexedValues]:
         """Value variables v."""
-        return self._moved_by(position, -1.0 / (self._size + np.sqrt(self._size)))
+        return self._moved_by(position, -1.0 / (self._level_count + np.sqrt(self._level_count)))
 
     def forward(self, values: np.ndarray) -> list[IndexedValues]:
         """Coordinates α."""
-        return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._size)))
+        return self._moved_by(values, 1.0 / (1.0 + np.sqrt(self._level_count)))
 
     def log_jacobian(self, position: Any) -> Any:
         """Log-Jacobian -m/2 log n."""
-        return -0.5 * self.indices.shape[1] * np.log(self._size)
+        return -0.5 * self.indices.shape[1] * np.log(self._level_count)
 
     def _moved_by(self, position: Any, share: float) -> list[IndexedValues]:
         return [
@@ -56,7 +56,7 @@ def in_differences(factorization: Factorization) -> Factorization:
     if not maps:
         return factorization
     found = reparametrize_by(factorization, maps)
-    moved = set[int]().union(*(one.moved for one in maps))
+    moved = set[int]().union(*(one.moved_indices for one in maps))
     try:
         return found if moved & indexed_coordinates(linear_forms(found)) else factorization
     except BoundsError:

@@ -135,7 +135,7 @@ class Sampler[P: Plan](ABC):
         if tables is None:
             arrays = no_tables()
         else:
-            arrays = tables.arrays if by_bounds else tables.undrawn
+            arrays = tables.arrays if by_bounds else tables.without_sampling_tables
             if tables.verified:
                 unread = whitened_directions(plan.target, plan.reference)
                 arrays = arrays._replace(unread=unread)

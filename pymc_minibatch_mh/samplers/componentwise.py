@@ -123,7 +123,7 @@ class Componentwise(Sampler[ArrowPlan]):
         return found
 
 
-def componentwise(method: Method, elements: GroupedReference) -> Componentwise:
+def componentwise_sampler(method: Method, elements: GroupedReference) -> Componentwise:
     """Sampler of the elements around a centre."""
     sizes = tuple(int(size) for size in np.diff(elements.starts))
     n_scales = int(np.count_nonzero(elements.scale_factor >= 0))

@@ -192,7 +192,7 @@ class Checkpoint:
         found.lock()
         try:
             for number in range(settings.chains):
-                found._write(number, workers, *found._snapshot(workers, number))
+                found._write_block(number, workers, *found._chain_snapshot(workers, number))
             # This file comes last: its presence means that all chains are written.
             write_with_text(folder / RUN_FILE, {}, run)
         except BaseException:
@@ -281,7 +281,7 @@ class Checkpoint:
         """Number of draws of the longest chain."""
         return max(drawn for _, drawn in self._written)
 
-    def fill(self, workers: Workers) -> None:
+    def fill_records(self, workers: Workers) -> None:
         """Read the draws of all chains into the records of `workers`."""
         for number, blocks in enumerate(self._blocks):
             progress = workers.progress[number]
@@ -312,7 +312,7 @@ class Checkpoint:
                 return
         elif not ended:
             return
-        taken = self._snapshot(workers, number)
+        taken = self._chain_snapshot(workers, number)
         self._last[number] = self._writer.submit(self._try, number, workers, *taken)
 
     def lock(self) -> None:
@@ -356,7 +356,7 @@ class Checkpoint:
                 max(self._failed),
             )
 
-    def _snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
+    def _chain_snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
         """Copy of the state of a chain, which continues during the writing."""
         chain, progress = workers.chains[number], workers.progress[number]
         arrays = {"position": chain.position.copy()}
@@ -375,7 +375,7 @@ class Checkpoint:
         """Write a block, or warn of a failure; the next block then contains these draws too."""
         began = time.perf_counter()
         try:
-            self._write(number, workers, arrays, text)
+            self._write_block(number, workers, arrays, text)
             self._failed[number] = ""
         except OSError as error:
             if not any(self._failed):
@@ -389,7 +389,7 @@ class Checkpoint:
         pause = max(MIN_SECONDS, min(MAX_SECONDS, MAX_BLOCK_SHARE * text["seconds"]))
         self._due[number] = now + max(pause, (now - began) / MAX_WRITING_SHARE)
 
-    def _write(
+    def _write_block(
         self, number: int, workers: Workers, arrays: dict[str, np.ndarray], text: Any
     ) -> None:
         """Write the draws since the last block, and then the state that lists them."""

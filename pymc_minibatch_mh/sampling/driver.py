@@ -208,7 +208,7 @@ def sample(
         kept = recorded_variables(found, start, var_names)
         workers = Workers(settings, begun, keeps_warm_up, step.program.statistics)
         if folder is not None:
-            folder.fill(workers)
+            folder.fill_records(workers)
         elif checkpoint is not None:
             folder = Checkpoint.create(checkpoint, step, workers)
         log_start(step, settings)

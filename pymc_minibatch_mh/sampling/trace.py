@@ -153,11 +153,11 @@ class BlockFunction:
         n = len(positions)
         with np.errstate(all="ignore"):
             count = self._draws_in_block(positions[:1])
-            ends = {i: self._one(*self._pieces(positions[i : i + 1], True)) for i in (0, -1 % n)}
+            ends = {i: self._one(*self._blocks_of(positions[i : i + 1], True)) for i in (0, -1 % n)}
             out = [np.empty((n, *x.shape), x.dtype) for x in ends[0]]
             for start in range(0, n, count):
                 stop = min(start + count, n)
-                values = self._many(*self._pieces(positions[start:stop]))
+                values = self._many(*self._blocks_of(positions[start:stop]))
                 for whole, part in zip(out, values, strict=True):
                     whole[start:stop] = part
         for place, alone in ends.items():
@@ -167,11 +167,11 @@ class BlockFunction:
         return out
 
     def _draws_in_block(self, position: np.ndarray) -> int:
-        self._one(*self._pieces(position, True))
+        self._one(*self._blocks_of(position, True))
         made = (cell[0] for v, cell in self._one.vm.storage_map.items() if v.owner is not None)
         return max(1, BLOCK_BYTES // max(1, sum(getattr(value, "nbytes", 0) for value in made)))
 
-    def _pieces(self, positions: np.ndarray, alone: bool = False) -> list[np.ndarray]:
+    def _blocks_of(self, positions: np.ndarray, alone: bool = False) -> list[np.ndarray]:
         leading = () if alone else (len(positions),)
         return [
             positions[:, b.start : b.stop].reshape((*leading, *b.shape)).astype(b.variable.dtype)
@@ -238,7 +238,7 @@ def _evaluate_draw_by_draw(
     )
     out: list[np.ndarray] = []
     for i, draw in enumerate(draws):
-        values = evaluate(*factorization.cut(draw).values())
+        values = evaluate(*factorization.split_by_name(draw).values())
         if not out:
             out = [np.empty((len(draws), *np.shape(x)), x.dtype) for x in values]
         for whole, value in zip(out, values, strict=True):
@@ -398,7 +398,10 @@ class _GroupMaker:
         self, variables: Sequence[Variable], values: np.ndarray, coords: Mapping[str, np.ndarray]
     ) -> xr.Dataset:
         """Group of variables at draws, shape (chains, draws, d)."""
-        by_name, flat = self.factorization.cut(values), values.reshape(-1, values.shape[-1])
+        by_name, flat = (
+            self.factorization.split_by_name(values),
+            values.reshape(-1, values.shape[-1]),
+        )
         found = {block.variable: by_name[block.name] for block in self.factorization.blocks}
         others = [v for v in variables if v not in found]
         evaluated = evaluate_at_draws(self.model, self.factorization, others, flat)

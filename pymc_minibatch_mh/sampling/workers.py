@@ -115,7 +115,7 @@ class Record:
     stats: Mapping[str, np.ndarray]
 
     @classmethod
-    def empty(
+    def allocate_record(
         cls, chains: int, draws: int, size: int, statistics: Mapping[str, Statistic]
     ) -> "Record":
         """Record with allocated but empty arrays."""
@@ -172,9 +172,9 @@ class Workers:
         """Allocate the records, and compile all functions for the threads."""
         settings, room = self.settings, (self.chains[0].position.size, self.statistics)
         self.progress = [ChainProgress() for _ in self.chains]
-        self.kept = Record.empty(settings.chains, settings.draws, *room)
+        self.kept = Record.allocate_record(settings.chains, settings.draws, *room)
         if self.keeps_warm_up:
-            self.warm_up = Record.empty(settings.chains, settings.tune, *room)
+            self.warm_up = Record.allocate_record(settings.chains, settings.tune, *room)
         self._stop = Event()
         #: Chains at the end of their warm-up, with futures for their adapted centres; None for an
         #: ended chain.
@@ -192,7 +192,7 @@ class Workers:
             try:
                 with DelayedInterrupts() as interrupt:
                     running.update(
-                        pool.submit(self._sample, k) for k in range(self.settings.chains)
+                        pool.submit(self._sample_chain, k) for k in range(self.settings.chains)
                     )
                     for job in running:
                         job.add_done_callback(lambda _: self._tuned.put(None))
@@ -217,7 +217,7 @@ class Workers:
             bars.show(self.progress)
             ended = [job for job in running if job.done()]
 
-    def _sample(self, number: int) -> None:
+    def _sample_chain(self, number: int) -> None:
         self._make_draws(number)
         if self.keep is not None:
             self.keep(number, True)
@@ -227,7 +227,7 @@ class Workers:
         most = float(FIRST_BLOCK)
         while progress.tuned < settings.tune and not self._stop.is_set():
             window = min(settings.tune - progress.tuned, draws_until_adaptation(chain))
-            most = self._advance(number, min(int(most), window), self.warm_up)
+            most = self._advance_block(number, min(int(most), window), self.warm_up)
         ended = Future[None]()
         self._tuned.put((chain, ended))
         while not wait([ended], SECONDS_BETWEEN_CHECKS).done:
@@ -236,9 +236,9 @@ class Workers:
         ended.result()
         while progress.drawn < settings.draws and not self._stop.is_set():
             draws = min(int(most), settings.draws - progress.drawn)
-            most = self._advance(number, draws, self.kept)
+            most = self._advance_block(number, draws, self.kept)
 
-    def _advance(self, number: int, draws: int, record: Record | None) -> float:
+    def _advance_block(self, number: int, draws: int, record: Record | None) -> float:
         """Make a block of draws; return the maximum length of the next block."""
         chain, progress = self.chains[number], self.progress[number]
         shared = {name: getattr(chain, name) for name in ("certified", "scaling", "temperature")}

@@ -37,7 +37,7 @@ from pymc_minibatch_mh.plan.prepare import read_model
 from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.samplers.base import Sampler
-from pymc_minibatch_mh.samplers.componentwise import componentwise
+from pymc_minibatch_mh.samplers.componentwise import componentwise_sampler
 from pymc_minibatch_mh.samplers.metropolis import Metropolis
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.settings import (
@@ -175,17 +175,17 @@ class MinibatchStep(BlockedStep):
 
     def __repr__(self) -> str:
         """Short text such as "TunaMH(3 parameters, 10,000 observations of 'y', ...)"."""
-        return f"{type(self).__name__}({', '.join(self._facts())})"
+        return f"{type(self).__name__}({', '.join(self._summary_facts())})"
 
     def _repr_html_(self) -> str:
         """HTML list for notebooks with the short text, the settings and the time of preparation."""
-        facts = [*self._facts(), f"prepared in {report.describe_seconds(self.seconds)}"]
+        facts = [*self._summary_facts(), f"prepared in {report.describe_seconds(self.seconds)}"]
         if self.settings:
             facts.append(f"settings: {self.settings}")
         items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
         return f"<b>{type(self).__name__}</b><ul>{items}</ul>"
 
-    def _facts(self) -> list[str]:
+    def _summary_facts(self) -> list[str]:
         size = self.target.factorization.size - self.plan.reference.first
         facts = [
             f"{size} parameter{'s' * (size != 1)}",
@@ -205,7 +205,7 @@ class MinibatchStep(BlockedStep):
     def _prepare(self, settings: SharedSettings, method: Method) -> None:
         """Read the model, prepare a plan with full-data evaluations, and create a chain."""
         began, name, needs = time.perf_counter(), type(self).__name__, method.requirements
-        progress.number_parts(READING, *[BOUNDING] * needs.derives, UPDATES)
+        progress.number_parts(READING, *[BOUNDING] * needs.derives_bounds, UPDATES)
         model = resolve_model(settings.model)
         self.vars = step_variables(model, settings.vars)
         point = settings.point_of(model)
@@ -242,7 +242,7 @@ class MinibatchStep(BlockedStep):
         """Sampler of a plan: componentwise if effects are accepted one at a time."""
         if plan.blocks is None:
             return Metropolis(method, proposal)
-        return componentwise(method, plan.blocks)
+        return componentwise_sampler(method, plan.blocks)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
@@ -444,7 +444,7 @@ class MinibatchStep(BlockedStep):
         else:
             report.log_start(self.program, check_start(chain))
         self.target.require_finite_start(position)
-        chain.state.started = not chain.state.waiting
+        chain.state.started = not chain.state.is_waiting
 
     @property
     def _leaves_default_start(self) -> bool:
@@ -458,7 +458,7 @@ class MinibatchStep(BlockedStep):
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw from the Gaussian approximation, with `scale` times its standard deviations."""
         position = self.plan.gaussian_draw(rng, scale)
-        return self.target.factorization.unravel(self.target.factorization.mirrored(position), {})
+        return self.target.factorization.unravel(self.target.factorization.in_support(position), {})
 
     def __reduce__(self) -> tuple:
         """Pickle prepared model, settings and chain, without the PyMC model and compiled code."""

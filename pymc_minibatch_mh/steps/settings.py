@@ -401,20 +401,20 @@ def takes_settings[**P, S: SharedSettings](
     cls = cast("type[SharedSettings]", record)
     known = {one.name: one for one in fields(cls)}
 
-    def decorate(prepare: Callable[[Any, S], None]) -> Callable[Concatenate[Any, P], None]:
+    def decorate_init(prepare: Callable[[Any, S], None]) -> Callable[Concatenate[Any, P], None]:
         @wraps(prepare)
-        def constructor(self: Any, *args: P.args, **settings: P.kwargs) -> None:
+        def init_from_settings(self: Any, *args: P.args, **settings: P.kwargs) -> None:
             require_known(type(self), settings, known)
             prepare(self, record(*args, **settings))
 
         first = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-        constructor.__signature__ = Signature(  # type: ignore[attr-defined]
+        init_from_settings.__signature__ = Signature(  # type: ignore[attr-defined]
             first + [_parameter_of(known[name]) for name in setting_names(cls)]
         )
-        constructor.record = cls  # type: ignore[attr-defined]
-        return constructor
+        init_from_settings.record = cls  # type: ignore[attr-defined]
+        return init_from_settings
 
-    return decorate
+    return decorate_init
 
 
 def _parameter_of(one: Any) -> Parameter:

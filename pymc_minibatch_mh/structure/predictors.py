@@ -71,11 +71,11 @@ class Predictors:
         forms = [form for form, _, _ in self._scaled.values()]
         self.forms, self._weights = _independent_basis(forms)
 
-    def rebuilt(self, expr: Expr) -> Expr:
+    def rebuild_expr(self, expr: Expr) -> Expr:
         """Expression `expr` as a function of arguments and data."""
-        return with_affines(self._exprs, expr, self._argument)
+        return with_affines(self._exprs, expr, self._argument_of_affine)
 
-    def _argument(self, affine: Affine) -> Expr:
+    def _argument_of_affine(self, affine: Affine) -> Expr:
         form, factor, common = self._scaled[affine]
         exprs, scale = self._exprs, self._exprs.product(factor, common)
         parts = [

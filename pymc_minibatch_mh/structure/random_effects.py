@@ -85,7 +85,7 @@ class GroupingFactor:
         number, beside = np.divmod(index - self.first, self.every)
         return np.where(beside == 0, number, -1)
 
-    def parted(self, every: int) -> list["GroupingFactor"]:
+    def split_by_remainder(self, every: int) -> list["GroupingFactor"]:
         """One factor for each remainder of the index modulo `every`."""
         firsts = range(min(every, self.places.size))
         return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
@@ -211,7 +211,7 @@ class LevelPrior(NamedTuple):
 def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelPrior:
     """Split the prior by levels; NotSeparableError if it is not provably a sum over them."""
     prior = _PriorSum(factorization)
-    pieces = [piece for factor in elements.factors for piece in prior.apart(factor)]
+    pieces = [piece for factor in elements.factors for piece in prior.smallest_split(factor)]
     pieces.sort(key=lambda piece: -piece.factor.places.size)
     if len(pieces) > MAX_FACTORS:
         raise NotSeparableError(
@@ -244,12 +244,12 @@ class _PriorSum:
         ]
         self._known = _LevelLabels(factorization, [part for part, _ in self._parts])
 
-    def apart(self, factor: GroupingFactor) -> list[_LabelledFactor]:
+    def smallest_split(self, factor: GroupingFactor) -> list[_LabelledFactor]:
         """Smallest split of a factor without coupled levels in any part."""
         refused: list[NotSeparableError] = []
         for every in _SPLITS:
             try:
-                pieces = [self._piece(one) for one in factor.parted(every)]
+                pieces = [self._labelled_factor(one) for one in factor.split_by_remainder(every)]
                 _coupled_pairs(pieces)
             except NotSeparableError as reason:
                 refused.append(reason)
@@ -257,7 +257,7 @@ class _PriorSum:
                 return pieces
         raise refused[0]
 
-    def _piece(self, factor: GroupingFactor) -> _LabelledFactor:
+    def _labelled_factor(self, factor: GroupingFactor) -> _LabelledFactor:
         labels = np.full(self._size, -1)
         labels[factor.places] = np.arange(factor.places.size)
         self._known.assign(labels)
@@ -336,85 +336,85 @@ class _LevelLabels:
         """Label the coordinates and everything that depends on them."""
         self._known = {self._factorization.position: labels}
         for node in self._nodes:
-            self._pass(node)
+            self._pass_labels(node)
 
     def of(self, variable: Variable) -> np.ndarray:
         """Label of each entry of a variable."""
         if variable not in self._known:
-            self._known[variable] = np.full(np.shape(self._value(variable)), -1)
+            self._known[variable] = np.full(np.shape(self._data_of(variable)), -1)
         return self._known[variable]
 
-    def _value(self, variable: Variable) -> Any:
+    def _data_of(self, variable: Variable) -> Any:
         return variable.data if isinstance(variable, Constant) else self._values[variable]
 
-    def _pass(self, node: Apply) -> None:
+    def _pass_labels(self, node: Apply) -> None:
         op, inputs = node.op, node.inputs
         labels = [self.of(v) for v in inputs if hasattr(v.type, "ndim")]
         if not any((own >= 0).any() for own in labels):
             return
         if isinstance(op, Elemwise):
-            self._known |= dict.fromkeys(node.outputs, self._combined(node, labels))
+            self._known |= dict.fromkeys(node.outputs, self._combine_labels(node, labels))
         elif isinstance(op, CAReduce):
-            self._known[node.outputs[0]] = self._reduced(node, labels[0], op.axis)
+            self._known[node.outputs[0]] = self._reduce_labels(node, labels[0], op.axis)
         elif isinstance(op, Blockwise):
             self._known[node.outputs[0]] = self._of_batches(node, labels)
         elif isinstance(op, Dot | SolveTriangular):
             self._known[node.outputs[0]] = self._of_product(node, *labels)
         elif isinstance(op, _PERMUTES):
-            self._move(node, 1)
+            self._move_labels(node, 1)
         elif isinstance(op, _JOINS):
-            self._move(node, len(inputs))
+            self._move_labels(node, len(inputs))
         elif isinstance(op, _SETS) and getattr(op, "set_instead_of_inc", False):
-            self._move(node, 2)
+            self._move_labels(node, 2)
         else:
-            raise self._refused(labels, f"has a prior that uses {operation_name(op)}")
+            raise self._not_separable(labels, f"has a prior that uses {operation_name(op)}")
 
-    def _combined(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
+    def _combine_labels(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
         spread = np.broadcast_arrays(*labels)
         largest = np.max(spread, axis=0)
         if any(((own >= 0) & (own != largest)).any() for own in spread):
             name = operation_name(node.op)
-            raise self._refused(labels, f"has a prior in which {name} couples two effects")
+            raise self._not_separable(labels, f"has a prior in which {name} couples two effects")
         return largest
 
-    def _reduced(self, node: Apply, labels: np.ndarray, axis: Any) -> np.ndarray:
+    def _reduce_labels(self, node: Apply, labels: np.ndarray, axis: Any) -> np.ndarray:
         """Common label along some axes."""
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
             name = operation_name(node.op)
-            raise self._refused([labels], f"has a prior in which {name} couples effects")
+            raise self._not_separable([labels], f"has a prior in which {name} couples effects")
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Labels of A B or A⁻¹ B; every line of the inverse depends on all of A."""
-        lines = self._reduced(node, left, -1 if isinstance(node.op, Dot) else None)
-        columns = self._reduced(node, right, 0)
+        lines = self._reduce_labels(node, left, -1 if isinstance(node.op, Dot) else None)
+        columns = self._reduce_labels(node, right, 0)
         if lines.ndim:
             lines = lines.reshape(lines.shape + (1,) * columns.ndim)
-        output = np.shape(self._value(node.outputs[0]))
-        return np.broadcast_to(self._combined(node, [lines, columns]), output)
+        output = np.shape(self._data_of(node.outputs[0]))
+        return np.broadcast_to(self._combine_labels(node, [lines, columns]), output)
 
     def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
         """Labels of an operation on the last axes, for each batch entry."""
-        output, n_batch = np.shape(self._value(node.outputs[0])), node.op.batch_ndim(node)
-        own = [self._reduced(node, x, tuple(range(n_batch, x.ndim))) for x in labels]
-        combined = self._combined(node, own)
+        output, n_batch = np.shape(self._data_of(node.outputs[0])), node.op.batch_ndim(node)
+        own = [self._reduce_labels(node, x, tuple(range(n_batch, x.ndim))) for x in labels]
+        combined = self._combine_labels(node, own)
         whole = combined.reshape(combined.shape + (1,) * (len(output) - n_batch))
         return np.broadcast_to(whole, output)
 
-    def _move(self, node: Apply, count: int) -> None:
+    def _move_labels(self, node: Apply, count: int) -> None:
         """Apply an operation that permutes numbers to their labels."""
         moved, name = node.inputs[:count], operation_name(node.op)
         labels = [self.of(v) for v in moved]
         if any(v not in self._fixed for v in node.inputs if v not in moved):
-            raise self._refused(labels, f"has a prior that is indexed by {name}")
+            raise self._not_separable(labels, f"has a prior that is indexed by {name}")
         given = [
-            self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
+            self.of(v).astype(v.type.dtype) if v in moved else self._data_of(v) for v in node.inputs
         ]
         # Booleans and small integers cannot represent all labels.
         if any((one != own).any() for one, own in zip(labels, given, strict=False)):
-            raise self._refused(labels, f"has a prior that goes through {name} of no reals")
+            raise self._not_separable(labels, f"has a prior that goes through {name} of no reals")
         if isinstance(node.op, CheckAndRaise):
             self._known[node.outputs[0]] = labels[0]
             return
@@ -423,7 +423,7 @@ class _LevelLabels:
         for output, (found,) in zip(node.outputs, storage, strict=True):
             self._known[output] = np.asarray(found).astype(np.int64)
 
-    def _refused(self, labels: Sequence[np.ndarray], cause: str) -> NotSeparableError:
+    def _not_separable(self, labels: Sequence[np.ndarray], cause: str) -> NotSeparableError:
         position = self._known[self._factorization.position]
         some = max(int(own.max(initial=-1)) for own in labels)
         name = self._factorization.name_at(int(np.flatnonzero(position == some)[0]))

@@ -105,7 +105,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
             f"bound can be derived for it. {USE_UNBOUNDED_SAMPLERS}"
         ) from error
     for kind in dict.fromkeys(type(one) for one in factorization.maps):
-        root = kind.rewritten(exprs, root)
+        root = kind.rewrite_observation(exprs, root)
     return LoweredRow(term, exprs, root)
 
 
@@ -118,7 +118,7 @@ def row_functions(factorization: Factorization) -> list[RowFunction]:
     """Function f and its arguments for every likelihood term of a model."""
     functions = []
     for row in lowered_rows(factorization):
-        term, forms, root = row.term, row.arguments.forms, row.arguments.rebuilt(row.root)
+        term, forms, root = row.term, row.arguments.forms, row.arguments.rebuild_expr(row.root)
         columns = tuple(column for column, _ in term.batches)
         _require_few(row.exprs, term.name, root, len(forms))
         functions.append(RowFunction(term.name, term.n_rows, columns, root, forms, row.exprs))
@@ -186,7 +186,7 @@ class RowData:
         """Value of a data expression, shape (rows,) or ()."""
         if expr not in self._known:
             with np.errstate(all="ignore"):
-                self._known[expr] = self._value(expr)
+                self._known[expr] = self._compute_value(expr)
         return self._known[expr]
 
     def part(self, chosen: np.ndarray) -> "RowData":
@@ -219,7 +219,7 @@ class RowData:
         index = np.asarray(self.value(place.index), dtype=np.int64)
         return np.where(index < 0, index + place.size, index)
 
-    def _value(self, expr: Expr) -> np.ndarray:
+    def _compute_value(self, expr: Expr) -> np.ndarray:
         if isinstance(expr, Constant):
             return np.asarray(expr.value)
         if isinstance(expr, Data):

@@ -42,7 +42,7 @@ def read_by_slopes(likelihood: Derivatives, start: np.ndarray) -> set[int]:
 def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[int, ...]:
     """Scales of a prior near `start`, by the rule above; observations depend on `read`."""
     unread = [k for k in range(start.size) if k not in read]
-    probe = _SlopeProbe.near(prior, start) if unread else None
+    probe = _SlopeProbe.near_start(prior, start) if unread else None
     if probe is None:
         return ()
     others = np.zeros(start.size, dtype=bool)
@@ -73,7 +73,7 @@ class _SlopeProbe:
     way: np.ndarray
 
     @classmethod
-    def near(cls, prior: Derivatives, start: np.ndarray) -> "_SlopeProbe | None":
+    def near_start(cls, prior: Derivatives, start: np.ndarray) -> "_SlopeProbe | None":
         """Probe with finite slopes at all its points; None if there is none."""
         rng = np.random.default_rng(SEED)
         away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
@@ -85,7 +85,7 @@ class _SlopeProbe:
                 return cls(prior, middle, side)
         return None
 
-    def _moved(self, k: int, times: float, way: np.ndarray | float = 0.0) -> np.ndarray:
+    def _slopes_at(self, k: int, times: float, way: np.ndarray | float = 0.0) -> np.ndarray:
         place = self.middle + way
         place[k] += times * float(np.abs(self.way).max())
         return self.prior(place, hessian=False).gradient
@@ -96,20 +96,20 @@ class _SlopeProbe:
         chosen[k] = False
         for length in DISTANCE_FACTORS:
             way = np.where(chosen, length * self.way, 0.0)
-            ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
+            ends = [self._slopes_at(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
             if _slopes_differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
                 return True
         return False
 
     def is_quadratic_in(self, k: int) -> bool:
         """Whether the slope along k is linear in k."""
-        ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
+        ends = [self._slopes_at(k, t) for t in (-1.0, 0.0, 1.0)]
         own = np.arange(self.middle.size) == k
         return not _slopes_differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
         """Whether slopes along `others` change with k."""
-        ends = [self._moved(k, t) for t in (0.0, 1.0)]
+        ends = [self._slopes_at(k, t) for t in (0.0, 1.0)]
         chosen = others.copy()
         chosen[k] = False
         return _slopes_differ(ends[0] - ends[1], ends, chosen)

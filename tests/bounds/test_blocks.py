@@ -109,10 +109,10 @@ def test_candidates_are_kept_from_the_number_on_that_their_bound_is_of_the_large
     for uniforms, kept in ((np.nextafter(exact, 0.0), True), (exact, False)):
         rng = SimpleNamespace(random=lambda count, u=uniforms: u)
         # A product of the largest and a uniform just below may round up to the bound.
-        found = np.isin(rows, tables._accepted(0, rows, rng).rows)
+        found = np.isin(rows, tables._accept_rows(0, rows, rng).rows)
         assert (found == kept).mean() >= (0.5 if kept else 1.0)
     wide = SimpleNamespace(random=lambda count: exact * (1.0 - 1e-15))
-    np.testing.assert_array_equal(tables._accepted(0, rows, wide).rows, rows)
+    np.testing.assert_array_equal(tables._accept_rows(0, rows, wide).rows, rows)
 
 
 def test_what_is_drawn_comes_with_its_own_data_and_bound():

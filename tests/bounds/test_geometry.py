@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bounds.certified import Rows, fit
-from pymc_minibatch_mh.bounds.geometry import Geometry, geometry
+from pymc_minibatch_mh.bounds.geometry import Geometry, geometry_of_rows
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.structure.row_function import RowData
 
@@ -17,7 +17,7 @@ def placed(name):
     reference = fitted.reference(2)
     rows = Rows(fitted.functions[0], ROWS, fitted.factorization.size)
     data = RowData(rows.function, ROWS)
-    place = geometry(rows.function, data, reference.centre, reference.factor)
+    place = geometry_of_rows(rows.function, data, reference.centre, reference.factor)
     return place, rows, reference
 
 
@@ -26,7 +26,7 @@ def placed(name):
 def test_boxes_hold_the_arguments_of_all_positions(name, radius):
     """Of positions on and in the trust region."""
     place, rows, reference = placed(name)
-    rng, boxes = np.random.default_rng(1), place.boxes(radius)
+    rng, boxes = np.random.default_rng(1), place.argument_boxes(radius)
     for k in range(300):
         direction = rng.standard_normal(reference.centre.size)
         if k % 3 == 0:
@@ -41,7 +41,7 @@ def test_boxes_hold_the_arguments_of_all_positions(name, radius):
 @every_family
 def test_boxes_are_no_larger_than_they_must_be(name):
     place, rows, reference = placed(name)
-    for a, (matrix, box) in enumerate(zip(rows.matrices, place.boxes(2.0), strict=True)):
+    for a, (matrix, box) in enumerate(zip(rows.matrices, place.argument_boxes(2.0), strict=True)):
         whitened = matrix @ reference.factor
         direction = whitened / np.linalg.norm(whitened, axis=1, keepdims=True)
         for sign, end in ((1.0, box.hi), (-1.0, box.lo)):

@@ -13,11 +13,11 @@ from helpers.tiers import fast
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Exponents,
     Region,
-    moments,
+    moment_bounds,
     pair_by_parts,
     use_sum_bound,
 )
-from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, derivative_suprema, pair_of
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.log_sums import nonlinear_parts
 from pymc_minibatch_mh.functions.interval import Interval
@@ -75,7 +75,7 @@ def test_moments_are_bounded_and_closely(radius):
     for n_classes, size in [(2, 1), (2, 2), (3, 2), (4, 3), (7, 3)]:
         for scale in (0.1, 1.0):
             values, z, one = exponents_of(rng, n_classes, size, scale)
-            bound = moments(one, radius)
+            bound = moment_bounds(one, radius)
             largest = largest_moments(rng, values, z, radius)
             ratios.append(largest / [bound.variance[0], bound.third[0], bound.cubes[0]])
     assert np.max(ratios) <= 1.0 + 1e-9
@@ -94,7 +94,7 @@ def test_curved_exponents_are_bounded():
         bends = bends + bends.transpose(0, 2, 1)
         sizes = np.abs(np.linalg.eigvalsh(bends)).max(axis=1)
         turned = Exponents(one.values, one.weights, one.norms, one.gram, sizes[None])
-        bound = moments(turned, 1.0)
+        bound = moment_bounds(turned, 1.0)
         for _ in range(300):
             place, direction = rng.normal(size=(2, 2))
             direction /= np.linalg.norm(direction)
@@ -154,7 +154,7 @@ def test_what_all_exponents_have_in_common_does_not_matter():
         np.concatenate([one.weights, common], axis=2), np.ones((1, 3)), np.eye(3)[None], one.turns,
     )  # fmt: skip
     for radius in (0.5, np.inf):
-        plain, other = moments(one, radius), moments(shifted, radius)
+        plain, other = moment_bounds(one, radius), moment_bounds(shifted, radius)
         assert plain.variance[0] <= other.variance[0] * (1.0 + 1e-6)
         assert plain.third[0] <= other.third[0] * (1.0 + 1e-6)
 
@@ -237,7 +237,7 @@ def bounds_without_and_with_parts(name, order, radius, fitted_rows, some):
     (function,) = fitted.functions
     bounds, data = fitted.bounds(fitted.reference(order)), RowData(function, np.arange(some))
     place, whole = bounds.geometry(function, data), (1,) * len(function.arguments)
-    found = suprema(function, data, place.boxes(radius), order + 1, whole)
+    found = derivative_suprema(function, data, place.argument_boxes(radius), order + 1, whole)
     return pair_of(found, place, order + 1, 1.0), bounds.bounds(
         function, data, place, radius, whole
     )

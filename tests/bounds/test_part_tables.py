@@ -41,7 +41,7 @@ class Between:
         self.ends = Ends(here, there, ends.border)
 
     @property
-    def back(self):
+    def reverse_move(self):
         one, other, step = self.ends.border
         return Ends(self.ends.there, self.ends.here, (other, one, step))
 
@@ -66,9 +66,9 @@ def moves(step, seed):
 def test_no_row_changes_by_more_than_its_ceiling(name):
     step, ratios = step_of(name), []
     for move in moves(step, 1):
-        ceilings, changes = step.plan.parts.ceilings(move.ends), move.changes(step)
+        ceilings, changes = step.plan.parts.row_ceilings(move.ends), move.changes(step)
         assert (changes <= ceilings).all(), (changes / ceilings).max()
-        assert np.array_equal(ceilings, step.plan.parts.ceilings(move.back))
+        assert np.array_equal(ceilings, step.plan.parts.row_ceilings(move.reverse_move))
         ratios.append((changes[ceilings > 0.0] / ceilings[ceilings > 0.0]).max(initial=0.0))
     # Loose ceilings would hide a part that is missing.
     assert max(ratios) > 0.05

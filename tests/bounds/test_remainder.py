@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.bounds.remainder import directional, joint, ways
+from pymc_minibatch_mh.bounds.remainder import directional_bound, joint_bound, n_orderings
 
 ROWS = 300
 every_order = pytest.mark.parametrize("order", [0, 1, 2])
@@ -35,7 +35,9 @@ def form(terms, m, order, s):
 
 def test_ways_to_order_an_index():
     for index in combinations_with_replacement(range(4), 3):
-        assert ways(index) == sum(tuple(sorted(o)) == index for o in product(range(4), repeat=3))
+        assert n_orderings(index) == sum(
+            tuple(sorted(o)) == index for o in product(range(4), repeat=3)
+        )
 
 
 @every_order
@@ -43,9 +45,9 @@ def test_ways_to_order_an_index():
 def test_sums_over_directions(m, order):
     terms = terms_of(m, order)
     expected = form(terms, m, order, np.ones((m, 1)))[:, 0]
-    found = np.broadcast_to(directional(terms, 0.25), ROWS)
+    found = np.broadcast_to(directional_bound(terms, 0.25), ROWS)
     np.testing.assert_allclose(found, 0.25 * expected, rtol=1e-11)
-    assert (directional(terms, 1.0) >= expected).all()
+    assert (directional_bound(terms, 1.0) >= expected).all()
 
 
 @every_order
@@ -53,7 +55,7 @@ def test_joint_bounds_of_two_arguments_are_close_to_the_maximum(order):
     angles = np.linspace(0.0, 0.5 * np.pi, 2_001)
     terms = terms_of(2, order)
     exact = form(terms, 2, order, np.stack([np.cos(angles), np.sin(angles)])).max(axis=1)
-    bound = joint(terms, np.ones(()), order, 1.0)
+    bound = joint_bound(terms, np.ones(()), order, 1.0)
     assert (bound >= exact).all()
     assert (bound <= 1.02 * exact + 1e-300).all()
 
@@ -64,7 +66,7 @@ def test_joint_bounds_of_one_argument_and_of_more_arguments_are_norms(m, order):
     rng = np.random.default_rng(2)
     s = np.abs(rng.standard_normal((m, 4_000))) ** 1.5
     terms = terms_of(m, order)
-    bound = joint(terms, np.ones(()), order, 1.0)
+    bound = joint_bound(terms, np.ones(()), order, 1.0)
     assert (bound >= form(terms, m, order, s / np.linalg.norm(s, axis=0)).max(axis=1)).all()
     every = [terms[tuple(sorted(o))] for o in product(range(m), repeat=order + 1)]
     norm = np.sqrt(sum(np.broadcast_to(term, ROWS) ** 2 for term in every))
@@ -76,7 +78,7 @@ def test_a_derivative_without_bound_leaves_none(m):
     for index in combinations_with_replacement(range(m), 3):
         terms = {k: np.ones(2) for k in combinations_with_replacement(range(m), 3)}
         terms[index] = np.array([1.0, np.inf])
-        for bound in (directional(terms, 1.0), joint(terms, np.ones(()), 2, 1.0)):
+        for bound in (directional_bound(terms, 1.0), joint_bound(terms, np.ones(()), 2, 1.0)):
             assert np.isfinite(bound[0])
             assert bound[1] == np.inf
 

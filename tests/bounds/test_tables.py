@@ -204,5 +204,5 @@ def test_a_metric_that_raises_bounds_no_move():
     one = np.ones((1, 1))
     reference = Reference(np.zeros(1), one, one, np.zeros(1), 0.0 * one, 0, 1.0)
     ends = np.array([[0.0], [1.0]]), np.array([[0.0], [2.0]]), np.array([[2.0], [0.0]])
-    found = [table_of_move(tables.undrawn, reference, *end) for end in ends]
+    found = [table_of_move(tables.without_sampling_tables, reference, *end) for end in ends]
     assert found == [(0, 1.0), (-1, np.inf), (-1, np.inf)]

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.source import ArrayStorage, StoredArray
-from pymc_minibatch_mh.native.library import LaidOut, ffi, function, load
+from pymc_minibatch_mh.native.library import LaidOut, ffi, function, load_library
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 LENGTH = 3
@@ -81,12 +81,12 @@ def sequence(tables, table, supplies, key=KEY):
 
 def take_some(supply, table, slots):
     """Take slots of a table, as the tests do; return whether they could be had."""
-    return function("mh_take_rows")(supply, table, slots.size, slots) == load().MH_OK
+    return function("mh_take_rows")(supply, table, slots.size, slots) == load_library().MH_OK
 
 
 _POINTER, _WHOLE = ctypes.c_void_p, ctypes.c_int64
 _take_rows = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _WHOLE, _WHOLE, _POINTER)(
-    int(ffi.cast("intptr_t", load().mh_take_rows))
+    int(ffi.cast("intptr_t", load_library().mh_take_rows))
 )
 
 
@@ -110,7 +110,7 @@ def ask_for_all(supply):
     """Return the change of all rows, None where that could not be had."""
     change = np.empty(1)
     status = function("mh_ask_for_change")(supply, change)
-    return change[0] if status == load().MH_OK else None
+    return change[0] if status == load_library().MH_OK else None
 
 
 def taken(own, table, sizes):

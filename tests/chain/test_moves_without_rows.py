@@ -222,7 +222,7 @@ def test_a_chain_that_waits_makes_no_update_and_says_so():
     point, (stats,) = step.step(moved)
     assert stats["n_prior"] > 0
     assert step.chain.state.started
-    assert not step.chain.state.waiting
+    assert not step.chain.state.is_waiting
 
 
 def test_a_chain_goes_on_when_all_that_it_waits_for_has_moved():

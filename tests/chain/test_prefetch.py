@@ -211,7 +211,9 @@ def test_after_an_interrupt_at_any_instruction_rows_go_on(monkeypatch, place):
     expected = sequence(tables, 0, 3)
     first = pool_of(tables)
     next(taken(first, 0, [1]))
-    for own in interrupted_at_each(place, "_refill", lambda: pool_of(tables), use_one_supply):
+    for own in interrupted_at_each(
+        place, "_answer_request", lambda: pool_of(tables), use_one_supply
+    ):
         assert answers(own._fetcher)
         rows = next(taken(own, 0, [prefetch.SUPPLY_ROWS]))
         np.testing.assert_array_equal(rows, expected[own.used : own.used + prefetch.SUPPLY_ROWS])

@@ -41,7 +41,7 @@ def _open_again(path, view, order):
     given = view(whole)
     for _ in range(2):
         where = pickle.loads(pickle.dumps(FileMap.of(given)))
-        found = where.opened()
+        found = where.open_map()
         np.testing.assert_array_equal(found, view(whole), strict=True)
         assert found.strides == given.strides
         given = found

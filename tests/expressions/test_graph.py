@@ -21,7 +21,7 @@ def test_equal_cells_are_one(exprs):
     assert exprs.constant(2.0) is exprs.constant(np.array(2.0))
     assert exprs.constant(2.0) is not exprs.constant(2)
     assert exprs.total([u, v], [x]) is exprs.total([v, u], [x])
-    assert exprs.scaled(exprs.scaled(u, x), exprs.constant(3.0)) is exprs.scaled(
+    assert exprs.times_data(exprs.times_data(u, x), exprs.constant(3.0)) is exprs.times_data(
         u, exprs.times(exprs.constant(3.0), x)
     )
     assert exprs.times(x, exprs.times(exprs.minus_one, exprs.minus_one)) is x
@@ -29,11 +29,11 @@ def test_equal_cells_are_one(exprs):
 
 def test_affine_cells_add_up(exprs):
     u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
-    total = exprs.total([u, exprs.scaled(v, x), u], [x, exprs.constant(2.0)])
+    total = exprs.total([u, exprs.times_data(v, x), u], [x, exprs.constant(2.0)])
     assert total.terms == (Monomial(2.0, (), 0), Monomial(1.0, (x,), 1))
-    assert exprs.linear(total).offset is exprs.zero
-    assert exprs.total([u, exprs.scaled(u, exprs.minus_one)], [x]) is x
-    assert exprs.scaled(u, exprs.zero) is exprs.zero
+    assert exprs.without_offset(total).offset is exprs.zero
+    assert exprs.total([u, exprs.times_data(u, exprs.minus_one)], [x]) is x
+    assert exprs.times_data(u, exprs.zero) is exprs.zero
 
 
 def test_what_rounding_leaves_of_a_sum_is_nothing(exprs):
@@ -41,7 +41,7 @@ def test_what_rounding_leaves_of_a_sum_is_nothing(exprs):
     assert rounded_sum([1.0, -1.0 + 1e-13]) != 0.0
     assert rounded_sum([1e-300]) == 1e-300
     u = exprs.coordinate(0)
-    parts = [exprs.scaled(u, exprs.constant(k)) for k in (0.1, 0.2, -0.3)]
+    parts = [exprs.times_data(u, exprs.constant(k)) for k in (0.1, 0.2, -0.3)]
     assert exprs.total(parts, []) is exprs.zero
 
 
@@ -76,7 +76,7 @@ def test_positive_and_finite_cells_are_known(exprs):
 def test_what_varies_in_every_row_is_known(exprs):
     u, v, x = exprs.coordinate(0), exprs.coordinate(1), exprs.data(0, ())
     gathered = exprs.coordinate(Gather(0, 1, 2, exprs.data(1, (), np.dtype("int64"))))
-    sloped = exprs.scaled(u, x)
+    sloped = exprs.times_data(u, x)
     exp = exprs.node(scalar.exp, (v,))
     assert provably_varies(u)
     assert provably_varies(gathered)

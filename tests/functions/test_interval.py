@@ -100,7 +100,7 @@ def test_arithmetic_is_tight(operation):
 def test_no_end_is_nan(operation):
     ends = np.array(SPECIAL)
     a, b = (Interval.point(part.ravel()) for part in np.meshgrid(ends, ends))
-    everything = Interval.everything(a.shape)
+    everything = Interval.whole_line(a.shape)
     for left, right in ((a, b), (a, everything), (everything, b), (everything, everything)):
         result = operation(left, right)
         assert (result.lo <= result.hi).all()

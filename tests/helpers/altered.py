@@ -12,7 +12,7 @@ from pymc_minibatch_mh.samplers.metropolis import Metropolis
 class FixedProgram(SamplerSpec):
     """A program that serves every centre, so that what was altered in it stays."""
 
-    def rebased(self, plan):
+    def with_plan(self, plan):
         return self
 
 

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.native import compiler
 
 def require_compiler() -> None:
     """Skip the tests of a module whose functions in C cannot be compiled here."""
-    if next(compiler.compilers(), None) is None and compiler.zig() is None:
+    if next(compiler.find_compilers(), None) is None and compiler.zig_compiler() is None:
         pytest.skip("there is no C compiler", allow_module_level=True)
 
 

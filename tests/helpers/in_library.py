@@ -7,10 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, vectorize
 
-from pymc_minibatch_mh.native.library import LaidOut, dtype_of, ffi, function, load
+from pymc_minibatch_mh.native.library import LaidOut, dtype_of, ffi, function, load_library
 from pymc_minibatch_mh.native.moves import Move
 
-_VERDICTS = {load().MH_REJECT: 0.0, load().MH_ACCEPT: 1.0, load().MH_READ_MORE: -1.0}
+_LIBRARY = load_library()
+_VERDICTS = {
+    _LIBRARY.MH_REJECT: 0.0,
+    _LIBRARY.MH_ACCEPT: 1.0,
+    _LIBRARY.MH_READ_MORE: -1.0,
+}
 #: Settings by their identity, which nothing else can have while they are here; and laid out.
 _LAID_OUT = {}
 
@@ -25,31 +30,31 @@ def laid_out(test):
 
 def sample_size(noise, n, total, test):
     """Return the rows of the look of a test on batches after one at `n` of `total` rows."""
-    return getattr(load(), test.sample_size)(laid_out(test), noise, n, total)
+    return getattr(_LIBRARY, test.sample_size)(laid_out(test), noise, n, total)
 
 
 def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
     """Return the verdict of a test on batches, the acceptance probability and the error."""
     look = ffi.new("mh_look *", (log_ratio, variance, skewness, n, total, uniform))
     said = ffi.new("mh_verdict *")
-    assert getattr(load(), test.decide_batch)(laid_out(test), look, said) == load().MH_OK
+    assert getattr(_LIBRARY, test.decide_batch)(laid_out(test), look, said) == _LIBRARY.MH_OK
     return _VERDICTS[said.verdict], said.probability, said.error
 
 
 def barker_probability(log_ratio, variance, test):
     """Return P(D* + X_nc + X_corr > 0)."""
-    return load().mh_barker_probability(log_ratio, variance, laid_out(test))
+    return _LIBRARY.mh_barker_probability(log_ratio, variance, laid_out(test))
 
 
 def barker_error(variance, skewness, n, total, test):
     """Return the error that Barker's test estimates of itself."""
-    return load().mh_barker_error(variance, skewness, n, total, laid_out(test))
+    return _LIBRARY.mh_barker_error(variance, skewness, n, total, laid_out(test))
 
 
 def penalty_error(variance, skewness, n, total, test):
     """Return the error that the penalty test estimates of itself."""
     look = ffi.new("mh_look *", (0.0, variance, skewness, n, total, 0.5))
-    return load().mh_penalty_error(look, laid_out(test))
+    return _LIBRARY.mh_penalty_error(look, laid_out(test))
 
 
 def rate(size, test):
@@ -60,30 +65,30 @@ def rate(size, test):
 def thin(change, bound, size, test):
     """Return the probability of keeping a drawn row, and what a kept one adds to the log ratio."""
     found = ffi.new("double[2]")
-    load().mh_thin(change, bound, size, laid_out(test), found, found + 1)
+    _LIBRARY.mh_thin(change, bound, size, laid_out(test), found, found + 1)
     return found[0], found[1]
 
 
 def next_rows(n, total, most_drawn, test):
     """Return the rows of the look of the confidence sampler after one at `n` rows."""
-    return load().mh_confidence_rows(n, total, most_drawn, laid_out(test))
+    return _LIBRARY.mh_confidence_rows(n, total, most_drawn, laid_out(test))
 
 
 def level(look, test):
     """Return the probability that a look of the confidence sampler decides wrongly."""
-    return load().mh_confidence_level(look, laid_out(test))
+    return _LIBRARY.mh_confidence_level(look, laid_out(test))
 
 
 def decide_by_width(log_ratio, width, uniform):
     """Return verdict and acceptance probability of the confidence sampler."""
     said = ffi.new("mh_verdict *")
-    load().mh_confidence_decide(log_ratio, width, uniform, said)
+    _LIBRARY.mh_confidence_decide(log_ratio, width, uniform, said)
     return _VERDICTS[said.verdict], said.probability
 
 
 def skewness(n, second, third):
     """Return the sample skewness, by central sums."""
-    return load().mh_skewness(ffi.new("mh_moments *", (n, 0.0, second, third)))
+    return _LIBRARY.mh_skewness(ffi.new("mh_moments *", (n, 0.0, second, third)))
 
 
 def predicted_noise(move, reference, kappa):
@@ -102,12 +107,12 @@ def scan_rows(posterior, move):
 
 
 def _ctypes(name, result, *arguments):
-    address = int(ffi.cast("intptr_t", getattr(load(), name)))
+    address = int(ffi.cast("intptr_t", getattr(_LIBRARY, name)))
     return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
 _by_width = _ctypes("mh_confidence_decide", None, *[ctypes.c_double] * 3, ctypes.c_void_p)
-_READ_MORE = load().MH_READ_MORE
+_READ_MORE = _LIBRARY.MH_READ_MORE
 
 
 @vectorize

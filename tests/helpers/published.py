@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.native.library import GeneratorRecord, function, load
+from pymc_minibatch_mh.native.library import GeneratorRecord, function, load_library
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.statistics import COUNTS
 
@@ -12,7 +12,7 @@ from pymc_minibatch_mh.native.statistics import COUNTS
 
 log_odds = function("mh_log_odds")
 chance_to_be_bright = function("mh_chance_to_be_bright")
-ANEW, DARK, BRIGHT = (getattr(load(), f"MH_{kind}") for kind in ("ANEW", "DARK", "BRIGHT"))
+ANEW, DARK, BRIGHT = (getattr(load_library(), f"MH_{kind}") for kind in ("ANEW", "DARK", "BRIGHT"))
 
 
 class Place(NamedTuple):
@@ -32,7 +32,7 @@ def update_brightness(brightness, place, posterior, rng):
     """Update which rows are bright; return the sum of their log odds, rows read, and counts."""
     counts, odds, read = np.zeros(1, COUNTS), np.empty(1), np.empty(1, np.int64)
     records = brightness, place, posterior, GeneratorRecord(rng)
-    assert function("mh_update_brightness")(*records, counts, odds, read) == load().MH_OK
+    assert function("mh_update_brightness")(*records, counts, odds, read) == load_library().MH_OK
     return odds[0], read[0], counts[0]
 
 
@@ -40,7 +40,7 @@ def odds_of_bright(brightness, place, posterior):
     """Return the sum of the log odds of the bright rows at a place."""
     odds = np.empty(1)
     given = brightness, place, posterior, np.zeros(1, COUNTS), odds
-    assert function("mh_odds_of_bright")(*given) == load().MH_OK
+    assert function("mh_odds_of_bright")(*given) == load_library().MH_OK
     return odds[0]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from helpers.in_library import products, size_of_move
 from pymc_minibatch_mh.native import whitened_copy as kernels
-from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, function, load
+from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, function, load_library
 from pymc_minibatch_mh.native.moves import SHARP, Move
 from pymc_minibatch_mh.native.whitened_copy import WhitenedCopy
 
@@ -19,7 +19,7 @@ class Ends:
             Arena(),
         )
         self.copy, self.at = self._copy.at, ffi.new("mh_ends *")
-        size, library = move.step.size, load()
+        size, library = move.step.size, load_library()
         more = self.copy, self._move.at, order, size, raised, self.at, self._arena.at
         assert library.mh_ends_of_move(*more) == library.MH_OK
 
@@ -52,7 +52,7 @@ def shares(copy, here, there, order, factor=1.0, *, per_size=None):
 def both_shares(copy, here, there, order, factor=1.0, *, per_size=None):
     """Return the same, and the shares by both ends alone."""
     per = size(here, there, order) if per_size is None else per_size
-    ends, library = Ends(copy, move_of(here, there), order, factor / per), load()
+    ends, library = Ends(copy, move_of(here, there), order, factor / per), load_library()
     shares = library.mh_own_share, library.mh_share_of_ends
     return np.array([[f(ends.copy, ends.at, k) for k in range(len(copy.lines))] for f in shares])
 

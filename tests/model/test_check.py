@@ -141,7 +141,7 @@ def test_what_only_rounding_changes_is_read_rightly(name):
     def parts(point, factor=1.0):
         return target.log_prior(point), factor * target.log_likelihood(point)
 
-    readings = ModelDensity(model, target.factorization).ways(NONE)
+    readings = ModelDensity(model, target.factorization).all_densities(NONE)
     one_way = {"as it is written": readings["as it is written"]}
     with pytest.raises(FactorizationError, match="as it is written"):
         check_factorization(one_way, parts, points, ["y"])

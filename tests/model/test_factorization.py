@@ -78,7 +78,7 @@ def found():
     """Return what the split of the model says that it depends on."""
     m = written()
     parts = factorize(m.model, m.model.value_vars, weights=m.weights)
-    return [array for _, array in parts.arrays.named()]
+    return [array for _, array in parts.arrays.named_arrays()]
 
 
 KEPT = {

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.native import compiler
 
 MUTANTS = catalogue()
 needs_compiler = pytest.mark.skipif(
-    next(compiler.compilers(), None) is None, reason="there is no C compiler"
+    next(compiler.find_compilers(), None) is None, reason="there is no C compiler"
 )
 
 

@@ -45,7 +45,7 @@ def environment(libraries: list[str]) -> dict[str, str]:
 
 def run(arguments: list[str]) -> int:
     """Run pytest on the library of the machine's own compiler, and return its exit status."""
-    own = next(compiler.compilers(), None)
+    own = next(compiler.find_compilers(), None)
     libraries = sanitizers(own.command) if own else []
     if not libraries:
         raise SystemExit("no compiler has AddressSanitizer and UBSan: install gcc")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pymc_minibatch_mh.native import compiler
 
 TESTS = Path(__file__).parents[1]
-LOAD = "from pymc_minibatch_mh.native import library; library.load()"
+LOAD = "from pymc_minibatch_mh.native import library; library.load_library()"
 
 
 class Sources:
@@ -27,7 +27,7 @@ class Sources:
         objects.mkdir(parents=True, exist_ok=True)
         for path in compiler.FOLDER.glob("*.[ch]"):
             shutil.copy(path, folder)
-        if own := next(compiler.compilers(), None):
+        if own := next(compiler.find_compilers(), None):
             for path in compiler.compile_units(own):
                 shutil.copy(path, objects)
 

@@ -5,12 +5,19 @@ import pytest
 from scipy.stats import chi2
 
 from law.statistical.budget import LEVEL
-from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, function, load
+from pymc_minibatch_mh.native.library import (
+    Arena,
+    GeneratorRecord,
+    LaidOut,
+    ffi,
+    function,
+    load_library,
+)
 
 
 def drawn(rng, total, *targets):
     """Draw in as many goes as there are targets."""
-    library, arena = load(), Arena()
+    library, arena = load_library(), Arena()
     rows, generator = ffi.new("mh_drawn *"), LaidOut("mh_generator", GeneratorRecord(rng))
     n = 0
     for target in targets:

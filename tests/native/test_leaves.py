@@ -9,7 +9,7 @@ from pymc_minibatch_mh.native import library
 @pytest.fixture
 def each_set():
     """Return a function that has leaf functions run by each instruction set in turn."""
-    loaded = library.load()
+    loaded = library.load_library()
 
     def run(call):
         found = []

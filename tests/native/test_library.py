@@ -10,7 +10,7 @@ from native.sources import TESTS, Sources
 from pymc_minibatch_mh.native import compiler, library
 
 pytestmark = pytest.mark.skipif(
-    next(compiler.compilers(), None) is None, reason="there is no C compiler"
+    next(compiler.find_compilers(), None) is None, reason="there is no C compiler"
 )
 
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.in_library import ULPS, move_between, products, ratio_to_bound, size_of_move
 from pymc_minibatch_mh.native import moves
 from pymc_minibatch_mh.native.bound_tables import no_tables, sizes_between
-from pymc_minibatch_mh.native.library import load
+from pymc_minibatch_mh.native.library import load_library
 from pymc_minibatch_mh.native.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.native.posterior import Reference
 
@@ -241,4 +241,6 @@ def test_rounding_errors_are_taken_off_before_a_change_is_held_against_its_bound
 
 def test_kinds_of_tables_are_those_of_the_library():
     names = ["DIRECTIONAL", "JOINT", "SHARP", "GIVEN", "CONSTANT"]
-    assert [getattr(moves, name) for name in names] == [getattr(load(), f"MH_{n}") for n in names]
+    assert [getattr(moves, name) for name in names] == [
+        getattr(load_library(), f"MH_{n}") for n in names
+    ]

@@ -6,7 +6,7 @@ from mutants.c_sources import Change, survives
 from native.sanitized import environment, sanitizers
 from pymc_minibatch_mh.native import compiler
 
-OWN = next(compiler.compilers(), None)
+OWN = next(compiler.find_compilers(), None)
 LIBRARIES = sanitizers(OWN.command) if OWN else []
 TAKEN = "*large = mh_take(scratch, n, int32_t)"
 KILLER = "native/test_alias.py::test_chances_are_the_weights[equal]"

@@ -11,7 +11,7 @@ from law.exactness.compiled import ON_BATCHES, posterior_of
 from law.exactness.kernels import FULL_DATA_RULES
 from law.exactness.toys import jump, rows_of
 from native.chain import draws_of
-from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, load
+from pymc_minibatch_mh.native.library import Arena, GeneratorRecord, LaidOut, ffi, load_library
 from pymc_minibatch_mh.native.posterior import Reference
 from pymc_minibatch_mh.native.run import Slices
 
@@ -70,7 +70,7 @@ _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 _MOVE = ctypes.CFUNCTYPE(
     ctypes.c_int, _POINTER, _INTEGER, _POINTER, _INTEGER, _INTEGER, *[_POINTER] * 6
 )
-move_by_slice = _MOVE(int(ffi.cast("intptr_t", load().mh_move_by_slice)))
+move_by_slice = _MOVE(int(ffi.cast("intptr_t", load_library().mh_move_by_slice)))
 
 
 @njit

@@ -14,7 +14,7 @@ WARNINGS = (
 #: Arguments besides scratch.
 LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 10
 #: What is compiled again by each compiler that is there.
-COMPILERS = {"own": next(compiler.compilers(), None), "zig": compiler.zig()}
+COMPILERS = {"own": next(compiler.find_compilers(), None), "zig": compiler.zig_compiler()}
 COMPILERS = {name: one for name, one in COMPILERS.items() if one}
 
 
@@ -27,7 +27,7 @@ def test_compilers_do_not_warn(name, tmp_path):
         made = str(tmp_path / f"{source.stem}.o")
         how = [*own.command, *compiler.FLAGS, *WARNINGS, "-c", str(source), "-o", made]
         try:
-            compiler._run(how)
+            compiler._run_command(how)
         except OSError as said:
             return str(said)
         return ""

@@ -5,7 +5,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, load
+from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, load_library
 
 DRAWS = 20_000
 #: Shapes and means where distributions change their method.
@@ -39,7 +39,7 @@ def row_below(generator, size):
     """Return the first row of a draw from `size` of them, by ``mh_integer_below``."""
     row, places = ffi.new("int64_t[1]"), ffi.new("int64_t[2]", [-1, -1])
     drawn = ffi.new("mh_drawn *", {"room": 1, "rows": row, "n_places": 2, "places": places})
-    load().mh_draw_more(generator, size, drawn, 0, 1)
+    load_library().mh_draw_more(generator, size, drawn, 0, 1)
     return row[0]
 
 

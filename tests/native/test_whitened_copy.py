@@ -5,7 +5,7 @@ import pytest
 
 from helpers import wide
 from pymc_minibatch_mh.native.bound_tables import Table
-from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, function, load
+from pymc_minibatch_mh.native.library import GeneratorRecord, LaidOut, ffi, function, load_library
 from pymc_minibatch_mh.native.moves import SHARP
 
 D = 70
@@ -139,7 +139,9 @@ def test_candidates_are_kept_in_proportion_to_their_ceilings():
     generator = LaidOut("mh_generator", GeneratorRecord(np.random.default_rng(3)))
     rows = np.empty(400_000, np.int64)
     out = ffi.from_buffer("int64_t[]", rows)
-    count = load().mh_keep_candidates(ends.copy, ends.at, table.at, n, generator.at, rows.size, out)
+    count = load_library().mh_keep_candidates(
+        ends.copy, ends.at, table.at, n, generator.at, rows.size, out
+    )
     found = np.bincount(rows[:count], minlength=n)
     expected = rows.size * c / c.sum() * wide.shares(copy, here, there, 2, 4.0)
     assert 0.0 < count < 0.9 * rows.size

@@ -109,7 +109,7 @@ def test_few_old_rows_are_read():
 
 
 def test_a_new_row_above_its_bound_is_found():
-    spreads = BoundCheck.spreads
+    spreads = BoundCheck.block_spreads
 
     def wrong(check, source, tables, asked, label):
         for (rows, _), found in zip(asked, spreads(check, source, tables, asked), strict=True):
@@ -118,7 +118,7 @@ def test_a_new_row_above_its_bound_is_found():
 
     found = pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bou")
     with pytest.MonkeyPatch.context() as patch, found:
-        patch.setattr(BoundCheck, "spreads", wrong)
+        patch.setattr(BoundCheck, "block_spreads", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
 
 

@@ -28,13 +28,13 @@ ALTERED = {
     "an order": lambda x: x[..., ::-1] if x.ndim else x + 1,
     "nothing left": lambda x: x.ravel()[:0],
 }
-sources = file._sources
+sources = file._sources_digest
 
 
 @pytest.fixture(autouse=True)
 def sources_are_read_once(monkeypatch):
     """Files are read hundreds of times here, and the sources of this package with each of them."""
-    monkeypatch.setattr(file, "_sources", cache(sources))
+    monkeypatch.setattr(file, "_sources_digest", cache(sources))
 
 
 @cache
@@ -266,7 +266,7 @@ def test_bounds_with_a_function_of_a_user_are_not_saved_and_said_so(tmp_path, ca
 def test_a_file_of_another_version_is_refused(prepared, tmp_path, monkeypatch):
     step, path = prepared("poisson", "TunaMH"), tmp_path / "step.npz"
     step.save(path)
-    monkeypatch.setattr(file, "_sources", lambda _: "others")
+    monkeypatch.setattr(file, "_sources_digest", lambda _: "others")
     message = "was saved by another version of this package, which may have computed its contents"
     with pytest.raises(StaleDataError, match=message):
         file.read(path, step.target)

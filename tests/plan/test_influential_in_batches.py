@@ -123,7 +123,7 @@ class Unread:
 )
 def test_as_many_moves_are_made_as_the_page_says(step, rows, moves):
     passes, rng = Unread(rows), np.random.default_rng(5)
-    _, heavy = taylor.calibrate(passes, None, step.reference, rng, seeks_heavy=True)
+    _, heavy = taylor.calibrate_remainders(passes, None, step.reference, rng, seeks_heavy=True)
     assert heavy.size == 0
     assert (passes.all_rows, passes.largest_rows) == (moves, 32 - moves)
 
@@ -148,7 +148,7 @@ def test_what_is_calibrated_are_the_others():
     step = PenaltyMH(model=few_members()[0])
     prepared, target = step.plan, step.target
     (whole, _), (rest, heavy) = (
-        taylor.calibrate(
+        taylor.calibrate_remainders(
             target.full_data, 2, prepared.reference, np.random.default_rng(2), seeks_heavy=sought
         )
         for sought in (False, True)

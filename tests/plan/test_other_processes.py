@@ -74,7 +74,7 @@ def test_bounds_whose_file_is_gone_are_derived_again(prepared):
     own = prepared("logistic", "TunaMH")
     tables = replace(own.tables, c=own.tables.c.copy())
     step = with_prepared(own, replace(own.plan, tables=tables))
-    stored, folder = cloudpickle.dumps(step), tables._mapped._folder
+    stored, folder = cloudpickle.dumps(step), tables._as_mapped._folder
     assert folder.exists()
     del step, tables
     gc.collect()

@@ -42,7 +42,7 @@ def without_bounds(monkeypatch):
     def refuse(*_):
         raise BoundsError("effect: no centre. Take another step.")
 
-    monkeypatch.setattr(ArrowPlan, "bounded", refuse)
+    monkeypatch.setattr(ArrowPlan, "with_bounds", refuse)
 
 
 @pytest.mark.parametrize("broken", [without_centre, without_bounds])

@@ -75,7 +75,7 @@ def test_no_row_exceeds_its_bound_near_zero(far):
     rng, largest, bounded = np.random.default_rng(1), [], 0
     for move in range(60):
         noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.factorization.size))
-        ends = target.factorization.mirrored(reference.centre + noise @ reference.factor.T)
+        ends = target.factorization.in_support(reference.centre + noise @ reference.factor.T)
         ends[0, place] *= [0.0, 1e-9, 0.1, 1.0][move % 4]
         best, m = table_of_move(tables.arrays, reference, *ends)
         if best >= 0:

@@ -9,7 +9,7 @@ from pymc_minibatch_mh import Laplace, Mixture, TunaMH
 from pymc_minibatch_mh.native.elements import ScaleConditional
 from pymc_minibatch_mh.native.library import function
 from pymc_minibatch_mh.proposals.mixture import GivenScalesNumbers, MixtureNumbers
-from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles
+from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles_of_knots
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
 SCALES, REST = np.array([2, 0]), np.array([1])
@@ -21,7 +21,9 @@ def tables():
     """Return tables of a skewed distribution of two scales, and of a rest that follows them."""
     rng = np.random.default_rng(11)
     heights = [-0.5 * KNOTS**2 + bend * KNOTS**3 for bend in (0.03, -0.04)]
-    points, slopes = np.array([_quantiles(height, -4) for height in heights]).swapaxes(0, 1)
+    points, slopes = np.array([_quantiles_of_knots(height, -4) for height in heights]).swapaxes(
+        0, 1
+    )
     spread = np.array([[0.6, 0.2], [0.2, 0.9]])
     means, whiteners = 0.5 * rng.standard_normal((2, 2, KNOTS.size, 1))
     means[:, 4] = whiteners[:, 4] = 0.0

@@ -127,7 +127,7 @@ def step():
 
 def below_of(program):
     """Return the lower bounds that a program's chains evaluate."""
-    return program._compiled[1].owner
+    return program._compiled_functions[1].owner
 
 
 def positions(reference):

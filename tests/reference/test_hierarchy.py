@@ -226,7 +226,7 @@ def frozen(define, place=None):
     target, start = models.target_of(define)
     place = start if place is None else place(start.size)
     rows = target.full_data.likelihood(place, hessian=True)
-    marginal = Marginal.frozen(target.full_data.prior, target.scales(start), place, rows)
+    marginal = Marginal.freeze_rows(target.full_data.prior, target.scales(start), place, rows)
     return marginal, marginal.given(place[marginal.scales])
 
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 from helpers.grouped import target_of
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import full_data
-from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.marginal import mode_near_mean
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
 from reference.formulas import derivatives, logistic_passes, quadratic
 
@@ -47,7 +47,9 @@ def test_the_centre_moves_most_of_the_way_to_the_mean(skewed):
     passes, mode = skewed
     mean = mean_by_importance(passes, mode)
     assert np.linalg.norm(mean) > 0.2
-    moved = in_deviations(mode, smoothed(passes, mode, 1.0, np.random.default_rng(2)).position)
+    moved = in_deviations(
+        mode, mode_near_mean(passes, mode, 1.0, np.random.default_rng(2)).position
+    )
     assert np.linalg.norm(moved - mean) < 0.35 * np.linalg.norm(mean)
 
 

@@ -59,8 +59,8 @@ def test_the_support_begins_at_zero():
     assert np.isposinf(there.upper).all()
     assert np.isneginf(there.support_of_values[0]).all()
     outside = np.full(there.size, -0.5)
-    assert np.array_equal(there.mirrored(outside) > 0.0, there.lower == 0.0)
-    assert np.array_equal(parts.mirrored(outside), outside)
+    assert np.array_equal(there.in_support(outside) > 0.0, there.lower == 0.0)
+    assert np.array_equal(parts.in_support(outside), outside)
 
 
 def beside(scale, location=-1):

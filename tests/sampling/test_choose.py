@@ -104,7 +104,7 @@ def test_a_centre_serves_the_approximate_step_where_bounds_fail_after_it(monkeyp
         return expand(self, *arguments)
 
     def without_tables(self):
-        if self.requirements.derives:
+        if self.requirements.derives_bounds:
             raise BoundsError("'y' has no bound in row 3.")
         return completed(self)
 

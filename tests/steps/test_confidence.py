@@ -100,4 +100,4 @@ def test_infinite_and_undefined_log_ratios(width):
 def test_the_guarantee_says_what_the_range_rests_on(kind):
     method, scans = kind(DEFAULT), kind is ScanMethod
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)
-    assert method.requirements.derives == (not scans)
+    assert method.requirements.derives_bounds == (not scans)

@@ -49,7 +49,7 @@ def test_draws_that_do_not_move_fail(monkeypatch):
 
 def test_a_row_beyond_its_ceiling_fails(monkeypatch):
     monkeypatch.setattr(
-        PartTables, "ceilings", lambda self, _: 1e-9 * np.ones(self.parts.border.size)
+        PartTables, "row_ceilings", lambda self, _: 1e-9 * np.ones(self.parts.border.size)
     )
     _, judged = verdicts(sampled()[2])
     assert judged["bounds"] == "fail"

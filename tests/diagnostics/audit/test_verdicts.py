@@ -21,7 +21,7 @@ def step_of(*, exact=True, bounds=True, derives=True, reads_all=False, elements=
         guarantee=SimpleNamespace(is_exact=exact),
         plan=SimpleNamespace(
             bounds=object() if bounds else None,
-            requirements=SimpleNamespace(derives=derives),
+            requirements=SimpleNamespace(derives_bounds=derives),
             n_rows=rows,
             n_drawn=rows,
             reference=SimpleNamespace(inverse_temperature=1.0),

@@ -213,7 +213,7 @@ def _generator(seed):
 
 
 def test_nuts_is_timed_unless_it_is_left_out(of_step, prepared, monkeypatch):
-    assert of_step.nuts.timed
+    assert of_step.nuts.is_timed
 
     def compiled(*_args, **_settings):
         raise AssertionError("the gradient for NUTS was compiled")
@@ -223,7 +223,7 @@ def test_nuts_is_timed_unless_it_is_left_out(of_step, prepared, monkeypatch):
     found = explain(step, draws=100, tune=100, nuts=False, random_seed=1)
     assert found.nuts.condition_number == of_step.nuts.condition_number
     assert found.nuts.gradients_per_effective_draw == of_step.nuts.gradients_per_effective_draw
-    assert not found.nuts.timed
+    assert not found.nuts.is_timed
     assert found.recommended == "TunaMH"
     assert "NUTS" not in found.reason
     with pytest.raises(AssertionError, match="was compiled"):

@@ -14,7 +14,7 @@ import pytest
 from chain.prefetched import Own
 from pymc_minibatch_mh.data.source import EvenRows, StoredRows
 from pymc_minibatch_mh.native.bound_tables import NEXT, NO_SUPPLY
-from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load
+from pymc_minibatch_mh.native.library import Arena, LaidOut, ffi, load_library
 
 NOTHING = np.empty(0, np.int64)
 #: Answers no request.
@@ -33,11 +33,11 @@ def batch_of(supply, looks, at_a_time=64):
     laid_out, arena = LaidOut("mh_supply", supply), Arena()
     batch, count, used = ffi.new("mh_drawn *"), ffi.new("int64_t *"), []
     for target in looks:
-        load().mh_reserve(batch, count[0], target, 2 * target, arena.at)
+        load_library().mh_reserve(batch, count[0], target, 2 * target, arena.at)
         while count[0] < target:
             n, room = count[0], min(at_a_time, target - count[0])
             places = ffi.new("int64_t[]", room)
-            if load().mh_take_new(laid_out.at, batch, count, target, room, places):
+            if load_library().mh_take_new(laid_out.at, batch, count, target, room, places):
                 return None
             used += ffi.unpack(places, count[0] - n)
     rows = tuple(ffi.unpack(batch.rows, count[0]))

@@ -24,7 +24,7 @@ from law.exactness.toys import METRIC, jump, metric, rows_of
 from native.chain import Loop, line, visited
 from pymc_minibatch_mh.chain.prefetch import SUPPLY_ROWS
 from pymc_minibatch_mh.native.bound_tables import NUMBER, TOTAL, no_tables, table_of_move
-from pymc_minibatch_mh.native.library import load
+from pymc_minibatch_mh.native.library import load_library
 from pymc_minibatch_mh.native.looks import merge_moments, moments_of, unit_noise
 from pymc_minibatch_mh.native.moves import GIVEN
 from pymc_minibatch_mh.published.barker_paper import growing
@@ -251,7 +251,7 @@ def compiled(test):
     posterior = posterior_of(rows, BETA, tables, MOST)
     loop = Loop(posterior, jump(POSITIONS), test.settings, POSITIONS[0], SEED)
     states, counts = visited(loop, POSITIONS[0], UPDATES)
-    assert loop.status == load().MH_OK
+    assert loop.status == load_library().MH_OK
     return states, counts, pool
 
 

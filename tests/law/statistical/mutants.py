@@ -17,10 +17,10 @@ def fixed_program(step, prepared=None):
 def with_prior(step, altered):
     """Return a copy of a step with another prior part, of the shipped one and the position."""
     program = fixed_program(step)
-    plain, rows = program._compiled
+    plain, rows = program._compiled_functions
     prior = ffi.cast("mh_log_prior", plain.address)
     called = ffi.callback("mh_log_prior", lambda here, context: altered(prior(here, context), here))
-    program.__dict__["_compiled"] = called, rows
+    program.__dict__["_compiled_functions"] = called, rows
     return with_program(step, program)
 
 

@@ -106,7 +106,7 @@ class Raw:
         self.tallies = rng.multinomial(9, np.full(CLASSES, 1.0 / CLASSES), size=rows)
         self.simplex = rng.dirichlet(np.full(CLASSES, 3.0), size=rows)
         self.weights = rng.uniform(0.5, 2.0, rows)
-        self.clipped = np.clip(self.y, -1.0, 1.0)
+        self.clipped_to = np.clip(self.y, -1.0, 1.0)
 
 
 #: Declares a model's variables; returns the model if it makes another one.

@@ -128,7 +128,7 @@ cut.forms_of(
 @cut.form("censored")
 def censored(d):
     latent = pm.Normal.dist(line(d), pm.HalfNormal("s"))
-    pm.Censored("y", latent, lower=-1.0, upper=1.0, observed=d.clipped)
+    pm.Censored("y", latent, lower=-1.0, upper=1.0, observed=d.clipped_to)
 
 
 @cut.form("censored at a time of each row")

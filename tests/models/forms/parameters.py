@@ -81,7 +81,7 @@ of_two("von_mises", pm.VonMises, "kappa", 1.3)
 
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
 def censored(d, eta, level, sigma):
-    pm.Censored("y", pm.Normal.dist(level + eta, sigma), -1.0, 1.0, observed=d.clipped)
+    pm.Censored("y", pm.Normal.dist(level + eta, sigma), -1.0, 1.0, observed=d.clipped_to)
 
 
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE))
@@ -112,7 +112,7 @@ def survival(d, eta, level, sigma):
         seen = pm.logp(pm.Normal.dist(mu, sigma), value)
         return pm.math.switch(value < 1.0, seen, pm.logcdf(pm.Normal.dist(-mu, sigma), -value))
 
-    pm.CustomDist("y", level + eta, sigma, logp=logp, observed=d.clipped)
+    pm.CustomDist("y", level + eta, sigma, logp=logp, observed=d.clipped_to)
 
 
 @family(level=(0.3, REAL), sigma=(1.3, POSITIVE), nu=(0.7, POSITIVE))
