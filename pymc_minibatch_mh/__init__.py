@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.model.factorization import factorize as factorize
     from pymc_minibatch_mh.model.rows import Rows as Rows
     from pymc_minibatch_mh.proposals.base import Proposal as Proposal
-    from pymc_minibatch_mh.proposals.custom import CustomProposal as CustomProposal
+    from pymc_minibatch_mh.proposals.custom_proposal import CustomProposal as CustomProposal
     from pymc_minibatch_mh.proposals.langevin import Langevin as Langevin
     from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
     from pymc_minibatch_mh.proposals.mixture import Mixture as Mixture
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.published.ranges import Ranges as Ranges
     from pymc_minibatch_mh.published.tuna_paper import TunaPaperMH as TunaPaperMH
     from pymc_minibatch_mh.sampling.driver import sample as sample
-    from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
+    from pymc_minibatch_mh.sampling.initial_points import (
+        overdispersed_initvals as overdispersed_initvals,
+    )
     from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
@@ -57,7 +59,7 @@ _ON_FIRST_USE = {
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
     "ConfidenceScanMH": "published.confidence_scan",
-    "CustomProposal": "proposals.custom",
+    "CustomProposal": "proposals.custom_proposal",
     "CustomTestMH": "steps.custom",
     "FactorizedMH": "steps.tuna",
     "FireflyMH": "published.firefly",
@@ -79,7 +81,7 @@ _ON_FIRST_USE = {
     "factorize": "model.factorization",
     "log_likelihood": "diagnostics.predictive",
     "loo_subsample": "diagnostics.predictive",
-    "overdispersed_initvals": "sampling.starts",
+    "overdispersed_initvals": "sampling.initial_points",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",

@@ -26,7 +26,11 @@ from numba import njit
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.custom import LinkedCustom, link_function, require_proposed
+from pymc_minibatch_mh.proposals.custom_proposal import (
+    LinkedCustom,
+    link_function,
+    require_proposed,
+)
 from pymc_minibatch_mh.proposals.user_functions import MOVE_SIGNATURE
 from pymc_minibatch_mh.proposals.walk import tune_scale
 

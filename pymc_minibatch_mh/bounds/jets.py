@@ -19,8 +19,8 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expressions.graph import Apply, Argument, Constant, Data, Expr
 from pymc_minibatch_mh.expressions.patterns import LogBetweenTails, operands_first
 from pymc_minibatch_mh.functions.base import operation_name
+from pymc_minibatch_mh.functions.enclosures import NoRuleError, enclose_derivatives
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import NoRuleError, enclose_derivatives
 from pymc_minibatch_mh.structure.row_function import USE_UNBOUNDED_SAMPLERS, RowData, RowFunction
 
 Index = tuple[int, ...]

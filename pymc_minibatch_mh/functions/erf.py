@@ -8,14 +8,14 @@ from scipy import special
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
-from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
-from pymc_minibatch_mh.functions.rules import (
+from pymc_minibatch_mh.functions.enclosures import (
     ALTERNATING,
     Shape,
     enclose_by_shape,
     enclose_derivatives,
     register_by_shape,
 )
+from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
 
 #: Slope of erf at zero.
 SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)

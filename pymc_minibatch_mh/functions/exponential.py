@@ -8,14 +8,14 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, double_constant, make_operation
-from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.functions.rules import (
+from pymc_minibatch_mh.functions.enclosures import (
     ALTERNATING,
     Shape,
     enclose_by_shape,
     enclose_derivatives,
     register_by_shape,
 )
+from pymc_minibatch_mh.functions.interval import Array, Interval
 
 # Minimum distance for subtracting values: of exponents and, relative to the sum, of logarithms.
 _FAR, _FAR_APART = 1.0, 0.5

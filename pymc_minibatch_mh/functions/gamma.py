@@ -13,8 +13,8 @@ from pymc_minibatch_mh.functions.base import (
     make_operation,
     register_kernel,
 )
+from pymc_minibatch_mh.functions.enclosures import ALTERNATING, Shape, register_by_shape
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
-from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, register_by_shape
 
 # Threshold above which the asymptotic series is accurate to the last digits.
 _MIN_ASYMPTOTIC = 12.0

@@ -7,9 +7,9 @@ from scipy import special
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives, without_bounds_where
 from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC, BERNOULLI, polygamma_values
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
-from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 
 @compile_by_numba()

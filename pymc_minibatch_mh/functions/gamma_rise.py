@@ -15,6 +15,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives, without_bounds_where
 from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC
 from pymc_minibatch_mh.functions.interval import TINY, Array, Interval
 from pymc_minibatch_mh.functions.log1p_ratio import (
@@ -23,7 +24,6 @@ from pymc_minibatch_mh.functions.log1p_ratio import (
     log1p_ratio_at,
     log1p_ratio_slope_at,
 )
-from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 # Factors of r, r³, r⁵, ..., and threshold of the series.
 _STIRLING = np.array(

@@ -3,8 +3,8 @@
 import numpy as np
 from pytensor.scalar import basic as scalar
 
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives, without_bounds_where
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import enclose_derivatives, without_bounds_where
 
 
 @enclose_derivatives.register(scalar.Abs)

@@ -6,8 +6,8 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.enclosures import ALTERNATING, register_by_shape
 from pymc_minibatch_mh.functions.interval import Array
-from pymc_minibatch_mh.functions.rules import ALTERNATING, register_by_shape
 
 # Threshold below which closed forms cancel, and number of terms of the power series used there.
 MAX_SERIES_ARGUMENT, N_POWERS = 0.3, 36

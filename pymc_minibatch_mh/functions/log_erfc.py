@@ -7,6 +7,7 @@ from scipy import special
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.enclosures import NEVER_POSITIVE, Shape, register_by_shape
 from pymc_minibatch_mh.functions.erf import (
     LEFT,
     RIGHT,
@@ -16,7 +17,6 @@ from pymc_minibatch_mh.functions.erf import (
     tail_ratios_at,
 )
 from pymc_minibatch_mh.functions.interval import Array
-from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, register_by_shape
 
 _ROOT_PI = math.sqrt(math.pi)
 # Threshold of the continued fraction of erfc, and its number of terms.

@@ -7,10 +7,10 @@ from scipy import special
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import double_constant, make_operation
+from pymc_minibatch_mh.functions.enclosures import Shape, register_by_shape
 from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.log_any import third_slope
 from pymc_minibatch_mh.functions.logistic import softplus_at
-from pymc_minibatch_mh.functions.rules import Shape, register_by_shape
 
 # Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
 _LOST, _ALONE = -37.0, 37.0

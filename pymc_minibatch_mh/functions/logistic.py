@@ -8,13 +8,13 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, double_constant, make_operation
-from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
-from pymc_minibatch_mh.functions.rules import (
+from pymc_minibatch_mh.functions.enclosures import (
     Shape,
     enclose_by_shape,
     enclose_derivatives,
     register_by_shape,
 )
+from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
 
 # Minimum distance for subtracting values.
 _FAR = 1.0

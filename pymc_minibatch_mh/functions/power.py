@@ -6,14 +6,14 @@ from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
-from pymc_minibatch_mh.functions.interval import Array, Interval
-from pymc_minibatch_mh.functions.rules import (
+from pymc_minibatch_mh.functions.enclosures import (
     ALTERNATING,
     Shape,
     enclose_derivatives,
     register_by_shape,
     without_bounds_where,
 )
+from pymc_minibatch_mh.functions.interval import Array, Interval
 
 
 @compile_by_numba()

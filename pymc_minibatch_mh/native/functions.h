@@ -133,7 +133,7 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
 mh_status mh_move_by_slice(double *position, int64_t size, const double *step, int64_t first, int64_t last, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
 mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
 
-/* ---- mixture.c, walk.c, langevin.c, own_move.c ---- */
+/* ---- mixture.c, walk.c, langevin.c, custom_proposal.c ---- */
 double mh_log_share_above(double bound);
 double mh_normal_above(double bound, const mh_generator *rng);
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out);
@@ -147,8 +147,8 @@ mh_status mh_propose_walk(const void *proposal, mh_chain *chain, mh_proposed *ou
 mh_status mh_draw_batch(const mh_generator *rng, int64_t size, const mh_posterior *posterior, mh_batch *out, mh_arena *scratch);
 mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double *out, double *value, mh_arena *scratch);
 mh_status mh_propose_langevin(const void *proposal, mh_chain *chain, mh_proposed *out);
-mh_status mh_propose_own(const void *proposal, mh_chain *chain, mh_proposed *out);
-/* Rows that are Gaussian: see mh_graph_derivatives, and own_move.c for their context. */
+mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *out);
+/* Rows that are Gaussian: see mh_graph_derivatives, and custom_proposal.c for their context. */
 void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
 /* Move n positions, (n, d), each by updates of a user's move that preserve a Gaussian; `used` is how
  * many log-ratios were not zero. They are multiplied by `sign`. */
@@ -187,7 +187,7 @@ double mh_student_tail(double t, double degrees); /* P(T > t) of Student's t, t 
 /* The smallest b with noise (1/b - 1/total) <= variance, or `total`. */
 int64_t mh_rows_for_variance(double noise, int64_t total, double variance);
 
-/* ---- barker.c, austere.c, penalty.c, own_test.c ---- */
+/* ---- barker.c, austere.c, penalty.c, custom_test.c ---- */
 double mh_barker_probability(double log_ratio, double variance, const mh_barker_test *test);
 double mh_barker_skew_shift(const mh_look *look, const mh_barker_test *test);
 double mh_barker_error(double variance, double skewness, int64_t n, int64_t total, const mh_barker_test *test);

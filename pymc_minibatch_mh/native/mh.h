@@ -5,10 +5,10 @@
  * An update (run.c) has the proposal write move.new, computes the part of the log ratio that needs
  * no row, and has the test decide. Proposals and tests are records behind a function each (a role):
  *
- *   to propose      a record and an mh_propose:  mixture.c, walk.c, langevin.c, own_move.c
+ *   to propose      a record and an mh_propose:  mixture.c, walk.c, langevin.c, custom_proposal.c
  *   to decide       a record and an mh_decide:   poisson_test.c, looks.c, confidence.c, ...
  *   by batches      a test of looks.c has two more functions, mh_sample_size and mh_decide_batch:
- *                   barker.c, austere.c, penalty.c, own_test.c
+ *                   barker.c, austere.c, penalty.c, custom_test.c
  *
  * Functions of a model, its prior and its rows, are compiled by PyTensor and called by address.
  * They never fail. Whatever can fail returns an mh_status, and anything but MH_OK ends the run at
@@ -379,14 +379,14 @@ typedef struct mh_handed {
 /* Calls a user's move; returns whether it has raised, and writes log_q. */
 typedef int64_t (*mh_users_move)(const mh_handed *handed, double *log_q);
 
-typedef struct mh_own_move {
+typedef struct mh_custom_proposal {
     mh_users_move call;
     int64_t function;
     int64_t *kept; /* exception that it has raised, (1,) */
     int64_t batch_size, n_state;
     double *state;    /* (n_state,) */
     double *position; /* handed to the function, (d,) */
-} mh_own_move;
+} mh_custom_proposal;
 
 /* ---- Tests. ---- */
 
@@ -455,12 +455,12 @@ typedef struct mh_penalty_test {
 typedef int64_t (*mh_users_sample_size)(double noise, int64_t n, int64_t total, const double *numbers, int64_t n_numbers);
 typedef int64_t (*mh_users_decide_batch)(double log_ratio, double variance, double skewness, int64_t n, int64_t total, double uniform, const double *numbers, int64_t n_numbers, double *said);
 
-typedef struct mh_own_test {
+typedef struct mh_custom_test {
     mh_users_sample_size sample_size;
     mh_users_decide_batch decide_batch;
     int64_t n_numbers;
     const double *numbers; /* (n_numbers,) */
-} mh_own_test;
+} mh_custom_test;
 
 /* Concentration bounds on growing batches: confidence.c. */
 typedef struct mh_confidence_test {

@@ -24,7 +24,7 @@ from pymc_minibatch_mh.model.bambi import BambiModel, is_bambi_model
 from pymc_minibatch_mh.model.inputs import as_generator, resolve_model
 from pymc_minibatch_mh.sampling.checkpoint import Checkpoint, FinalState
 from pymc_minibatch_mh.sampling.choose import choose_step, rebuild_step
-from pymc_minibatch_mh.sampling.starts import starting_positions
+from pymc_minibatch_mh.sampling.initial_points import starting_positions
 from pymc_minibatch_mh.sampling.trace import (
     Draws,
     RecordedVariables,

@@ -35,7 +35,7 @@ class CustomTest(NamedTuple):
 
 
 class LinkedCustomTest(NamedTuple):
-    """Kernel settings with compiled functions, ``mh_own_test``."""
+    """Kernel settings with compiled functions, ``mh_custom_test``."""
 
     #: Addresses of the compiled functions.
     sample_size: Any
@@ -117,7 +117,7 @@ class CustomTestMethod(BatchMethod):
 
     def linked(self, record: CustomTest) -> BatchTest:
         """Settings with the functions of this process."""
-        settings = LaidOut("mh_own_test", LinkedCustomTest(*self._functions, record.numbers))
+        settings = LaidOut("mh_custom_test", LinkedCustomTest(*self._functions, record.numbers))
         return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 
 

@@ -10,12 +10,12 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_any import log_any
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
 from pymc_minibatch_mh.functions.log_softplus import log_softplus
-from pymc_minibatch_mh.functions.rules import enclose_derivatives
 
 #: The highest derivative.
 ORDER = 4

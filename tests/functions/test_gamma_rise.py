@@ -2,9 +2,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives
 from pymc_minibatch_mh.functions.gamma_rise import gamma_rise, gamma_rise_at, gamma_rise_slope_at
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import enclose_derivatives
 
 COUNTS = np.array([0.0, 1.0, 2.0, 9.0, 24.0])
 ORDER = 4

@@ -12,8 +12,8 @@ import pytest
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.functions.enclosures import enclose_derivatives
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.rules import enclose_derivatives
 from pymc_minibatch_mh.model.factorization import factorize
 from pymc_minibatch_mh.structure.row_function import RowData, row_functions
 

@@ -7,7 +7,7 @@ from pymc_minibatch_mh.native.library import LaidOut, Status, dtype_of, function
 from pymc_minibatch_mh.native.moves import Move
 from pymc_minibatch_mh.native.posterior import Posterior, Reference
 from pymc_minibatch_mh.native.run import linked
-from pymc_minibatch_mh.proposals.custom import GaussianRows
+from pymc_minibatch_mh.proposals.custom_proposal import GaussianRows
 
 CENTRE = np.array([0.3, -1.0, 2.0])
 FACTOR = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.4, 0.3, 0.5]])

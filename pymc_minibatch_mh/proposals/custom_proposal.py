@@ -169,9 +169,9 @@ class CustomState(NamedTuple):
 
 
 class LinkedCustom(NamedTuple):
-    """State for compiled updates: ``mh_own_move``."""
+    """State for compiled updates: ``mh_custom_proposal``."""
 
-    LAYOUT, propose = "mh_own_move", "mh_propose_own"  # type: ignore[misc]
+    LAYOUT, propose = "mh_custom_proposal", "mh_propose_custom"  # type: ignore[misc]
 
     #: Addresses of the shim and of the function, and the raised exception.
     call: int

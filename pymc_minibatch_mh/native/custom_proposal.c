@@ -1,9 +1,9 @@
 /* Moves of a user, and the walks of the check of their log-ratio. */
 #include "inside.h"
 
-mh_status mh_propose_own(const void *proposal, mh_chain *chain, mh_proposed *out)
+mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
-    const mh_own_move *custom = proposal;
+    const mh_custom_proposal *custom = proposal;
     const mh_reference *reference = &chain->posterior.reference;
     const mh_move *move = &chain->move;
     const int64_t size = reference->size;
@@ -86,7 +86,7 @@ mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double 
                               int64_t n, double *positions, int64_t updates, double sign,
                               int64_t *used)
 {
-    const mh_own_move *custom = chain->proposal;
+    const mh_custom_proposal *custom = chain->proposal;
     const int64_t size = chain->posterior.reference.size;
     MH_SCOPE(chain->scratch);
     MH_VECTOR(double, state, chain->scratch, custom->n_state);

@@ -5,10 +5,10 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from functions.cases import CASES, ORDER, REALS
+from pymc_minibatch_mh.functions.enclosures import NoRuleError, enclose_derivatives
 from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
-from pymc_minibatch_mh.functions.rules import NoRuleError, enclose_derivatives
 
 INTERVALS, EXACT_POINTS = 2_000, 60
 

@@ -5,7 +5,7 @@
 /* Where the user's function raises, all rows are read, which full_pass counts. */
 int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
-    const mh_own_test *test = settings;
+    const mh_custom_test *test = settings;
     const int64_t target = test->sample_size(noise, n, total, test->numbers, test->n_numbers);
     if (target < 0)
         return total;
@@ -15,7 +15,7 @@ int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_
 
 mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *out)
 {
-    const mh_own_test *test = settings;
+    const mh_custom_test *test = settings;
     *out = (mh_verdict){MH_REJECT, 0.0, 0.0};
     if (!(look->log_ratio > -INFINITY))
         return MH_OK;

@@ -4,7 +4,7 @@ from pymc.initial_point import make_initial_point_fns_per_chain
 
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.sampling.starts import starting_positions
+from pymc_minibatch_mh.sampling.initial_points import starting_positions
 from sampling import models
 from sampling.walking import Walk
 
