@@ -5,13 +5,13 @@ import copy
 import numpy as np
 import pytest
 from numba import carray, cfunc, types
-from proposals.test_custom_proposal import moments
 from scipy.stats import multivariate_normal
 
 from helpers.altered import with_proposal
 from helpers.zoo import drawn
 from law.statistical.budget import FAR
 from proposals.proposing import proposed_for
+from proposals.test_custom_proposal import moments
 from pymc_minibatch_mh import Langevin
 from pymc_minibatch_mh.native.bound_tables import no_tables
 from pymc_minibatch_mh.native.posterior import Posterior, Reference

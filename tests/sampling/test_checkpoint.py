@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import pymc as pm
 import pytest
-from proposals.test_custom_proposal import adapt, langevin
 
 from helpers.models import two_likelihoods
 from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
+from proposals.test_custom_proposal import adapt, langevin
 from pymc_minibatch_mh import CustomProposal, PenaltyMH, TunaMH, sample
 from pymc_minibatch_mh.chain import chain as chains
 from pymc_minibatch_mh.errors import SettingError

@@ -10,11 +10,11 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-from proposals.test_custom_proposal import adapt, langevin
 
 from helpers.models import logistic
 from helpers.zoo import METHODS
 from law.golden.combinations import COMBINATIONS, Combination, of_family
+from proposals.test_custom_proposal import adapt, langevin
 from pymc_minibatch_mh import Bounds, CustomProposal, PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.model import CompiledModel
 from pymc_minibatch_mh.errors import SettingError
