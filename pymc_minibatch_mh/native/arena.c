@@ -1,6 +1,6 @@
-/* Scratch memory of a chain: a stack of blocks, the first of which is kept.
+/* Scratch memory of a chain: a stack of blocks; the first block is never freed.
  *
- * With MH_CHECKED everything has a block of its own, so that AddressSanitizer sees its end. */
+ * With MH_CHECKED every allocation has its own block, so that AddressSanitizer detects overruns. */
 #include <stdlib.h>
 
 #include "inside.h"

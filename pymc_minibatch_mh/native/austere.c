@@ -1,19 +1,19 @@
 /* The austere test: a sequential t-test of the Metropolis decision on growing batches.
  *
- * The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
- * look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, with D* the estimated
- * log ratio and s^2 its variance. It stops when the tail beyond |t| is below epsilon and reads
- * batch_size more rows otherwise. With another boundary than 0.5, early looks have a smaller tail,
- * that of the normal limit G_0 (n/N)^(0.5 - boundary).
+ * The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform). Each
+ * look tests this with t = (D* - log uniform)/s and n - 1 degrees of freedom, where D* is the
+ * estimated log ratio and s^2 its variance. The test stops if the tail probability beyond |t| is
+ * below epsilon; otherwise it evaluates batch_size more rows. With a boundary above 0.5 early looks
+ * need a smaller tail probability, that of the normal limit G_0 (n/N)^(0.5 - boundary).
  *
- * A batch of equal differences, up to rounding, is undecided, unless all rows were equal in every
- * move that was measured on all rows. */
+ * A batch of differences that are equal up to rounding is undecided, unless all differences were
+ * equal in every proposal that was evaluated on all rows. */
 #include "inside.h"
 
-/* The mean of equal differences is off by an ulp, which leaves them a deviation of that size. */
+/* Relative deviation that rounding can give to equal differences: their mean is off by an ulp. */
 static const double ROUNDING = 1e-12;
 
-/* The tail probability below which a look at n rows decides. */
+/* Tail probability below which a look at n rows decides. */
 static double level(int64_t n, int64_t total, const mh_austere_test *test)
 {
     if (test->boundary == 0.5)
@@ -22,7 +22,7 @@ static double level(int64_t n, int64_t total, const mh_austere_test *test)
     return mh_normal_cdf(-test->limit * pow(share, 0.5 - test->boundary));
 }
 
-/* batch_size rows more than n, all at epsilon 0; the noise is not used. */
+/* Number of rows of the next look: batch_size more, or all if epsilon is 0; `noise` is unused. */
 int64_t mh_austere_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_austere_test *test = settings;
@@ -30,8 +30,8 @@ int64_t mh_austere_sample_size(const void *settings, double noise, int64_t n, in
     return test->epsilon > 0.0 ? mh_min(total, n + test->batch_size) : total;
 }
 
-/* The error estimate is the tail probability beyond |t| at this look, which the level is compared
- * with; 0 with all rows read. */
+/* Accept, reject or ask for more rows. The error estimate is the tail probability beyond |t|, which
+ * is compared with the level; it is 0 if all rows were evaluated. */
 mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdict *out)
 {
     const mh_austere_test *test = settings;
@@ -44,7 +44,7 @@ mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdic
         return MH_OK;
     const double deviation = sqrt(look->variance);
     if (!(deviation > ROUNDING * mh_larger(1.0, fabs(log_ratio)))) {
-        /* Of the batch alone, rows that are equal say nothing of rare ones that are not. */
+        /* A batch of equal differences contains no information about rare unequal ones. */
         if (!(test->kappa == 0.0 && test->third_moment == 0.0)) {
             out->verdict = MH_READ_MORE;
             out->error = 0.5;

@@ -1,24 +1,24 @@
-/* Barker's test on a batch: accept iff D* + X_nc + X_corr > 0, where D* is the log ratio estimated
- * from n rows, s^2 its estimated variance, X_nc is N(0, sigma^2 - s^2), and X_corr follows the
- * tabulated discrete law C_sigma, for which N(0, sigma^2) + C_sigma is all but a logistic variable.
+/* Barker's test on a batch: accept iff D* + X_nc + X_corr > 0. D* is the log ratio estimated from
+ * n rows, s^2 its estimated variance, X_nc is N(0, sigma^2 - s^2), and X_corr follows the tabulated
+ * discrete distribution C_sigma, for which N(0, sigma^2) + C_sigma is nearly a logistic variable.
  * The two auxiliary variables are integrated out, so that one uniform number decides:
  *
  *     p = sum_j m_j Phi((D* + c_j)/sqrt(sigma^2 - s^2)),    accept iff uniform < p.
  *
- * With all rows read the test is exact. */
+ * The test is exact if all rows are evaluated. */
 #include "inside.h"
 
-/* Beyond, Phi is 0 or 1 in double precision. */
+/* Phi is 0 or 1 in double precision beyond this argument. */
 static const double REACH = 8.3;
-/* Share of sigma^2 that the variance of a batch may have for its skewness to be corrected for: with
- * less noise added, the acceptance probability is too rough for a third derivative. */
+/* Maximum variance of a batch, as a fraction of sigma^2, for a skewness correction: beyond it too
+ * little noise is added for the acceptance probability to have a smooth third derivative. */
 static const double SKEW_ROOM = 0.85;
-/* sup |S''| of the logistic function S, 1/(6 sqrt(3)), and sqrt(2 pi). */
+/* The constant sup |S''| = 1/(6 sqrt(3)) of the logistic function S, and sqrt(2 pi). */
 static const double CURVATURE = 0.096225044864937631, ROOT_TWO_PI = 2.5066282746310002;
-/* Share of the admissible variance that a batch aims at, so that few batches exceed it. */
+/* Fraction of the admissible variance at which a batch size aims, so that few batches exceed it. */
 static const double AIM = 0.7;
 
-/* The first atom that is not below a value, or with `after` the first above it. */
+/* Index of the first atom that is at least `value`, or with `after` the first that exceeds it. */
 static int64_t index_of_atom(const mh_barker_test *test, double value, int after)
 {
     const double *atoms = test->atoms;
@@ -27,7 +27,7 @@ static int64_t index_of_atom(const mh_barker_test *test, double value, int after
     return high;
 }
 
-/* X_nc = 0 where the variance exceeds sigma^2. */
+/* Acceptance probability p of a batch; X_nc is 0 if the variance exceeds sigma^2. */
 double mh_barker_probability(double log_ratio, double variance, const mh_barker_test *test)
 {
     const double room = mh_square(test->sigma) - variance;
@@ -46,9 +46,9 @@ double mh_barker_probability(double log_ratio, double variance, const mh_barker_
 /* The first Edgeworth correction of the acceptance probability F(D*, s^2) of a batch.
  *
  * With third moments of the rows, E F(D*, s^2) = S(D) - (2-f) g s^3 S'''(D)/(6 sqrt(n(1-f))) to the
- * order 1/sqrt(n), f = n/total: added is the same with F''' for S''', whose mean is S'''. The
- * skewed limit law of the paper's appendix A.5 has a shift besides, which belongs to a studentised
- * mean. */
+ * order 1/sqrt(n), with f = n/total. The correction adds the same term with F''' for S'''; the mean
+ * of F''' is S'''. The skewed limit in the paper's appendix A.5 has an additional shift, which
+ * belongs to a studentised mean. */
 double mh_barker_skew_shift(const mh_look *look, const mh_barker_test *test)
 {
     const double variance = look->variance, skewness = look->skewness, n = (double)look->n;
@@ -70,11 +70,11 @@ double mh_barker_skew_shift(const mh_look *look, const mh_barker_test *test)
  *
  * Edgeworth: the leading error of a studentised mean, (2-f) |g| s^3/(48 sqrt(n(1-f))) + 0.0319
  * s^4/(n-1) with f = n/total and g the larger of the batch's and the measured skewness (NaN counts
- * as 0), plus |g| sigma/(4 sqrt(n)) where batches grow, whose stopping shifts D*. Novak: (6.4 m +
- * 2)/sqrt(n), the paper's corollary 1 with E|X| <= 1 and m the larger of the measured E|X|^3 and
- * |g|, a bound for independent rows and true moments only. Both plus the error of the table and,
- * where s^2 > sigma^2, (s^2 - sigma^2) sup|S''|/2 for noise that is not compensated. 0 with all
- * rows read. */
+ * as 0). For growing batches, whose stopping rule shifts D*, add |g| sigma/(4 sqrt(n)). Novak:
+ * (6.4 m + 2)/sqrt(n), the paper's corollary 1 with E|X| <= 1 and m the larger of the measured
+ * E|X|^3 and |g|; this bounds the error for independent rows and true moments only. Both add the
+ * error of the table, and (s^2 - sigma^2) sup|S''|/2 for excess noise if s^2 > sigma^2. The error
+ * is 0 if all rows are evaluated. */
 double mh_barker_error(double variance, double skewness, int64_t n, int64_t total,
                        const mh_barker_test *test)
 {
@@ -96,16 +96,16 @@ double mh_barker_error(double variance, double skewness, int64_t n, int64_t tota
     return mh_smaller(error, 1.0);
 }
 
-/* Whether the predicted error of a batch of n rows is small enough. */
+/* Whether the predicted error of a batch of n rows is at most max_error. */
 static int is_enough(double noise, int64_t n, int64_t total, const mh_barker_test *test)
 {
     const double variance = noise * (1.0 / (double)n - 1.0 / (double)total);
     return mh_barker_error(variance, 0.0, n, total, test) <= test->max_error;
 }
 
-/* The rows of the next look. Where batches are predicted, n = ceil(1/(1/total + 0.7 sigma^2/V)), or
- * more for max_error; V has to be symmetric in the two positions, or the test is biased. Where they
- * grow, batch_size more, whatever V is. */
+/* Number of rows of the next look. A growing batch adds batch_size, for any noise V. A predicted
+ * batch has n = ceil(1/(1/total + 0.7 sigma^2/V)), at least batch_size, or more to meet max_error;
+ * V must be symmetric in the two positions, or the test is biased. */
 int64_t mh_barker_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_barker_test *test = settings;

@@ -1,21 +1,21 @@
-/* Tables of bounds |dU_i| <= c_i M over nested regions, and which of them serves a move.
+/* Tables of bounds |dU_i| <= c_i M over nested regions, and the choice of one for a proposal.
  *
- * Bounds take moves without their components along directions that change no row. Where directions
- * are known by groups of rows, M is the largest of the groups'. Everything is symmetric in the two
- * positions. */
+ * M is computed from a proposal without its components in the null space of the likelihood. If the
+ * directions of the likelihood are known by groups of rows, M is the maximum over groups. All sizes
+ * are symmetric in the two positions. */
 #include "inside.h"
 
-/* Far more than the rounding errors of a distance. */
+/* Safety factor of a distance, far above its rounding errors. */
 static const double OUTSIDE = 1.0 + 1e-12;
 
-/* Products of a move, and those of each group of rows, if there are any. */
+/* Inner products of a proposal, and of its projections for each group of rows, if there are any. */
 typedef struct {
     mh_products dots;
     int64_t n_groups;
     const mh_products *groups;
 } seen;
 
-/* A whitened vector without its components along directions that change no row. */
+/* Whitened vector without its components in the null space of the likelihood. */
 static double *read_part(const mh_bounds *bounds, const double *vector, int64_t size,
                          mh_arena *scratch)
 {
@@ -31,7 +31,7 @@ static double *read_part(const mh_bounds *bounds, const double *vector, int64_t 
     return out;
 }
 
-/* The largest changes of rows in a move, as products. */
+/* Write the products of a proposal after removing the null space of the likelihood. */
 static mh_status products_of_read(const mh_bounds *bounds, const mh_move *move, int64_t size,
                                   mh_products *out, mh_arena *scratch)
 {
@@ -43,7 +43,7 @@ static mh_status products_of_read(const mh_bounds *bounds, const mh_move *move, 
     return MH_OK;
 }
 
-/* Add the components along some directions to the products of a move. */
+/* Add the squares and products of a proposal's components along n directions. */
 static void add_along(const double *directions, int64_t n, const mh_move *move, int64_t size,
                       mh_products *out)
 {
@@ -56,7 +56,7 @@ static void add_along(const double *directions, int64_t n, const mh_move *move, 
     }
 }
 
-/* The largest changes of rows of each group; squares of the two ends are the largest of each. */
+/* Write the products of each group, and the maxima over groups of both ends' squared lengths. */
 static mh_status products_of_groups(const mh_bounds *bounds, const mh_move *move, int64_t size,
                                     seen *out, mh_arena *scratch)
 {
@@ -87,7 +87,7 @@ static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size,
     return MH_OK;
 }
 
-/* M: the largest of all groups, or of the whole move where there are none. */
+/* Size M of a proposal: the maximum over groups, or without groups that of the whole proposal. */
 static double largest_size(const seen *move, int64_t order, int64_t kind)
 {
     if (!move->n_groups)
@@ -98,12 +98,12 @@ static double largest_size(const seen *move, int64_t order, int64_t kind)
     return largest;
 }
 
-/* M by a user's metric, of both directions. */
+/* Size M by a user's metric: the larger of both directions. */
 static double given_size(mh_metric metric, const mh_move *move, int64_t size)
 {
     const double forth = metric(move->position, move->new, size);
     const double back = metric(move->new, move->position, size);
-    /* A table without bounds lets all rows decide, there and back. */
+    /* Without a bound in one direction M is infinite in both: all rows are evaluated. */
     return forth >= 0.0 && back >= 0.0 ? mh_larger(forth, back) : INFINITY;
 }
 
@@ -123,7 +123,7 @@ mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *referen
     MH_TRY(see(bounds, move, reference->size, &part, scratch));
     const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
     double best_size = INFINITY, best_m = INFINITY, m_k = INFINITY;
-    int64_t known = -1; /* kind of the table that m_k belongs to: neighbours often share it */
+    int64_t known = -1; /* kind of the table that m_k belongs to; the next often shares it */
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {
         const mh_table *candidate = bounds->tables + k;
@@ -158,7 +158,7 @@ void mh_ask_for_bounds(const mh_table *table, const int64_t *drawn, int64_t n)
         mh_prefetch(table->c + drawn[i]);
 }
 
-/* mh_smallest_table for two positions. */
+/* Choose the table as mh_smallest_table does, for a proposal from `position` to `new_position`. */
 mh_status mh_table_of_move(const mh_bounds *bounds, const mh_reference *reference,
                            double *position, double *new_position, int64_t *table, double *m,
                            mh_arena *scratch)

@@ -1,28 +1,28 @@
-/* Candidates: rows drawn at rates that add up over all of them without looking at any.
+/* Candidates: rows drawn at rates whose total is known without evaluating any row.
  *
- * For parts p of a row (parts.c), x_ip = s_i |w| or |z_if e_f|, of both ends, by Minkowski's
+ * Part p of row i (parts.c) has x_ip = s_i |w| or |z_if e_f|, at both ends. By Minkowski's
  * inequality
  *
  *     sum over i of (sum over p of x_ip)^3 + (sum of x_ip')^3 <= A^3,
  *     A = sum over p of P_p^(1/3),    P_p = sum over i of x_ip^3 + x_ip'^3,
  *
- * and by Hoelder's as well, with a and b as A of the parts of d_i and of max(x_i, x_i'),
+ * and by Hoelder's, with a and b computed as A from the parts of d_i and of max(x_i, x_i'),
  *
  *     sum over i of d_i max(x_i, x_i')^2 <= a b^2.
  *
- * Ceilings add up to A^3/6 or a b^2/2 at most, and the smaller one is the rate. It is that of
- * superposed Poisson processes, one for each part of both ends, or of the way (a third of all) and
- * of the farther end: a row comes from part p as often as its own cube is in P_p. Which rows come
- * from the part of a factor is known by sums over its elements, P_f = sum of C_g |e_g|^3, and C_g
- * the sum of z_i^3 over the rows of g. A candidate is kept with probability phi_i over its rate, by
- * look-ups, before its data are read: rows that are kept are independent Poisson counts with means
- * kappa phi_i, whatever the rate. */
+ * Thinning bounds therefore add up to at most A^3/6 or a b^2/2; the smaller one is the total rate.
+ * Candidates come from superposed Poisson processes: one for the cubes of both ends, or one for the
+ * step (a third of the rate) and one for the farther end. Each draws a part p, then row i with
+ * probability proportional to its cube in P_p. For a factor, P_f is the sum of C_g |e_g|^3 over its
+ * levels g, and C_g the sum of |z_i|^3 over the rows of g: a level is drawn, then one of its rows.
+ * A candidate is kept with probability phi_i over its rate, by look-up tables, before its data are
+ * read: kept rows are independent Poisson counts of mean kappa phi_i, whatever the total rate. */
 #include "inside.h"
 
-/* Kinds of cubes: of both ends, of the way between them, and of the end that is farther. */
+/* Kinds of cubes: of both ends (summed), of the step between them, and of the farther end. */
 enum { ENDS, WAY, FARTHER, KINDS };
 
-/* Far more than the rounding errors of a rate. */
+/* Safety factor of a rate, far above its rounding errors. */
 #define ROUNDING (1.0 + 1e-10)
 
 static double cube_of(int64_t kind, double one, double other)
@@ -38,8 +38,8 @@ static double cube_of_border(int64_t kind, const double *border)
     return kind == WAY ? mh_cube(border[2]) : cube_of(kind, border[0], border[1]);
 }
 
-/* Write the sums of the cubes of every kind, of the border, then of each factor, (3, F + 1).
- * Elements beyond their radii have no share. */
+/* Write the sums of cubes of every kind, of the common effects, then of each factor, (3, F + 1).
+ * Levels beyond their radii are left out of the sums, and listed in `outside`. */
 static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *sums,
                       int64_t *outside)
 {
@@ -61,7 +61,7 @@ static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *s
     outside[0] = n;
 }
 
-/* Write running sums of C_g times the cubes of one kind within each factor, (L,). */
+/* Write running sums over the levels of each factor, of C_g times cubes of one kind, (L,). */
 static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t kind,
                         double *running)
 {
@@ -75,7 +75,7 @@ static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t
     }
 }
 
-/* Write the chances and units of the parts of one process, whose roots add up to `total`. */
+/* Write chances and units of one process (mh_rates); the cube roots of `sums` add up to `total`. */
 static void fill_chances(const double *sums, int64_t count, int64_t kind, double total,
                          double *chances, double *units)
 {
@@ -117,14 +117,14 @@ mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rate
     return MH_OK;
 }
 
-/* Find the first of ascending sums, from index `low` to `high`, that is above a value. */
+/* Index of the first of ascending sums, from `low` to before `high`, that exceeds `value`. */
 static int64_t first_above(const double *sums, int64_t low, int64_t high, double value)
 {
     MH_BISECT(low, high, !(sums[middle - 1] > value))
     return low;
 }
 
-/* The same, sought from an index that is likely near: few lines of a cache are read. */
+/* Do as first_above from an index that is likely near, which touches only a few cache lines. */
 static int64_t first_above_near(const double *sums, int64_t low, int64_t high, double value,
                                 int64_t near)
 {
@@ -139,15 +139,15 @@ static int64_t first_above_near(const double *sums, int64_t low, int64_t high, d
     return first_above(sums, mh_min(near + 1, high - 1), mh_min(high, near + step + 1), value);
 }
 
-/* A candidate whose row is not known yet: sought between two places in the running sums of an
- * element, by a value, from `near`; or, with `high` at -1, in the alias table at `near`. */
+/* A candidate before its row is located: search for `value` among the running sums of a level, from
+ * `low` to `high`, starting `near`; or, if `high` is -1, use entry `near` of the alias table. */
 typedef struct sought {
     int64_t low, high, near;
     double value;
 } sought;
 
-/* Draw from which process a candidate comes, and from which part: the last that has a chance, where
- * rounding leaves something. */
+/* Draw the process and the part of a candidate; if rounding leaves a remainder, take the last part
+ * of positive probability. */
 static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng,
                       int64_t *process, int64_t *part)
 {
@@ -163,7 +163,7 @@ static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_gen
     }
 }
 
-/* Draw a candidate's part, its element and its share there, and prefetch these. */
+/* Draw a candidate's part, level and position among the level's rows; prefetch the tables. */
 static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng)
 {
     int64_t process, part;
@@ -193,7 +193,7 @@ static int64_t row_of(const mh_parts *parts, sought one)
     return parts->rows[first_above_near(running, one.low, one.high, one.value, one.near)];
 }
 
-/* The memory of all is asked for before the first is looked at: none is likely to be in a cache. */
+/* Prefetch the tables for all candidates before locating the first: cache misses overlap. */
 void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng,
                         int64_t n, int64_t *rows, double *chances)
 {
@@ -210,7 +210,7 @@ void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_g
     }
 }
 
-/* The probability that a candidate is this row. */
+/* Probability that a candidate is this row, over all processes and parts. */
 static double chance_of_row(const mh_parts *parts, const mh_part_ends *ends, const mh_rates *rates,
                             int64_t row)
 {

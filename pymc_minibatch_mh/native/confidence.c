@@ -1,31 +1,31 @@
 /* The confidence sampler: concentration bounds decide on growing batches.
  *
  * The uniform u is drawn first. With l_i = beta [r_i(theta') - r_i(theta)], Metropolis accepts iff
- * the mean of all l_i exceeds mu_0 = (log u - cheap)/N. Look k at n rows, drawn without
- * replacement, stops where the mean of theirs is further from mu_0 than
+ * the mean of all l_i exceeds mu_0 = (log u - cheap)/N. Look k has n rows, drawn without
+ * replacement; it decides if the mean of their l_i is further from mu_0 than
  *
  *     c_n = s sqrt(2 log(3/delta_k)/n) + 3 R log(3/delta_k)/n,
  *     delta_k = (p - 1) delta/(p k^p),
  *
- * an empirical Bernstein bound (Audibert, Munos, Szepesvari 2009, doi:10.1016/j.tcs.2009.01.016): s
- * has divisor n, and R is at least the range of the l_i. Otherwise the next look has gamma times as
- * many rows, until all of them decide. Looks count from k = 2.
+ * an empirical Bernstein bound (Audibert, Munos, Szepesvari 2009, doi:10.1016/j.tcs.2009.01.016). s
+ * is a standard deviation with divisor n, and R is at least the range of the l_i. An undecided look
+ * is followed by one with gamma times as many rows, up to all rows. Looks count from k = 2.
  *
- * With bounds, s is that of the batch and R = 2 M max c_i, by the table that serves the move; all
- * rows are read where none does. With a scan, s and R = 2 max |l_i| are those of all rows. */
+ * With bounds, s is computed from the batch and R = 2 M max c_i from the table of the proposal; all
+ * rows are evaluated if no table holds. With a scan, s and R = 2 max |l_i| come from all rows. */
 #include "inside.h"
 
-/* Number k of the first look. */
+/* Number k of the first look in the formula for delta_k. */
 enum { FIRST_LOOK = 2 };
 
-/* What is known of a move before its batches: its table, NULL without one, and M; R; and of a scan
- * the mean of all differences and the deviation of the l_i. */
+/* Quantities of a proposal before its batches: table (NULL if none holds), M and R; after a scan
+ * also the mean difference of all rows and the standard deviation of the l_i. */
 typedef struct known_before {
     const mh_table *table;
     double m, reach, mean, deviation;
 } known_before;
 
-/* The log ratio of a look, N c_n and the standard error of the mean, 0 with all rows. */
+/* Estimates at a look: log ratio, N c_n and the standard error of the mean (0 with all rows). */
 typedef struct estimate {
     double log_ratio, width, error;
 } estimate;
@@ -86,7 +86,7 @@ static mh_status know_before(const mh_confidence_test *test, mh_chain *chain, kn
     return MH_OK;
 }
 
-/* Extend the batch to `target` of all rows, and find how far their mean is certain. */
+/* Extend the batch to `target` rows; write its log ratio and the half width N c_n around it. */
 static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, int64_t look,
                                int64_t target, const known_before *known, mh_batch_so_far *batch,
                                mh_counts *counts, estimate *out)
@@ -108,7 +108,7 @@ static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, 
     return MH_OK;
 }
 
-/* Find the log ratio of all rows, which a scan has read before. */
+/* Write the log ratio of all rows; a scan has already evaluated them. */
 static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
                              const known_before *known, mh_batch_so_far *batch, estimate *out)
 {
@@ -123,7 +123,7 @@ static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
     return MH_OK;
 }
 
-/* Look at batches until their mean is surely on one side; `n` is how many rows the last one has. */
+/* Extend the batch until the test accepts or rejects; `n` becomes the number of rows at the end. */
 static mh_status look_until_sure(const mh_confidence_test *test, mh_chain *chain, double cheap,
                                  mh_counts *counts, mh_batch_so_far *batch, int64_t *n,
                                  mh_verdict *said, estimate *last)

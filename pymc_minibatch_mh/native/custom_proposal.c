@@ -1,4 +1,4 @@
-/* Moves of a user, and the walks of the check of their log-ratio. */
+/* Custom proposals of users, and the chains that check their log-ratio. */
 #include "inside.h"
 
 mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *out)
@@ -8,11 +8,11 @@ mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *
     const mh_move *move = &chain->move;
     const int64_t size = reference->size;
     mh_batch batch;
-    /* Before a position is looked at: the batch must know nothing of it. */
+    /* Draw the batch before evaluating any position: it has to be independent of the proposal. */
     MH_TRY(mh_draw_batch(&chain->generator, custom->batch_size, &chain->posterior, &batch,
                          chain->scratch));
     mh_copy_to(custom->position, move->position, size);
-    /* Coordinates that the function does not write are no proposal. */
+    /* NaN marks coordinates that the function leaves unwritten: such proposals are invalid. */
     mh_fill(move->new, size, NAN);
     const mh_handed handed = {
         .size = size,
@@ -36,13 +36,13 @@ mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *
     *out = (mh_proposed){0.0, 0};
     if (custom->call(&handed, &out->log_q))
         return MH_MOVE_RAISED;
-    /* By their bytes: no number is equal to one that is none. */
+    /* Compare bytes, because NaN is not equal to itself. */
     const size_t bytes = (size_t)size * sizeof(double);
     return memcmp(custom->position, move->position, bytes) == 0 ? MH_OK : MH_MOVE_EDITED;
 }
 
-/* Add up -(theta - m_i)^T P (theta - m_i)/2 of rows, and their gradients. The context has the
- * addresses of the m_i, (N, d), and of P, (d, d), and d. */
+/* Add up the log-densities -(theta - m_i)^T P (theta - m_i)/2 of rows, and their gradients. The
+ * context holds the addresses of the m_i, (N, d), and of P, (d, d), and then d. */
 void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, const int64_t *ends,
                                 const int64_t *context, int64_t wants_hessian, double *sums,
                                 double *hessian)
@@ -63,7 +63,7 @@ void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, con
     }
 }
 
-/* Make one update from move.position. */
+/* Make one Metropolis update of move.position with the Gaussian as the target. */
 static mh_status update(mh_chain *chain, const double *mean, const double *whitener, double sign,
                         int64_t *used)
 {
@@ -81,7 +81,7 @@ static mh_status update(mh_chain *chain, const double *mean, const double *white
     return MH_OK;
 }
 
-/* The state of the move begins anew with each position. */
+/* Update n positions on a Gaussian; each starts from the same state of the proposal. */
 mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double *whitener,
                               int64_t n, double *positions, int64_t updates, double sign,
                               int64_t *used)

@@ -1,15 +1,15 @@
-/* A user's test on batches, whose functions are behind shims: they return a negative number where
- * they raise. */
+/* A user's test on batches, whose functions are called by shims. A shim returns a negative number
+ * if the function raises. */
 #include "inside.h"
 
-/* Where the user's function raises, all rows are read, which full_pass counts. */
+/* Number of rows of the next look; if the function raises, all rows, and full_pass counts that. */
 int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_custom_test *test = settings;
     const int64_t target = test->sample_size(noise, n, total, test->numbers, test->n_numbers);
     if (target < 0)
         return total;
-    /* A look that reads nothing new would go on for ever. */
+    /* Ask for at least one new row: a look without new rows could repeat for ever. */
     return mh_min(mh_max(mh_max(target, n + 1), 2), total);
 }
 
@@ -32,6 +32,6 @@ mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *o
     else if (look->n < look->total)
         out->verdict = MH_READ_MORE;
     else if (look->uniform < exp(mh_smaller(0.0, look->log_ratio)))
-        out->verdict = MH_ACCEPT; /* there is nothing more to read: as Metropolis decides */
+        out->verdict = MH_ACCEPT; /* all rows are read: accept by Metropolis */
     return MH_OK;
 }

@@ -1,15 +1,14 @@
-/* Rows drawn with and without replacement, in memory of the size of the batch; and rows that are
- * stored.
+/* Rows drawn with and without replacement, in memory proportional to the batch; and stored rows.
  *
- * Which rows a test draws, by their bounds or evenly, does not depend on the position: of rows
- * that are stored, some of each table of bounds are drawn and fetched ahead. Each is used once, in
- * order; when the last of a table is used, Python is asked for more. Rows that are kept of
- * candidates by a copy in memory depend on the move: Python is asked for them by their numbers. */
+ * A test draws rows by their bounds or uniformly, independently of the position. Stored rows are
+ * therefore drawn and fetched in advance, some for each table of bounds. Each is used once, in
+ * order; Python is asked for more when all rows of a table are used. If a copy in memory thins the
+ * candidates, the remaining rows depend on the proposal: Python is asked for them by number. */
 #include "inside.h"
 
-/* ---- With replacement, in proportion to weights. ---- */
+/* ---- Sampling with replacement, in proportion to weights. ---- */
 
-/* Move the excess of large entries to small ones; return how many are left of each. */
+/* Move the excess of large entries to small ones; update the numbers of remaining entries. */
 static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int64_t *n_small,
                       const int32_t *large, int64_t *n_large)
 {
@@ -24,7 +23,7 @@ static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int6
     }
 }
 
-/* Vose (1991), doi:10.1109/32.92917. */
+/* Build an alias table in linear time: Vose (1991), doi:10.1109/32.92917. */
 mh_status mh_build_alias(int64_t n, const float *weights, double *thresholds, int32_t *aliases,
                          mh_arena *scratch)
 {
@@ -44,7 +43,7 @@ mh_status mh_build_alias(int64_t n, const float *weights, double *thresholds, in
             large[n_large++] = (int32_t)i;
     }
     share_out(thresholds, aliases, small, &n_small, large, &n_large);
-    /* The rest differs from 1 by rounding. */
+    /* The remaining entries differ from 1 by rounding only. */
     for (int64_t k = 0; k < n_large; k++)
         thresholds[large[k]] = 1.0;
     for (int64_t k = 0; k < n_small; k++)
@@ -57,18 +56,18 @@ void mh_draw_alias(const mh_generator *rng, int64_t n, const double *thresholds,
 {
     for (int64_t k = 0; k < count; k++) {
         const int64_t index = mh_integer_below(rng, n);
-        /* Both are read at once: neither is likely to be in a cache. */
+        /* Load both at once: neither is likely to be in a cache. */
         const double threshold = thresholds[index];
         const int64_t alias = aliases[index];
         out[k] = mh_uniform(rng) < threshold ? index : alias;
     }
 }
 
-/* ---- Without replacement. ---- */
+/* ---- Sampling without replacement. ---- */
 
 int64_t mh_insert(int64_t *places, int64_t n_places, int64_t row)
 {
-    const int64_t mask = n_places - 1; /* of a power of two */
+    const int64_t mask = n_places - 1; /* n_places is a power of two */
     int64_t index = (int64_t)(((uint64_t)row * 0x9E3779B97F4A7C15u) >> 32) & mask;
     while (places[index] >= 0) {
         if (places[index] == row)
@@ -95,7 +94,7 @@ mh_status mh_list_all(const int64_t *rows, int64_t n, int64_t total, int64_t *ou
     return MH_OK;
 }
 
-/* Move n drawn rows to a list and a set with more room. */
+/* Copy n drawn rows to a longer list and a larger hash set. */
 static mh_status grow(mh_drawn *drawn, int64_t n, int64_t target, mh_arena *scratch)
 {
     int64_t room = 16;
@@ -113,8 +112,8 @@ static mh_status grow(mh_drawn *drawn, int64_t n, int64_t target, mh_arena *scra
     return MH_OK;
 }
 
-/* Room at least doubles, so that a test that looks often still does work in proportion to what it
- * reads. From half of the total on, the list has all rows, and the set is empty. */
+/* Make room for `target` rows. Room at least doubles, so that the work of many looks stays
+ * proportional to their rows. From half of all rows on, the list holds all rows, without a set. */
 mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, mh_arena *scratch)
 {
     if (drawn->room >= target)
@@ -127,8 +126,8 @@ mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, 
     return MH_OK;
 }
 
-/* Extend a uniform draw of n distinct rows to `target` of them. Drawing on is the same as having
- * drawn more at once. */
+/* Extend a uniform sample of n distinct rows to `target`; the result is distributed as a sample of
+ * `target` rows drawn at once. */
 void mh_draw_more(const mh_generator *rng, int64_t total, mh_drawn *drawn, int64_t n,
                   int64_t target)
 {
@@ -152,18 +151,18 @@ void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int
                   int64_t *rows)
 {
     for (int64_t i = 0; i < n; i++) {
-        /* How many skipped rows lie before: the m-th does if as many others lie before it. */
+        /* Skipped row m comes before iff at most numbers[i] other rows come before it. */
         int64_t low = -1, high = n_skipped;
         MH_BISECT(low, high, skipped[middle] - middle <= numbers[i])
         rows[i] = numbers[i] + high;
     }
 }
 
-/* ---- Numbers within terms, and through all of them. ---- */
+/* ---- Row numbers within terms and over all terms. ---- */
 
 static int64_t term_of(const mh_rows *rows, int64_t row)
 {
-    int64_t low = 0, high = rows->n_terms; /* the last term that begins at the row or before it */
+    int64_t low = 0, high = rows->n_terms; /* last term that begins at or before the row */
     MH_BISECT(low, high, rows->term_starts[middle] <= row)
     return low;
 }
@@ -184,7 +183,7 @@ void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *n
     int64_t total = 0;
     for (int64_t k = 0; k < rows->n_terms; k++) {
         total += ends[k];
-        ends[k] = total - ends[k]; /* where the next row of the term goes */
+        ends[k] = total - ends[k]; /* index for the next row of the term */
     }
     for (int64_t i = 0; i < n; i++) {
         const int64_t term = term_of(rows, drawn[i]);
@@ -192,7 +191,7 @@ void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *n
     }
 }
 
-/* Number the consecutive rows from `first` to `last` within their terms. */
+/* Write the numbers within terms of the consecutive rows from `first` to before `last`. */
 void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t *numbers,
                       int64_t *ends)
 {
@@ -206,7 +205,7 @@ void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t 
     }
 }
 
-/* Number rows that are arranged by term through all terms again. */
+/* Convert row numbers within terms back to row numbers over all terms. */
 void mh_number_through(const mh_rows *rows, int64_t *numbers, const int64_t *ends)
 {
     for (int64_t term = 1; term < rows->n_terms; term++)
@@ -214,14 +213,14 @@ void mh_number_through(const mh_rows *rows, int64_t *numbers, const int64_t *end
             numbers[i] += rows->term_starts[term];
 }
 
-/* ---- Rows that are stored. ---- */
+/* ---- Stored rows. ---- */
 
 mh_status mh_ask(const mh_supply *supply, int64_t what)
 {
     return supply->refill(what) ? MH_OK : MH_NO_ROWS;
 }
 
-/* Write the next n unused rows of a table. */
+/* Write the buffer slots of the next n unused rows of a table; ask Python for more as needed. */
 mh_status mh_take_rows(const mh_supply *supply, int64_t table, int64_t n, int64_t *rows)
 {
     int64_t *next = supply->places + 3 * table;
@@ -235,7 +234,7 @@ mh_status mh_take_rows(const mh_supply *supply, int64_t table, int64_t n, int64_
     return MH_OK;
 }
 
-/* Rows in memory lie at their numbers. */
+/* Fetch stored rows, replace their numbers by buffer slots; rows in memory keep their numbers. */
 mh_status mh_fetch_rows(const mh_supply *supply, int64_t n, int64_t *rows)
 {
     if (!supply->room || !n)
@@ -247,7 +246,7 @@ mh_status mh_fetch_rows(const mh_supply *supply, int64_t n, int64_t *rows)
     return mh_ask(supply, -1 - n);
 }
 
-/* Have all rows read outside of the library, and write their change in the move. */
+/* Ask Python to evaluate all stored rows; write their total change in the proposal. */
 mh_status mh_ask_for_change(const mh_supply *supply, double *change)
 {
     MH_TRY(mh_ask(supply, -1));

@@ -1,14 +1,14 @@
-/* Moves of the border, w -> w' by its conditional normal, with all e as they are.
+/* Updates of the common effects: w -> w' from its conditional normal, with all e fixed.
  *
- * The normal has the rows' expansion and slopes and precisions of the elements' prior at w = 0: it
- * depends on e alone, and not on the border's own place. The change of prior and Taylor expansion
- * is exact, and a walk takes the normal's place now and then. */
+ * The normal combines the rows' expansion with slopes and precisions of the effects' prior at
+ * w = 0: it depends on e alone, not on the current w. The log ratio has the exact change of the
+ * prior and of the Taylor expansion. A fraction of the proposals are random walks instead. */
 #include "elements.h"
 
-/* The most times of the precision at the centre that a proposal has. */
+/* Maximum ratio of the effects' prior precision, in a proposal, to that at the centre. */
 static const double MOST = 20.0;
 
-/* Overwrite a matrix by its lower Cholesky factor; pivots have a least share of the largest. */
+/* Overwrite a matrix by its Cholesky factor; pivots^2 are at least 1e-6 of its largest diagonal. */
 static void factorize(double *matrix, int64_t n)
 {
     double largest = 0.0;
@@ -52,14 +52,14 @@ static void solve(const double *factor, int64_t n, double *x)
         x[i] = (x[i] - mh_inner(factor + i * n, x, i)) / factor[i * n + i];
 }
 
-/* Without elements, whose prior curvature changes as they move, the precision stays the identity:
- * its factor L then has size 0. */
+/* Order of the precision matrix of w. Without group effects, whose prior curvature changes as they
+ * move, the precision stays the identity, which is stored with order 0. */
 static int64_t size_of_precision(const mh_iteration *on)
 {
     return on->geometry->n_factors ? on->geometry->n_border : 0;
 }
 
-/* Add what the prior of a factor's elements says on slope and precision of w. */
+/* Add the prior of a factor's effects to the slope in w and to the precision of w. */
 static void add_prior_of(const mh_iteration *on, int64_t f, double *position)
 {
     const mh_geometry *geometry = on->geometry;
@@ -79,8 +79,8 @@ static void add_prior_of(const mh_iteration *on, int64_t f, double *position)
         on->matrix[i] += (share - 1.0) * geometry->stiffness[f * n * n + i];
 }
 
-/* Write the slope in w of rows and prior at w = 0, and the precision of w given all e. Of
- * `position` the border and the elements are overwritten. */
+/* Write the slope in w of rows and prior at w = 0, and the precision of w given all e. The common
+ * and the group effects in `position` are overwritten. */
 static void find_border_slopes(mh_iteration *on, double *position)
 {
     const mh_geometry *geometry = on->geometry;
@@ -104,8 +104,8 @@ static void find_border_slopes(mh_iteration *on, double *position)
         on->slopes[j] += on->beta * on->pull[j];
 }
 
-/* Propose w' from its conditional normal, autoregressively, or a walk by it; return
- * log q(w | w') - log q(w' | w). */
+/* Propose w' by an autoregressive step in its conditional normal, or by a random walk; return the
+ * correction log q(w | w') - log q(w' | w). */
 static double propose_border(mh_iteration *on)
 {
     const int64_t n = on->geometry->n_border, size = size_of_precision(on);
@@ -135,7 +135,7 @@ static double propose_border(mh_iteration *on)
     return log_q;
 }
 
-/* The change of the rows' expansion from w to w', of which e stays as it is. */
+/* Change of the tempered log-likelihood expansion from w to w', with e fixed. */
 static double change_of_border(mh_iteration *on)
 {
     const mh_geometry *geometry = on->geometry;
@@ -151,7 +151,7 @@ static double change_of_border(mh_iteration *on)
     return on->beta * total;
 }
 
-/* Write border and elements of a position for w' and e; R w' is where elements move. */
+/* Write the common and the group effects of a position for w' and e; effects shift by R w'. */
 static void write_border(mh_iteration *on, double *position)
 {
     const mh_geometry *geometry = on->geometry;
@@ -166,7 +166,7 @@ static void write_border(mh_iteration *on, double *position)
         mh_write_elements(on, on->e, f, position);
 }
 
-/* Test the move by rows: the logarithm of the ratio that decides. */
+/* Evaluate rows, and write the log acceptance ratio of the proposal. */
 static mh_status ask_rows(mh_iteration *on, double cheap, double *log_ratio, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;

@@ -1,32 +1,32 @@
-/* Moves of elements: all those of a factor, a scale with them, and several factors' at once.
+/* Updates of group effects: all those of a factor, a scale with them, or several factors jointly.
  *
- * Each e -> e' by its conditional normal: given the border and the other factors the elements of a
- * factor are independent, and no row reads two of them. All are proposed at once, and every one is
- * accepted or rejected by itself.
+ * Each e -> e' comes from its conditional normal. Given the common effects and the other factors,
+ * the effects of a factor are independent, since no row depends on two of them. All are proposed
+ * at once, and each is accepted or rejected separately.
  *
- * A scale phi moves with the elements of its factor by partial non-centring,
+ * A scale phi is updated with the effects of its factor by partial non-centring,
  *
  *     e' = m(phi') + (P/P')^(1/2) (e - m(phi)),
  *
- * m and P mean and precision of the conditional normals: the sum of log(P/P')/2 is the logarithm of
- * the Jacobian. Papaspiliopoulos, Roberts & Skoeld (2007), doi:10.1214/088342307000000014. */
+ * where m and P are mean and precision of the conditional normals; the log Jacobian is the sum of
+ * log(P/P')/2. Papaspiliopoulos, Roberts & Skoeld (2007), doi:10.1214/088342307000000014. */
 #include "elements.h"
 
-/* Factors of the step of a scale, one of which is drawn for each walk; the share of moves that draw
- * it anew, from a t distribution around the centre, and its degrees of freedom. */
+/* Multiples of a scale's step, one drawn for each random walk; then the fraction of scales proposed
+ * from a t distribution around the centre instead, and its degrees of freedom. */
 static const double STEPS[] = {0.3, 1.0, 3.0, 10.0};
 static const double ANEW = 0.8, FREEDOM = 4.0;
 enum { N_STEPS = sizeof STEPS / sizeof *STEPS };
-/* Share of moves of elements by wider normals, and how much wider: of ten thousand elements some
- * are in the long tail of a skewed posterior, from which walks alone take hundreds of moves. */
+/* Fraction of proposals from wider normals, and the factor of their width. Of 10,000 effects some
+ * are in the long tail of a skewed posterior; random walks need hundreds of updates to leave it. */
 static const double WIDE = 0.1, WIDTH = 1.4;
-/* Moves along directions in an iteration at most, and the length of their walk. */
+/* Maximum number of updates along directions per iteration; standard deviation of their steps. */
 enum { MOST_ALONG = 4 };
 static const double STRIDE_ALONG = 2.4;
 
-/* ---- Elements of a factor, each by itself. ---- */
+/* ---- Effects of a factor, each accepted or rejected separately. ---- */
 
-/* Propose e' of all elements of a factor from their conditional normals, or walks by them. */
+/* Propose e' of all effects of a factor, from their conditional normals or by random walks. */
 static void draw_elements(mh_iteration *on, int64_t f, int walks, double width)
 {
     const double new_share = sqrt(MH_NEW_SQUARED);
@@ -38,7 +38,7 @@ static void draw_elements(mh_iteration *on, int64_t f, int walks, double width)
     }
 }
 
-/* The part of an element's log ratio that needs no row. */
+/* Log ratio of one effect without rows: change of prior, expansion and proposal density. */
 static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, double width)
 {
     const double x = on->e[g], x_new = on->new_e[g];
@@ -51,8 +51,8 @@ static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, dou
     return cheap + 0.5 * narrow * (new_away * new_away - away * away);
 }
 
-/* Propose all elements of a factor; write the cheap part of each one's log ratio. Elements that it
- * rejects stay where they are, and change no row. */
+/* Propose all effects of a factor; write each one's log ratio before rows are evaluated. Effects
+ * that are rejected at this stage keep their values and change no row. */
 static void propose_elements(mh_iteration *on, int64_t f)
 {
     mh_move *move = on->move;
@@ -101,12 +101,12 @@ mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts)
     return MH_OK;
 }
 
-/* ---- Moves that are decided at once. ---- */
+/* ---- Joint proposals, accepted or rejected as one. ---- */
 
-/* Decide a move of elements at once; `cheap` is its log ratio without rows and prior.
+/* Accept or reject a joint proposal of effects; `cheap` is its log ratio without rows and prior.
  *
- * The cheap part always decides first: a scale far off takes elements beyond their radii, whose
- * rows would all be read. It has the `expected` change of rows, which the test by rows leaves out. */
+ * A first stage always decides without rows: a scale far off takes effects beyond their radii, and
+ * all their rows are evaluated. It has the `expected` change of rows, which the test subtracts. */
 static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, double expected,
                                double *probability, mh_counts *counts)
 {
@@ -126,13 +126,13 @@ static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, dou
     return MH_OK;
 }
 
-/* The log-density of a t distribution but for a constant, times a sign. */
+/* Log-density of a t distribution up to a constant, times `sign`. */
 static double log_t(double away, double sign)
 {
     return -0.5 * sign * (FREEDOM + 1.0) * log1p(away * away / FREEDOM);
 }
 
-/* Eight are multiplied before a logarithm is taken, where their product is exact enough. */
+/* Sum of logarithms: a product of eight values needs one logarithm, unless it is out of range. */
 double mh_sum_of_logs(const double *values, int64_t n)
 {
     double total = 0.0;
@@ -151,7 +151,7 @@ double mh_sum_of_logs(const double *values, int64_t n)
     return total;
 }
 
-/* Draw a scale, to its coordinate of move.new; add log q(phi) - log q(phi') to a log ratio. */
+/* Draw a scale to its coordinate of move.new; return log_ratio + log q(phi) - log q(phi'). */
 static double draw_scale(const mh_iteration *on, int64_t s, double log_ratio)
 {
     const int64_t i = on->geometry->scales[s];
@@ -170,7 +170,7 @@ static double draw_scale(const mh_iteration *on, int64_t s, double log_ratio)
     return log_ratio;
 }
 
-/* Propose a scale with the elements of its factor; return Jacobian and log q(phi) - log q(phi'). */
+/* Propose a scale and its factor's effects; return log Jacobian + log q(phi) - log q(phi'). */
 static double propose_scale(mh_iteration *on, int64_t s)
 {
     const int64_t f = on->geometry->scale_factors[s];
@@ -206,7 +206,7 @@ mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
     return MH_OK;
 }
 
-/* Walk along a direction of elements of several factors, e' = e + c V. */
+/* Update effects of several factors by a random walk along direction k, e' = e + c V. */
 static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;

@@ -1,7 +1,7 @@
-/* Coordinates of border and elements, and conditional normals of the elements of a factor.
+/* Coordinates of common and group effects, and conditional normals of the effects of a factor.
  *
- * Normal approximations of the prior are differences of the elements' own log-densities, at points
- * that the move leaves where they are: they only propose. */
+ * Normal approximations of the prior use finite differences of the effects' log-densities, at the
+ * same points for the forward and the reverse proposal; they affect only proposals. */
 #include "elements.h"
 
 void mh_begin_move(mh_iteration *on)
@@ -25,7 +25,7 @@ void mh_follow_border(const mh_iteration *on, const double *w)
     mh_add_lines(geometry->response, size, w, geometry->n_border, 0, size, on->moved);
 }
 
-/* ||Q w|| */
+/* Length ||Q w|| of the common effects that are not indexed by data. */
 double mh_length_of_border(const mh_iteration *on, const double *w)
 {
     const int64_t n = on->geometry->n_border;
@@ -42,7 +42,7 @@ void mh_stay_on_border(mh_iteration *on)
     border[2] = 0.0;
 }
 
-/* Write the coordinates of the border that rows choose, relative to the centre. */
+/* Write the common effects that data index, relative to the centre, behind the group effects. */
 void mh_find_chosen(const mh_iteration *on, const double *position, double *e)
 {
     const mh_geometry *geometry = on->geometry;
@@ -53,7 +53,7 @@ void mh_find_chosen(const mh_iteration *on, const double *position, double *e)
     }
 }
 
-/* Write w, R w and e of the position. */
+/* Write the coordinates w and e of the chain's position, and R w. */
 void mh_find_coordinates(mh_iteration *on)
 {
     const mh_geometry *geometry = on->geometry;
@@ -85,8 +85,8 @@ void mh_densities_of(const mh_iteration *on, int64_t f, const double *position, 
     on->geometry->densities[f](position, context, out + on->parts->first[f]);
 }
 
-/* Differences are over a standard deviation either way; where there are none, as at the end of a
- * support, 0 and the precision at the centre. */
+/* Central differences use a step of one standard deviation. If they are not finite, as at the end
+ * of a support, the slope is 0 and the precision is that at the centre. */
 void mh_expand_prior(const mh_iteration *on, int64_t f, const double *e, double *position,
                      double *slopes, double *precisions)
 {

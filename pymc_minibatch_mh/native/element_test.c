@@ -1,18 +1,18 @@
-/* The test of a move of border or elements, as poisson_test.c, with kappa times the ceiling of a
- * row (parts.c) in the place of c_i M (1 + chi C M). kappa >= 1 buys acceptance with rows, and is
- * learned in warm-up for each kind of move.
+/* The test of a proposal of common or group effects: as in poisson_test.c, with kappa times the
+ * thinning bound of a row (parts.c) in the place of c_i M (1 + chi C M). A larger kappa >= 1
+ * evaluates more rows and accepts more proposals; warm-up tunes it for each type of proposal.
  *
- * Rows of an element that is beyond its radius at either end of a move are all read in that move,
- * and candidates among them are dropped. All rows are read where the border is beyond its radius,
- * or where the rate makes too many candidates. Both follow from sums over elements that do not
- * change when the two ends of any one element are exchanged, so that every element's test is
- * reversible by itself, the proposals of the others given. */
+ * If an effect is beyond its radius at either end, all of its rows are evaluated, and candidates
+ * among them are dropped. All rows are evaluated if the common effects are beyond their radius, or
+ * if the rate gives too many candidates. Both conditions use sums over effects, which do not change
+ * if the ends of one effect are exchanged: the test of each effect is reversible by itself, given
+ * the proposals of the others. */
 #include "elements.h"
 
-/* Candidates beyond which all rows are read, as there is no room for more. */
+/* Maximum number of candidates, for lack of memory; beyond it all rows are evaluated. */
 static const double MOST_CANDIDATES = 1e8;
 
-/* Add what a row says that was kept by its ceiling: it is thinned. */
+/* Add the contribution of a candidate that passed its bound, thinned by its actual change. */
 static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double *log_ratio,
                         mh_counts *counts)
 {
@@ -30,7 +30,7 @@ static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double 
         *log_ratio += added;
 }
 
-/* Add what n rows say to the log ratios of their decisions. */
+/* Add the contributions of n rows, each to the log ratio of the decision for its effect. */
 static mh_status add_evidence(mh_iteration *on, int64_t kind, int64_t f, const int64_t *rows,
                               int64_t n, int in_full, double *log_ratio, mh_counts *counts)
 {
@@ -53,7 +53,7 @@ static mh_status add_evidence(mh_iteration *on, int64_t kind, int64_t f, const i
     return MH_OK;
 }
 
-/* List the rows of elements beyond their radii, each once. */
+/* List the rows of effects that are beyond their radii, each row once. */
 static mh_status list_outside(const mh_iteration *on, int64_t **rows, int64_t *n)
 {
     const mh_parts *parts = on->parts;
@@ -66,7 +66,7 @@ static mh_status list_outside(const mh_iteration *on, int64_t **rows, int64_t *n
     MH_NEED(*rows);
     for (int64_t k = 0; k < on->outside[0]; k++)
         for (int64_t j = starts[outside[k]]; j < starts[outside[k] + 1]; j++)
-            /* Of two elements that are outside, the first factor's has the row. */
+            /* A row of two such effects is listed once, for the first of the two factors. */
             if (mh_first_outside(parts, &on->ends, parts->rows[j]) == outside[k])
                 (*rows)[(*n)++] = parts->rows[j];
     return MH_OK;
@@ -82,7 +82,7 @@ static mh_status add_evidence_of_outside(mh_iteration *on, int64_t kind, int64_t
     return add_evidence(on, kind, f, rows, n, 1, log_ratio, counts);
 }
 
-/* Draw candidates; list those that are kept by their ceilings, with repetition. */
+/* Draw candidates, and list those that pass their thinning bound, with repetition. */
 static mh_status keep_candidates(const mh_iteration *on, double kappa, double limit,
                                  int64_t **kept, int64_t *n)
 {

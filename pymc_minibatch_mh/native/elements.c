@@ -1,22 +1,22 @@
-/* Updates with an accept of their own for every element: thousands of effects from a few rows.
+/* Updates of hierarchical models that accept or reject each group effect separately.
  *
- * Rows of a model with groups read a *border* of all their unknowns and one *element* of each
- * factor. In coordinates (w, e) around a smoothed centre, border b = b^ + T w, elements a = a^ + R
- * w + e, an iteration makes moves of several kinds:
+ * Rows depend on common effects (the *border*) and on at most one effect (*element*) per factor.
+ * In coordinates (w, e) around a smoothed centre, the common effects are b = b^ + T w and the group
+ * effects a = a^ + R w + e. An iteration makes updates of several types:
  *
- * - the border by its conditional normal, with all e as they are (element_border.c). It has
- *   coordinates of which a row reads several, *choices* with bounds of their own, and the rest, of
- *   length |Q w|;
- * - the elements of a factor, each accepted by itself (element_moves.c);
- * - a scale with the elements of its factor;
- * - effects of several factors at once, e' = e + c V, by a random walk along the directions V in
- *   which factors that explain the same differences move least by themselves;
- * - coordinates that no row reads, without rows (slices.c).
+ * - all common effects, from their conditional normal with e fixed (element_border.c). Those that
+ *   data index, as in b[x], are *choices* with bounds of their own; the others have the length
+ *   |Q w|;
+ * - the effects of a factor, each accepted or rejected separately (element_moves.c);
+ * - a scale jointly with the effects of its factor;
+ * - effects of several factors jointly, e' = e + c V, by a random walk along directions V in which
+ *   separate updates mix slowly because the factors explain the same differences;
+ * - coordinates outside the likelihood, by slice updates without rows (slices.c).
  *
- * Each move is tested by rows in element_test.c. */
+ * All other proposals are tested on rows in element_test.c. */
 #include "elements.h"
 
-/* Take n vectors of a length. */
+/* Allocate n vectors of equal length from scratch memory; 0 if memory runs out. */
 static int take_all(mh_arena *scratch, double **vectors[], int64_t n, int64_t size)
 {
     for (int64_t k = 0; k < n; k++)
@@ -28,7 +28,7 @@ static int take_all(mh_arena *scratch, double **vectors[], int64_t n, int64_t si
 #define TAKE_ALL(scratch, vectors, size)                                                           \
     take_all(scratch, vectors, (int64_t)(sizeof vectors / sizeof *vectors), size)
 
-/* Take the memory of iterations, which lasts for a run. */
+/* Allocate the memory that all iterations of a run share. */
 static mh_status take_room(mh_iteration *on)
 {
     const int64_t n = on->geometry->n_border, size = on->geometry->n_elements;
@@ -53,19 +53,19 @@ static mh_status take_room(mh_iteration *on)
     return MH_OK;
 }
 
-/* Move a factor's elements, then each scale of theirs. */
+/* Update the effects of a factor, then each of its scales. */
 static mh_status move_factor(mh_iteration *on, int64_t f, mh_counts *counts)
 {
     MH_TRY(mh_move_elements(on, f, counts));
     on->prior = mh_prior_at(on->posterior, on->move->position);
-    /* Slopes of the rows along these elements are still those of the position. */
+    /* on->slope is still valid: it does not depend on effects of the same factor. */
     for (int64_t s = 0; s < on->geometry->n_scales; s++)
         if (on->geometry->scale_factors[s] == f)
             MH_TRY(mh_move_scale(on, s, counts));
     return MH_OK;
 }
 
-/* Move coordinates that no row reads. */
+/* Update along directions in the null space of the likelihood, without rows. */
 static mh_status move_the_rest(mh_iteration *on, mh_counts *counts)
 {
     const mh_slices *slices = &on->own->chain.slices;
@@ -79,7 +79,7 @@ static mh_status move_the_rest(mh_iteration *on, mh_counts *counts)
     return MH_OK;
 }
 
-/* Make one move of every kind. */
+/* Make one update of every type. */
 static mh_status iterate(mh_iteration *on, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;
@@ -91,7 +91,7 @@ static mh_status iterate(mh_iteration *on, mh_counts *counts)
         MH_TRY(move_factor(on, f, counts));
     MH_TRY(mh_move_along_some(on, counts));
     MH_TRY(move_the_rest(on, counts));
-    /* An iteration is one update, however many of its moves have read all rows. */
+    /* An iteration is one update, and counts at most one full-data evaluation. */
     counts->full_pass = mh_smaller(counts->full_pass, passes + 1.0);
     const double made = counts->accept_border + counts->accept_elements + counts->accept_scales;
     counts->accept = made / (1.0 + (geometry->n_factors > 0) + (geometry->n_scales > 0));
