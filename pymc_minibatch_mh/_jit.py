@@ -11,7 +11,7 @@ from pymc_minibatch_mh.progress import show_compiling
 
 
 def compile_by_numba(*, inlined: bool = False) -> Callable[[Callable], Any]:
-    """Compile a function by numba, for all argument types at a call.
+    """Compile a function with numba, at the first call with each combination of argument types.
 
     The function releases the GIL and follows IEEE for division by zero. With `inlined` it is
     compiled into its callers. The disk cache stores it with the functions of a model that call it.
@@ -25,7 +25,7 @@ def compile_by_numba(*, inlined: bool = False) -> Callable[[Callable], Any]:
 
 
 class _Watch(event.Listener):
-    """Listener that shows numba's compilation, also of PyTensor's functions, in the progress."""
+    """Listener that shows numba's compilations, including PyTensor's, in the progress line."""
 
     _depth = 0
 

@@ -1,38 +1,38 @@
-"""Costs in seconds on one core: of an observation, an update, a draw, a gradient.
+"""Measured costs of observations, updates, draws and gradients, in seconds on one core.
 
-Decisions compare them, so that only their ratios matter, and only speed depends on them: a chain
-has the same distribution for all costs. Updates were timed on machines with caches of a few MiB.
+Settings are chosen by their ratios. Only speed depends on them: a chain has the same invariant
+distribution for all costs. Updates were timed on machines with caches of a few MiB.
 """
 
-#: Observation that a batch draws: from data of at least `MIN_UNCACHED_BYTES`, or from smaller ones.
-#: Timed in updates of TunaMH. Chooses χ and κ (steps.tuna).
+#: Observation drawn at random from data of at least `MIN_UNCACHED_BYTES`, and from smaller data.
+#: Timed in updates of TunaMH. Used to choose χ and κ (steps.tuna).
 OBSERVATION, CACHED_OBSERVATION, MIN_UNCACHED_BYTES = 0.5e-6, 0.2e-6, 2**24
-#: Candidate that is drawn and dropped by its separable bound. Timed like these. Chooses κ
-#: (steps.tuna) and influential observations (bounds.tables).
+#: Candidate that is drawn and rejected by its separable bound. Timed in updates of TunaMH. Used to
+#: choose κ (steps.tuna) and influential observations (bounds.tables).
 CANDIDATE = 0.06e-6
-#: Observation that every update evaluates, from a cache. Chooses influential observations
+#: Cached observation that every update evaluates. Used to choose the influential observations
 #: (reference.influential, bounds.tables).
 INCLUDED_OBSERVATION = 0.2e-6
-#: Observation in a pass over all in order, and one that is fetched from anywhere in a file. Timed
-#: in full-data evaluations. Both limit batches (plan.method).
+#: Observation in a full-data evaluation, in order, and one fetched from a random place in a file.
+#: Both determine the maximum size of minibatches (plan.method).
 OBSERVATION_IN_ORDER = 0.25e-6
 FETCHED_OBSERVATION = 400 * OBSERVATION_IN_ORDER
-#: Update without its observations, and PyMC's loop for each draw. Timed like `OBSERVATION`.
-#: Chooses χ and κ (steps.tuna).
+#: Fixed cost of an update, without its observations, and of PyMC's loop per draw. Timed in updates
+#: of TunaMH. Used to choose χ and κ (steps.tuna).
 UPDATE, LOOP = 1.2e-6, 17e-6
-#: Draw besides its observations, and an observation, in PyMC's loop with cached data. Chooses
-#: weights of a mixture (proposals.mixture), and logarithms or reciprocals (plan.parametrization).
+#: Fixed cost of a draw in PyMC's loop, and cost of a cached observation. Used to choose weights of
+#: a mixture (proposals.mixture), and between logarithms and reciprocals (plan.parametrization).
 DRAW, OBSERVATION_OF_DRAW = 19.5e-6, 0.13e-6
-#: Draw of ``pm.sample`` outside of the step, with one chain. Forecasts (diagnostics.forecast).
+#: Overhead of ``pm.sample`` per draw of one chain. Used in forecasts (diagnostics.forecast).
 RECORDING = 12e-6
-#: Iteration over effects one at a time: fixed; for each number of an element, which has those of
-#: the border and some others; for each pair of coordinates of the border, and each of elements
-#: with common observations; an observation, and a candidate. Fitted to times of three problems of
-#: benchmarks/groups.py. Chooses κ (samplers.componentwise).
+#: Iteration over effects one at a time: fixed cost; cost of each number of a level, which has one
+#: per common effect and `OTHER_NUMBERS`; of a pair of common effects, one of them indexed by data;
+#: of a pair of levels with shared observations; of an observation and of a candidate. Fitted to
+#: times of three problems of benchmarks/groups.py. Used to choose κ (samplers.componentwise).
 ITERATION, ELEMENT_NUMBER, OTHER_NUMBERS, BORDER_PAIR, CELL = 10e-6, 4e-9, 10, 3e-9, 1.5e-9
 ELEMENT_OBSERVATION, ELEMENT_CANDIDATE = 0.25e-6, 0.13e-6
-#: Leapfrog step of PyMC's NUTS besides the gradient. Forecasts (diagnostics.forecast).
+#: Leapfrog step of PyMC's NUTS, without its gradient. Used in forecasts (diagnostics.forecast).
 LEAPFROG = 25e-6
-#: Least time of the gradient of an observation: about one exponential. Tells whether NUTS could
-#: be faster in the best case (sampling.choose).
+#: Minimum time of the gradient of an observation: about one exponential. Used to decide whether
+#: NUTS could be faster in the best case (sampling.choose).
 MIN_GRADIENT = 1e-9

@@ -42,5 +42,5 @@ class SourceError(MinibatchError):
 
 
 def refusal_message(variable: str, cause: str, fix: str) -> UnsupportedModelError:
-    """Message for an unsupported likelihood: a clause on its cause, and a remedy."""
+    """Error for an unsupported likelihood, from a clause on its cause and a remedy."""
     return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

@@ -15,8 +15,8 @@ from typing import ClassVar
 from rich import get_console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-#: Seconds before the line appears. Imports may take as long before it, and two seconds are the
-#: maximum silence.
+#: Seconds before the line appears. Imports before it may take as long, and the screen should not
+#: be empty for more than two seconds.
 SECONDS_BEFORE_LINE = 1.0
 #: Refreshes per second: few, because preparation may be timed.
 REFRESHES_PER_SECOND = 4.0
@@ -41,15 +41,15 @@ def show_progress(stage: str) -> Iterator[None]:
 
 
 def report_stage(stage: str, text: str = "") -> None:
-    """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``."""
+    """Show the current stage, such as ``report_stage("Newton", "23/60, distance 4.1")``."""
     if _Line.current is not None:
         _Line.current.set_text(f"{stage} {text}".rstrip())
 
 
 def number_parts(*stages: str) -> None:
-    """Number the compiled functions of a model in the line, from the current stage on.
+    """Number the parts of a model's compilation in the line, from the current stage on.
 
-    Each of the `stages` begins a new part; without stages the numbering stops.
+    Each of the `stages` begins a part; without stages the numbering stops.
     """
     if _Line.current is not None:
         _Line.current.parts = stages
@@ -66,8 +66,8 @@ def show_compiling(active: bool) -> None:
 def count_parts(label: str, total: int) -> Iterator[Callable[[], None]]:
     """Show the progress of `total` parts beside the current stage, and the time left if it is long.
 
-    Yields a function that counts one part. Nested counts are ignored: the line keeps the outer
-    share.
+    Yields a function that counts one part. Nested counts are ignored: the line shows the outer
+    count.
     """
     with show_progress(label) if _Line.current is None else nullcontext():
         line = _Line.current
@@ -154,7 +154,7 @@ class _Line:
 
 
 def is_watched() -> bool:
-    """Whether a line would be visible: not in logs, nor beside another bar."""
+    """Whether a line would be visible: not in logs, nor if another bar is shown."""
     if hasattr(sys.stdout, "rich_proxied_file"):
         return False
     console = get_console()

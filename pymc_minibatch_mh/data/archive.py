@@ -119,7 +119,7 @@ def _members_digest(archive: ZipFile) -> str:
 
 
 def read_archive(path: Path) -> tuple[dict[str, np.ndarray], str]:
-    """Arrays and digest of a file; any exception if it is damaged or altered."""
+    """Arrays and digest of a file; raises exceptions of any type if it is damaged or altered."""
     with ZipFile(path) as archive:
         digest = _members_digest(archive)
         if archive.comment.decode() != digest:

@@ -48,7 +48,7 @@ def common_length(lengths: Mapping[str, int]) -> int:
 
 
 def dtype_in_batch(dtype: np.dtype) -> str:
-    """Type of numbers of a stored type after reading into a batch."""
+    """Name of the type to which stored numbers are converted in a batch."""
     return {"f": "float64", "b": "bool"}.get(dtype.kind, "int64")
 
 
@@ -92,8 +92,8 @@ class Column:
 class ArrayRows:
     """Rows of all subsampled terms, in memory, with a common numbering over the terms.
 
-    Compiled code reaches them by the `context`, int64: first the address of `others`, values that
-    all rows share and that change between updates, then the address of each column from its slot.
+    Compiled code finds them by the int64 array `context`: the address of `others`, values that all
+    rows share and that change between updates, then the address of each column from its slot.
     """
 
     #: Whether the rows have fixed addresses in memory.
@@ -147,11 +147,11 @@ class ArrayRows:
 
     @property
     def stamp(self) -> str:
-        """Identity of stored rows; empty for rows in memory, which the trace contains."""
+        """Text that identifies stored rows; empty for rows in memory, which the trace contains."""
         return ""
 
 
-#: Some rows, and a function of the shared work, the rows in memory and the row numbers within them.
+#: Pair: row numbers, and a function of (shared work, rows in memory, row numbers within them).
 RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
 #: Supported types of stored numbers; compiled code identifies them by their positions (forms.c).

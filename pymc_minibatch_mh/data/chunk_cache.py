@@ -78,7 +78,7 @@ def gather_rows(
     empty: np.ndarray,
     part: Callable[[int], np.ndarray],
 ) -> np.ndarray:
-    """Selected rows, with each chunk decoded once: a view if one chunk contains a slice of them.
+    """Selected rows, decoded once per chunk; a view if they are a slice within one chunk.
 
     `edges` has the first row of every chunk and the total number of rows; `empty`, shape (0, ...),
     has the type and the shape of rows. IndexError for row numbers out of range.

@@ -34,7 +34,7 @@ _AT_IMPORT = os.getpid()
 _lock = Lock()
 #: Clients that this process opened itself, by process and address.
 _opened: dict[tuple[int, str], Any] = {}
-#: Placeholders of work on clusters, by work and client.
+#: Futures of work that was sent to clusters, by work and client.
 _sent: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -151,7 +151,7 @@ class DaskStorage:
 
     @property
     def workers(self) -> Self | None:
-        """The storage itself if a cluster computes on its rows."""
+        """The storage itself if a cluster computes on its rows, else None."""
         return None if (address_in_use() or self._address) is None else self
 
     @property
@@ -242,7 +242,7 @@ class DaskStorage:
 
 
 def _send_work(client: Any, work: Any) -> Any:
-    """Placeholder of pickled work, which a cluster keeps for the lifetime of the work."""
+    """Future of pickled work, which a cluster stores as long as the work exists here."""
     known = _sent.setdefault(work, {})
     # Two threads may send it twice, which is harmless; a lock could be held during a fork.
     if client.id not in known:
@@ -255,7 +255,7 @@ def _send_work(client: Any, work: Any) -> Any:
 
 @lru_cache(maxsize=32)
 def _load_work(pickled: bytes) -> Any:
-    """Work cached by a worker, to avoid repeated compilation."""
+    """Unpickled work, cached by a worker to avoid repeated compilation."""
     return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
 
 

@@ -24,7 +24,7 @@ def array_digest(array: np.ndarray) -> str:
     """Digest of an array's type, shape and all bytes, independent of its layout.
 
     Each block contributes a cyclic redundancy check and the sum of its 64-bit words. The sum
-    changes with any single number; the check misses another change with probability 2⁻³².
+    detects a change of any single number; the check misses other changes with probability 2⁻³².
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     # Both sums release Python's lock, so that threads run in parallel.
@@ -33,7 +33,7 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def _array_blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield blocks of an array in C order, cut by its shape alone."""
+    """Yield blocks of an array in C order; the cuts depend on its shape alone."""
     row = array.nbytes // len(array) if array.ndim and len(array) else array.nbytes
     if array.nbytes <= BLOCK_BYTES or not array.ndim:
         yield array

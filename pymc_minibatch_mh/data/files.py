@@ -48,7 +48,7 @@ class SourceFile:
 
     @property
     def stamp(self) -> str:
-        """Identity of the file."""
+        """Text that identifies the file by its name, size and time."""
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
@@ -170,7 +170,7 @@ class FileReader:
     def of(cls, array: np.ndarray) -> Self | None:
         """Reader of an array; None for arrays in memory, or if rows are not contiguous."""
         where = FileMap.of(array)
-        # Windows, without preadv, forbids the truncation of mapped files.
+        # Windows lacks preadv, but maps are safe there: mapped files cannot be truncated.
         if isinstance(where, np.ndarray) or not hasattr(os, "preadv"):
             return None
         in_line = array.flags.c_contiguous and where.strides[0] > 0

@@ -33,7 +33,7 @@ _UNSUPPORTED_TYPES = (
 
 
 class _Group(NamedTuple):
-    """Row group: its file, and its number there."""
+    """Row group: its file, its number in the file, and its number of rows."""
 
     path: str
     number: int
@@ -290,7 +290,7 @@ def _column_names(
 
 
 def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.DataType:
-    """Type of a column; it must be numeric."""
+    """Type of a column; SettingError if it is not numeric."""
     if schema.names.count(name) != 1:
         few = ", ".join(map(repr, schema.names[:20]))
         raise SettingError(f"{name!r} is not one column of {path}. Choose from {few}.")

@@ -29,7 +29,7 @@ class Field:
 
     @property
     def itemsize(self) -> int:
-        """Size in one row, in bytes."""
+        """Number of bytes per row."""
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=int))
 
 
@@ -46,7 +46,7 @@ class Storage(Protocol):
 
     @property
     def stamp(self) -> str:
-        """Identity of the contents, obtained without reading all of them."""
+        """Text that identifies the contents, without reading all of them."""
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Selected rows of some arrays, in the requested order; SourceError if they are lost."""
@@ -71,12 +71,12 @@ class Workers(Protocol):
         """
 
 
-#: Some rows in ascending order, and a function of the shared work and of the arrays of these rows.
+#: Pair: row numbers in ascending order, and a function of (shared work, arrays of these rows).
 Block = tuple[slice | np.ndarray, Callable[[Any, Mapping[str, np.ndarray]], Any]]
 
 
 def workers_of(storage: Storage) -> Workers | None:
-    """Processes that compute on the rows of a storage; None for this process."""
+    """Processes that compute on the rows of a storage; None if this process does."""
     return getattr(storage, "workers", None)
 
 
@@ -198,7 +198,7 @@ class StoredArray:
 
     @property
     def stamp(self) -> str:
-        """Identity of the contents."""
+        """Text that identifies the contents."""
         return f"{self.name} of {self.storage.stamp}"
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ class StoredRows(ArrayRows):
 
     @property
     def stamp(self) -> str:
-        """Identity of the rows."""
+        """Text that identifies the rows."""
         return str(self.stored_by.stamp)
 
     @property
@@ -263,7 +263,7 @@ class StoredRows(ArrayRows):
 
 @dataclass(frozen=True, eq=False)
 class _CallOnRows:
-    """Call on rows after reading; row numbers start at 0."""
+    """Deferred call on rows after they are read; their numbers start at 0."""
 
     names: tuple[tuple[str, str], ...]
     others: np.ndarray
@@ -276,7 +276,7 @@ class _CallOnRows:
 
 
 def consecutive_slice(rows: slice | np.ndarray) -> slice | np.ndarray:
-    """Row numbers as a slice if they are consecutive."""
+    """Row numbers as a slice if they are consecutive, otherwise unchanged."""
     if isinstance(rows, slice):
         return rows
     follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
@@ -305,7 +305,7 @@ class SampledRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StoredPool:
-    """Stored rows for sampling; every update evaluates the `heavy` ones."""
+    """Stored rows for sampling; every update evaluates the influential rows `heavy`."""
 
     source: StoredRows
     heavy: np.ndarray
@@ -335,12 +335,12 @@ class NumberedRows(StoredPool):
 
     @property
     def n_tables(self) -> int:
-        """Number of tables for prefetched rows: none."""
+        """Number T of bounds tables."""
         return len(self.c)
 
 
 class EvenRows(StoredPool):
-    """Uniform sampling of stored rows, for tests without bounds; heavy rows are excluded."""
+    """Uniform sampling of stored rows, for tests without bounds; excludes influential rows."""
 
     #: Number of sampling distributions.
     n_tables = 1
@@ -348,7 +348,7 @@ class EvenRows(StoredPool):
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Sample rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
-        # Number of heavy rows before each sampled row, to skip them.
+        # Sampled numbers count light rows only: add the number of `heavy` rows before each.
         before = self.heavy - np.arange(self.heavy.size)
         rows = numbers + np.searchsorted(before, numbers, side="right")
         order = np.argsort(rows, kind="stable")

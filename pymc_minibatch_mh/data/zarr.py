@@ -31,21 +31,21 @@ CODECS = {
     "pcodec", "quantize", "scale_offset", "sharding_indexed", "shuffle", "transpose", "zfpy",
     "zlib", "zstd",
 }  # fmt: skip
-#: Parallel requests to a remote store.
+#: Maximum number of parallel requests to a remote store.
 PARALLEL_REQUESTS = 64
 
 
 class ChunkObjects:
-    """Objects of an array's chunks or shards; SourceError if one is missing without permission."""
+    """Objects of an array's chunks or shards; SourceError if missing, unless `missing_are_fill`."""
 
     def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
         self.store: Any = array.store_path.store
         self.where = str(array.store_path)
         shape = array.shards or array.chunks
-        #: Number of rows per line of objects.
+        #: Number of rows in each object.
         self.rows = int(shape[0])
         grid = [-(-n // step) for n, step in zip(array.shape, shape, strict=True)]
-        #: Number of objects that hold the same rows.
+        #: Number of objects that share the same rows.
         self.wide = prod(grid[1:])
         metadata: Any = array.metadata
         self.keys = [
@@ -68,7 +68,7 @@ class ChunkObjects:
 
     @property
     def object_stamps(self) -> Iterable[str]:
-        """Identity of each object."""
+        """Key, size and time of each object."""
         for key, file in zip(self.keys, self.found, strict=True):
             yield key if file is None else f"{key} {file.size} {file.changed}"
 
@@ -211,7 +211,7 @@ class ZarrStorage:
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
-        # Zarr silently filled in missing chunks.
+        # Zarr silently fills in missing chunks.
         if not self._objects[name].is_local:
             self._objects[name].require_unchanged(rows)
         return np.ascontiguousarray(found, dtype=self.fields[name].dtype)

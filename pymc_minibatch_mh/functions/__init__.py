@@ -1,4 +1,4 @@
-"""Scalar functions: a file has an operation, its kernel, its derivative and its enclosure.
+"""Scalar functions: each file has an operation, its kernel, its derivative and its enclosure.
 
 Importing this package registers the functions of all files.
 """

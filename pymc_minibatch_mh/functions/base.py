@@ -34,8 +34,8 @@ except OSError as error:
         "PYTENSOR_FLAGS='base_compiledir=FOLDER' to a writable folder."
     ) from error
 
-#: Derivatives of PyTensor's operations by operand and value, as scalars of PyTensor, where PyTensor
-#: lacks them or its formula cancels or gives inf - inf.
+#: Derivatives of PyTensor's operations, as functions of operand and value, if PyTensor has none or
+#: if its formula cancels or gives inf - inf.
 SLOPES: dict[type[ScalarOp], Callable[..., Variable]] = {}
 #: Cancellation-free differences of operations, as functions of before, after and after - before.
 CHANGES: dict[type[ScalarOp], ScalarOp] = {}
@@ -45,9 +45,9 @@ class Function(ScalarOp):
     """Operation on floats, as a function of its first operand; the others are data."""
 
     kernel: Any
-    #: Derivative in the first operand, from all operands and the value, as a scalar of PyTensor.
+    #: Derivative in the first operand, as a function of all operands and the value.
     slope: Callable[..., Variable] | None
-    #: Whether the function is a derivative in the second operand, with its order as the first.
+    #: Whether the function is a derivative in its second operand; the first operand is its order.
     has_order: bool
 
     def impl(self, *values: Any) -> Any:
@@ -77,11 +77,11 @@ def make_operation(
     numpy: tuple | None = None,
     is_plain: bool = False,
 ) -> tuple[type[ScalarOp], ScalarOp]:
-    """Operation for a kernel, and its class: ``LogErfc`` for a kernel ``log_erfc_at``.
+    """Class and instance of the operation of a kernel: ``LogErfc`` for ``log_erfc_at``.
 
     Pickles refer to both by these names in the kernel's module. `numpy` is the name of NumPy's
     function, with its numbers of inputs and outputs. A kernel that `is_plain` also runs as plain
-    Python, so that small priors need no compilation. See :class:`Function` for the others.
+    Python, so that small priors need no compilation. :class:`Function` explains the others.
     """
     name = kernel.__name__.removesuffix("_at")
     taken = inspect.signature(kernel.py_func).parameters.values()
@@ -148,7 +148,7 @@ def scalar_output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
 
 
 def numpy_function(op: ScalarOp) -> Callable[..., np.ndarray]:
-    """Function of arrays for an operation, with PyTensor's types: NumPy's exp(int8) is float16."""
+    """Function of arrays with PyTensor's output types: NumPy's exp(int8) would be float16."""
     plain = _numpy_implementation(op)
 
     def evaluate_arrays(*values: Any) -> np.ndarray:

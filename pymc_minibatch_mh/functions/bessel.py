@@ -12,7 +12,7 @@ from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_opera
 # Threshold and number of terms of the asymptotic series, and number of points of the trapezoidal
 # rule on (0, π) below the threshold; both are accurate to the last digits.
 _FAR, _TERMS, _POINTS = 30.0, 24, 32
-# Overflow of exp(x).
+# Maximum |x|: exp(|x|) overflows beyond it.
 _LARGE = 720.0
 
 
@@ -20,7 +20,7 @@ _LARGE = 720.0
 def i0e_slope_of_positive(order, x):
     """Derivative of exp(-x) I_0(x) for x >= 0, of any order.
 
-    It is the mean of (cos t - 1)^order exp(x (cos t - 1)) over half a turn, without cancellation:
+    It is the mean of (cos t - 1)^order exp(x (cos t - 1)) over (0, π), without cancellation:
     Abramowitz and Stegun (1964), 9.6.16 and, for large x, 9.7.1.
     """
     total = 0.0

@@ -1,8 +1,7 @@
-"""Differences of products and quotients in a move, and the rounding errors of differences.
+"""Differences of products between two points, and rounding errors of values and differences.
 
-Each difference is a function of the two points and of their difference, which is more accurate than
-the points. Swapping the points exactly reverses its sign. Distant points do not cancel, and their
-values are subtracted.
+A difference is computed from both points and from the step between them, which is known more
+accurately. Swapping the points exactly reverses its sign.
 """
 
 from numba import literal_unroll
@@ -13,7 +12,7 @@ from pymc_minibatch_mh.functions.base import make_operation
 
 @compile_by_numba()
 def product_change_at(before, after, step, other_before, other_after, other_step):
-    """Difference after * other_after - before * other_before, opposite for the reverse move."""
+    """Difference after * other_after - before * other_before, exactly opposite in reverse."""
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
 
@@ -21,7 +20,7 @@ def product_change_at(before, after, step, other_before, other_after, other_step
 def product_doubt_at(
     middle, step, error, doubt, other_middle, other_step, other_error, other_doubt
 ):
-    """Rounding error of the change of a product; `middle` is twice a factor's mean value."""
+    """Rounding error of the change of a product; `middle` is the sum of a factor's two values."""
     here, there = 0.5 * abs(middle), 0.5 * abs(other_middle)
     one, other = abs(step), abs(other_step)
     return there * (doubt + one) + here * (other_doubt + other) + one * other_error + other * error
@@ -42,13 +41,13 @@ def ratio_at(part, whole):
 
 @compile_by_numba()
 def relative_error_at(value, sensitivity):
-    """Rounding error of a value from its relative sensitivity; none at 0, as of softplus(-inf)."""
+    """Rounding error of a value from its relative sensitivity; 0 for 0, such as softplus(-inf)."""
     return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
 
 
 @compile_by_numba()
 def change_doubt_at(change, step, doubt, sensitivity, slope):
-    """Rounding error of the change of a function; `slope` is its rate where the step vanishes."""
+    """Rounding error of a function's change; `slope` replaces change / step if the step is 0."""
     rate = abs(change / step) if step != 0.0 else abs(slope)
     return rate * doubt + relative_error_at(change, sensitivity)
 
@@ -57,7 +56,7 @@ def change_doubt_at(change, step, doubt, sensitivity, slope):
 def sizes_at(*values):
     """Sum of absolute values."""
     result = 0.0
-    # A constant of the model may be an integer or of single precision.
+    # Types may differ: a constant of the model may be an integer or of single precision.
     for value in literal_unroll(values):
         result += abs(value)
     return result

@@ -1,4 +1,4 @@
-"""Parameter checks that are proved at every position: the identity."""
+"""Identity that replaces parameter checks which provably hold at every position."""
 
 from pytensor.scalar import basic as scalar
 

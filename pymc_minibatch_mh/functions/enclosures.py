@@ -24,7 +24,7 @@ class NoRuleError(Exception):
 def enclose_derivatives(op: object, u: Interval, order: int, *data: Array) -> list[Interval]:
     """Enclose g(u), g'(u), ... of a scalar operation g, up to an order from 0 to 4, shaped as `u`.
 
-    Enclosures are exact ranges up to outward rounding, without bounds where `u` leaves the domain
+    Enclosures are exact ranges up to outward rounding. They are unbounded if `u` leaves the domain
     in which g is smooth. All operands except the first are data. NoRuleError without a rule.
     """
     raise NoRuleError(op)
@@ -36,7 +36,7 @@ class Shape:
 
     All local minima and maxima are pairs (argument, value); the function is monotone in between.
     Outward rounding does not cross `floor` and `ceiling`, exact bounds of all values. `slack` is
-    the absolute error of a computed value if it is not relatively small.
+    the absolute error of computed values whose relative error is not small.
     """
 
     valleys: tuple[tuple[float, float], ...] = ()

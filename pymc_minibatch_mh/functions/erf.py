@@ -38,7 +38,7 @@ _SLOPES_OF_ERF = (
 )
 # Threshold above which closed forms cancel, and depth of the continued fraction used there.
 TAIL_START, _DEPTH = 1.5, 70
-# Underflow of exp(-x²), and decaying terms below the minimum slack.
+# Limits of x: exp(-x²) underflows below LEFT; decaying terms are below the slack above RIGHT.
 LEFT, RIGHT = -40.0, 1e150
 
 
@@ -53,7 +53,7 @@ def erf_slope_at(order, x):
 
 @compile_by_numba()
 def tail_ratios_at(x, depth):
-    """Ratios r_1, r_2 and r_3 of :func:`tail_ratios`, by a continued fraction of some depth."""
+    """Ratios r_1, r_2 and r_3 of :func:`tail_ratios`, by `depth` terms of a continued fraction."""
     first = second = third = 0.0
     for n in range(depth, 0, -1):
         first, second, third = 0.5 / (x + (n + 1.0) * first), first, second
@@ -65,7 +65,7 @@ def erfcx_slope_at(order, x):
     """Derivative of exp(x²) erfc(x), of order 1 to 3."""
     if x > TAIL_START:
         r1, r2, r3 = tail_ratios_at(x, _DEPTH)
-        # The value is 2 / √π times r_0.
+        # The value is 2 / √π times r_0 = 0.5 / (x + r1).
         first = -SLOPE_AT_ZERO * r1 / (x + r1)
         return first if order == 1 else -4.0 * r2 * first * (1.0 if order == 2 else -6.0 * r3)
     value = math.exp(x * x) * math.erfc(x)
@@ -79,7 +79,7 @@ ErfcxSlope, erfcx_slope = make_operation(erfcx_slope_at, has_order=True)
 SLOPES[scalar_math.Erf] = lambda x, value: erf_slope(double_constant(1), x)
 SLOPES[scalar_math.Erfc] = lambda x, value: -erf_slope(double_constant(1), x)
 SLOPES[scalar_math.Erfcx] = lambda x, value: erfcx_slope(double_constant(1), x)
-# Inverse function: exp(x) over the normal density at the value.
+# Slope of an inverse function: exp(x) divided by the normal density at the value.
 SLOPES[scalar_math.NdtriExp] = lambda x, value: (
     double_constant(math.sqrt(0.5 * math.pi))
     * scalar_math.erfcx(double_constant(-math.sqrt(0.5)) * value)
@@ -119,7 +119,7 @@ def _erfcx_values(x: Array, order: int) -> list[Array]:
 
 
 def tail_ratios(x: Array, tail: Mask, count: int) -> Array:
-    """First ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, for large x.
+    """First `count` ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, for large x.
 
     They solve r_n = 1 / (2x + 2(n + 1) r_(n+1)), a continued fraction: Abramowitz and Stegun
     (1964), 7.2.5. All terms are positive, so that nothing cancels.

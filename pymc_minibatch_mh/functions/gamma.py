@@ -77,7 +77,7 @@ def polygamma(order, x):
 
 @compile_by_numba()
 def psi_of_positive(x):
-    """Derivative of log Γ for x > 0, by the same method: Abramowitz and Stegun (1964), 6.3.18."""
+    """Derivative of log Γ for x > 0, by recurrence and series: Abramowitz and Stegun, 6.3.18."""
     total = 0.0
     while x < ASYMPTOTIC:
         total -= 1.0 / x
@@ -120,7 +120,7 @@ _POLYGAMMA = (
 
 @register_by_shape(scalar_math.GammaLn, _POLYGAMMA, least=0.0)
 def _gammaln_values(x: Array, order: int) -> list[Array]:
-    # SciPy's function already returns inf at subnormal numbers.
+    # SciPy's function returns inf at subnormal numbers, where log Γ(x) is -log(x).
     value = np.where(x < _LEAST, -np.log(x), special.gammaln(x))
     return [value, special.psi(x), *polygamma_values(x, 1, order - 1)][: order + 1]
 
@@ -136,10 +136,10 @@ def _trigamma_values(x: Array, order: int) -> list[Array]:
 
 
 def polygamma_values(x: Array, first: int, last: int) -> list[Array]:
-    """Derivatives of ψ between two orders, the first at least 1.
+    """Derivatives of ψ of the orders `first`, at least 1, to `last`.
 
     They are ±n! Σ_k (x + k)^-(n + 1), with the tail from the Euler-Maclaurin formula: Abramowitz
-    and Stegun (1964), 6.4.6 and 6.4.11. It is 25 times as fast as SciPy's zeta function.
+    and Stegun (1964), 6.4.6 and 6.4.11. This is 25 times as fast as SciPy's zeta function.
     """
     if last < first:
         return []

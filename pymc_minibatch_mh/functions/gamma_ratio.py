@@ -28,10 +28,10 @@ def gamma_ratio_at(x, y, z):
 
 @compile_by_numba()
 def gamma_ratio_slope_at(order, x, y, z):
-    """Derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN outside x + y > 0.
+    """Derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN unless x + y, x + z > 0.
 
-    Recurrence and asymptotic series treat both terms together to avoid cancellation. With D_k =
-    p^-k - q^-k, the series is a series in D_k, and D_(k+1) = D_k / p + D_1 / q^k.
+    Recurrence and asymptotic series treat both terms together to avoid cancellation. The series
+    has the terms D_k = p^-k - q^-k, which follow from D_(k+1) = D_k / p + D_1 / q^k.
     """
     p, q, gap = x + y, x + z, y - z
     if not min(p, q) > 0.0:

@@ -52,7 +52,7 @@ def _log1p_ratio_minus_one(x):
 
 @compile_by_numba()
 def _stirling_part(s, x):
-    """Function E(s)."""
+    """Function E(s) of x as defined at the top of this file: R(x; y, z) = E(y) - E(z)."""
     r = x / (1.0 + s * x)
     square, tail = r * r, 0.0
     for k in range(_STIRLING.size - 1, -1, -1):
@@ -85,7 +85,7 @@ def gamma_rise_at(x, y, z):
 
 @compile_by_numba(inlined=True)
 def _log_slope(order, s, e):
-    """Derivative of log(1 + s x), from e = 1/(1 + s x)."""
+    """Derivative of log(1 + s x) in x, from e = 1/(1 + s x)."""
     share = s * e
     return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
 
@@ -144,7 +144,7 @@ GammaRiseSlope, gamma_rise_slope = make_operation(gamma_rise_slope_at, has_order
 GammaRise, gamma_rise = make_operation(
     gamma_rise_at, lambda x, y, z, value: gamma_rise_slope(double_constant(1), x, y, z)
 )
-#: Maximum entries of a table of sums; larger ones would have no bound.
+#: Maximum number of entries of a table of sums; R has no bound if it needs a larger one.
 MAX_TABLE_ENTRIES = 20_000_000
 # Ranges of the second to fourth derivative from the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds
 # over s > 0, where φ is the logistic function of t/2 for y = 1/2 and z = 0.

@@ -99,7 +99,7 @@ class Interval:
         return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
     def take(self, places: NDArray[np.int64]) -> Interval:
-        """Selected intervals; an interval that broadcasts stays as it is."""
+        """Selected intervals; a scalar interval, which broadcasts, is returned unchanged."""
         if not self.shape:
             return self
         if self._is_point:

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.functions.interval import Interval
 @enclose_derivatives.register(scalar.Abs)
 def _enclose_abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
     nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
-    # At the kink the slope has all values in between, which bound the change of |u|.
+    # At the kink the slope is the range [-1, 1], which bounds the change of |u|.
     return [Interval(nearest, u.magnitude), *enclose_derivatives(scalar.sign, u, order - 1)][
         : order + 1
     ]

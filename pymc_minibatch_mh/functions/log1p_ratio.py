@@ -1,4 +1,4 @@
-"""The function log(1 + x) / x, one at zero."""
+"""The function log(1 + x) / x, with value one at zero."""
 
 import math
 

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.functions.base import double_constant, make_operation
 from pymc_minibatch_mh.functions.enclosures import NEVER_POSITIVE, Shape, register_by_shape
 from pymc_minibatch_mh.functions.interval import Array
 
-# Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
+# Thresholds: below the first, exp(x) is negligible beside 1; above the second, 1 beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
 # Maximum exp(x); the derivatives underflow above.
 _MAX_SIZE = 700.0
@@ -25,11 +25,11 @@ def log_any_at(x):
     return math.log(-math.expm1(-size)) if size < 1.0 else math.log1p(-math.exp(-size))
 
 
-# Thresholds of the power series, which avoids cancellation, and of underflowing derivatives.
+# Thresholds in exp(x) and x for the power series, which avoids cancellation; maximum exp(x).
 _SMALL, _NEGLIGIBLE, _MAX_EXPONENT = 1.0, -20.0, 800.0
 _EVEN = np.arange(2, 27, 2)
 _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
-# SciPy's Bernoulli numbers are off by up to 2e-12: too much for a fourth derivative, whose terms
+# SciPy's Bernoulli numbers have errors up to 2e-12: too much for a fourth derivative, whose terms
 # have factors n³. These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
 _PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 
@@ -79,7 +79,7 @@ _LOG_ANY = (
 
 @register_by_shape(LogAny, _LOG_ANY)
 def _log_any_values(x: Array, order: int) -> list[Array]:
-    """Derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
+    """Values and derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
     w = np.minimum(np.exp(x), _MAX_EXPONENT)
     near = np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(-np.expm1(-w)))
     values = [np.where(w > 0.5, np.log1p(-np.exp(-w)), near)]

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.log_any import third_slope
 from pymc_minibatch_mh.functions.logistic import softplus_at
 
-# Below the first, exp(x) is negligible beside one; above the second, one beside exp(x).
+# Thresholds: below the first, exp(x) is negligible beside 1; above the second, 1 beside exp(x).
 _LOST, _ALONE = -37.0, 37.0
 
 
@@ -98,7 +98,7 @@ def _log_softplus_values(x: Array, order: int) -> list[Array]:
     if order > 3:
         closed.append(third_slope(slope, rest, share * other, other - share))
     for k in range(order):
-        # w d/dw gives the next derivative.
+        # The operator w d/dw = d/dx gives the next derivative.
         powers = _POWERS.astype(float) ** k * _LOG_SOFTPLUS_SLOPES
         series = (powers * small[..., None] ** _POWERS).sum(axis=-1)
         values.append(np.where(w < _RARE, series, closed[k]))

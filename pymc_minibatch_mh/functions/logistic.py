@@ -16,7 +16,7 @@ from pymc_minibatch_mh.functions.enclosures import (
 )
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
 
-# Minimum distance for subtracting values.
+# Minimum step for which values are subtracted.
 _FAR = 1.0
 
 

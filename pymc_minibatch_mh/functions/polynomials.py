@@ -54,10 +54,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A quantity between 0 and 1, or any nonnegative one if it has no bound.
+    """A quantity between 0 and 1, or a nonnegative quantity without upper bound.
 
     `zero` and `one` tell whether it may be 0 or 1. The sum of a `group` is at most one. It varies
-    along the axes with `labels`; along the `shared` ones it adds up to one.
+    along the axes with `labels`; along the `shared` axes it adds up to one.
     """
 
     number: int
@@ -75,12 +75,12 @@ Polynomial = Mapping[Monomial, float]
 
 
 def constant_polynomial(value: float) -> Polynomial:
-    """Number as a polynomial."""
+    """Constant polynomial."""
     return {(): value} if value != 0.0 else {}
 
 
 def linear_polynomial(of: Range, unknown: Unknown) -> Polynomial:
-    """Quantity of some range, as a linear polynomial of an unknown."""
+    """Linear polynomial of an unknown whose values are those of a range."""
     if of.low == -inf:
         return {**constant_polynomial(of.high), (unknown,): -1.0}
     return {**constant_polynomial(of.low), (unknown,): of.high - of.low if of.is_bounded else 1.0}
@@ -168,7 +168,7 @@ def coefficient_error(polynomial: Polynomial) -> float:
 def bernstein_coefficients(
     polynomial: Polynomial, limit: int
 ) -> tuple[np.ndarray, list["Simplex"]] | None:
-    """Bernstein coefficients with an axis per simplex, or None for too many."""
+    """Bernstein coefficients with an axis per simplex, or None for more than `limit`."""
     groups: dict[Hashable, dict[Unknown, None]] = {}
     for unknown in (x for monomial in polynomial for x in monomial):
         groups.setdefault(unknown.group, {})[unknown] = None
@@ -193,7 +193,7 @@ class Simplex:
         self.indices = [*_exponents_of_degree(self.degree, len(shares) + 1)]
         rest = len(shares) > 1 or shares[0].one
         zero = np.array([*(x.zero for x in shares), rest])
-        #: Whether each basis function is positive wherever the shares are.
+        #: Whether each basis function is positive for all possible shares.
         self.positive = ~((np.array(self.indices) > 0) & zero).any(axis=1)
 
     def basis_of(self, monomial: Monomial) -> np.ndarray:

@@ -44,7 +44,7 @@ ArccoshSlope, arccosh_slope = make_operation(arccosh_slope_at, has_order=True)
 SLOPES[scalar.ArcTan] = lambda x, value: arctan_slope(double_constant(1), x)
 SLOPES[scalar.ArcSinh] = lambda x, value: arcsinh_slope(double_constant(1), x)
 SLOPES[scalar.ArcCosh] = lambda x, value: arccosh_slope(double_constant(1), x)
-# Threshold for decaying terms below the minimum slack, whose factors would overflow.
+# Maximum |x|: beyond it decaying terms are below the minimum slack, and factors would overflow.
 _FAR = 1e150
 _THIRD = math.sqrt(1.0 / 3.0)
 _ARCTAN = (
@@ -77,7 +77,7 @@ def _arctan_values(x: Array, order: int) -> list[Array]:
 @enclose_derivatives.register(scalar.Sin)
 @enclose_derivatives.register(scalar.Cos)
 def _enclose_sinusoid(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    """Sines and cosines as sines, shifted by a quarter of a turn for each derivative."""
+    """Enclose sine or cosine: each derivative is shifted by a quarter of a turn."""
     quarters = int(isinstance(op, scalar.Cos))
     waves: dict[bool, Interval] = {}
     enclosures = []
@@ -103,7 +103,7 @@ def _contains_multiple(u: Interval, where: float) -> Mask:
     """Whether an interval may contain π (where + 2k) for an integer k."""
     first = 0.5 * (u.lo / math.pi - where)
     last = 0.5 * (u.hi / math.pi - where)
-    # The result is true where rounding exceeds one turn.
+    # The result is true if the rounding error exceeds one turn.
     first = first - CANCELLATION * np.abs(first)
     last = last + CANCELLATION * np.abs(last)
     return ~(np.ceil(first) > np.floor(last))
@@ -143,7 +143,7 @@ def _arcsinh_values(x: Array, order: int) -> list[Array]:
 @enclose_derivatives.register(scalar.Sinh)
 @enclose_derivatives.register(scalar.Cosh)
 def _enclose_hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    """Hyperbolic sine and cosine in turns, each the derivative of the other."""
+    """Enclose sinh or cosh: derivatives alternate between the two functions."""
     functions = ((np.sinh, Shape()), (np.cosh, _COSH))
     first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
 
