@@ -75,7 +75,7 @@ static void run_through(const mh_parts *parts, const mh_part_ends *ends, int64_t
     }
 }
 
-/* Write chances and units of one process (mh_rates); the cube roots of `sums` add up to `total`. */
+/* Write chances and units of one process (see mh_rates); `total` is the sum of cube roots. */
 static void fill_chances(const double *sums, int64_t count, int64_t kind, double total,
                          double *chances, double *units)
 {
@@ -163,7 +163,7 @@ static void draw_part(const mh_parts *parts, const mh_rates *rates, const mh_gen
     }
 }
 
-/* Draw a candidate's part, level and position among the level's rows; prefetch the tables. */
+/* Draw a candidate's part, its level and a number that selects its row; prefetch the tables. */
 static sought seek(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng)
 {
     int64_t process, part;

@@ -18,8 +18,8 @@
 /* Number k of the first look in the formula for delta_k. */
 enum { FIRST_LOOK = 2 };
 
-/* Quantities of a proposal before its batches: table (NULL if none holds), M and R; after a scan
- * also the mean difference of all rows and the standard deviation of the l_i. */
+/* Quantities of a proposal known before its batches: table (NULL if none holds), M and R; after a
+ * scan also the mean difference of all rows and the standard deviation of the l_i. */
 typedef struct known_before {
     const mh_table *table;
     double m, reach, mean, deviation;

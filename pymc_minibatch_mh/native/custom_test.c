@@ -32,6 +32,6 @@ mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *o
     else if (look->n < look->total)
         out->verdict = MH_READ_MORE;
     else if (look->uniform < exp(mh_smaller(0.0, look->log_ratio)))
-        out->verdict = MH_ACCEPT; /* all rows are read: accept by Metropolis */
+        out->verdict = MH_ACCEPT; /* all rows were read: Metropolis decides */
     return MH_OK;
 }

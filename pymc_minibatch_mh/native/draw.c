@@ -8,7 +8,7 @@
 
 /* ---- Sampling with replacement, in proportion to weights. ---- */
 
-/* Move the excess of large entries to small ones; update the numbers of remaining entries. */
+/* Fill small entries with the excess of large ones; update the numbers of entries left to do. */
 static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int64_t *n_small,
                       const int32_t *large, int64_t *n_large)
 {
@@ -151,7 +151,7 @@ void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int
                   int64_t *rows)
 {
     for (int64_t i = 0; i < n; i++) {
-        /* Skipped row m comes before iff at most numbers[i] other rows come before it. */
+        /* Skipped row m lies before the result iff at most numbers[i] other rows lie before m. */
         int64_t low = -1, high = n_skipped;
         MH_BISECT(low, high, skipped[middle] - middle <= numbers[i])
         rows[i] = numbers[i] + high;

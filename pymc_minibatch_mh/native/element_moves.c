@@ -206,7 +206,7 @@ mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
     return MH_OK;
 }
 
-/* Update effects of several factors by a random walk along direction k, e' = e + c V. */
+/* Update effects of several factors by a random walk e' = e + c V along direction V number k. */
 static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;

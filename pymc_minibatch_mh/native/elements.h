@@ -26,13 +26,13 @@ typedef struct mh_iteration {
     double beta;
     /* w, w', and the slope in w of the rows' expansion that is due to e, (n,) each */
     double *w, *new_w, *pull;
-    double *slopes, *border_mean, *noise, *away; /* of common effects; away is scratch; (n,) each */
-    double *matrix;                              /* (n, n) */
+    double *slopes, *border_mean, *noise, *away; /* of common effects; away: scratch, (n,) */
+    double *matrix;                              /* precision of w, or its factor, (n, n) */
     double *e, *new_e; /* e and e', then indexed common effects off the centre, (L + K,) */
     /* R w; of each group effect, the slope of the rows' expansion without its own e, the
      * conditional mean and precision, and the log ratio of its test, (L,) each. */
     double *moved, *slope, *mean, *precision, *log_ratio;
-    double *prior_slope, *prior_precision, *zeros; /* of each effect at e = 0; zeros, (L,) */
+    double *prior_slope, *prior_precision, *zeros; /* prior of effects at e = 0; zeros, (L,) */
     int64_t expanded; /* whether prior_slope and prior_precision are up to date for this factor */
     double *at[3];    /* prior log-densities of effects at three points, (L,) each */
     double prior;     /* log-prior at the position */
@@ -78,13 +78,13 @@ void mh_find_slopes(const mh_iteration *on, int64_t f);
 /* Write the conditional means and precisions of a factor's effects, by slopes of rows and prior. */
 void mh_condition(const mh_iteration *on, int64_t f, const double *prior_slopes,
                   const double *prior_precisions);
-/* Write the same at the position of the chain; move.new must be a copy of it. */
+/* Write these moments at the position of the chain; move.new must be a copy of the position. */
 void mh_condition_here(mh_iteration *on, int64_t f);
 
 /* ---- element_test.c ---- */
 
-/* Add contributions of rows to the log ratios of decisions: one decision for each effect of factor
- * f, or a single one if f = -1. */
+/* Evaluate rows, and add their contributions to the log ratios of decisions: one decision for each
+ * effect of factor f, or a single one if f = -1. */
 mh_status mh_test_elements(mh_iteration *on, int64_t kind, int64_t f, double *log_ratio,
                            mh_counts *counts);
 
@@ -94,7 +94,7 @@ mh_status mh_move_border(mh_iteration *on, mh_counts *counts);
 mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts);
 /* Update a scale jointly with its factor's effects by partial non-centring. */
 mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts);
-/* Walk along randomly drawn directions of effects of several factors. */
+/* Update effects of several factors by random walks along a few directions drawn at random. */
 mh_status mh_move_along_some(mh_iteration *on, mh_counts *counts);
 
 #endif
