@@ -21,15 +21,15 @@ from pymc_minibatch_mh.plan.method import WarmUpCounts
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 
-#: Draws between two adaptations.
+#: Number of draws between two adaptations.
 WINDOW = 50
 #: Weight of earlier windows relative to the last one.
 WINDOW_WEIGHT = 0.97
-#: The same for the warm-up mean, whose first half may precede convergence.
+#: The same for the mean of warm-up positions: smaller, because early draws may not have converged.
 POSITION_WEIGHT = 0.9
-#: Largest excess distance from the centre of a converged window; earlier jumps do not count.
+#: Maximum distance from the centre, beyond the usual one, for windows whose tallies are summed.
 MAX_EXCESS = 4.0
-#: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
+#: Minimum root mean square distance of the warm-up mean, in posterior sd, that moves the centre.
 MIN_SHIFT = 1.0
 
 
@@ -134,7 +134,7 @@ class Chain:
     def move_centre(self, plan: Plan) -> None:
         """Continue with control variates around another centre."""
         self.program = self.program.with_plan(plan)
-        # There are no counts of a window from which the test could adapt.
+        # An empty window: no counts belong to the new centre.
         counts = warm_up_counts(self)._replace(window=np.zeros((), COUNTS))
         records = self.program.sampler.recentred(self._state.records, counts, plan)
         self.change(reference=plan.expansion, records=records)
@@ -148,13 +148,13 @@ class Chain:
 
     @property
     def certified(self) -> bool:
-        """Whether its draws are exact by bounds that were derived from the model."""
+        """Whether draws are exact, without a known violation and without unverified bounds."""
         guarantee = self.program.method.guarantee
         return guarantee.is_certified(self.plan.bounds, self._state.violation)
 
     @property
     def exactness(self) -> str:
-        """Guarantee for its draws, in words."""
+        """Guarantee for the draws, in words."""
         guarantee, own = self.program.method.guarantee, self.program.sampler.rests_on
         found = guarantee.of_draws(self.plan.bounds, self._state.violation)
         return f"{found}; and only if {own}" if own else found
@@ -197,7 +197,7 @@ class Chain:
         return Draws(positions, counts)
 
     def repeat_draw(self) -> Draws:
-        """Draw of a waiting chain, with zero counts."""
+        """Current position of a waiting chain as one draw, with zero counts."""
         return Draws(self.position[None].copy(), np.zeros(1, COUNTS))
 
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
@@ -299,7 +299,7 @@ class Chain:
         ratios = counts["bound_ratio"][:made]
         if (ratios[0] if made == 1 else ratios.max()) <= 1.0:
             return
-        # A chain that tolerates violations reports the last draw with one.
+        # If violations are tolerated, the last draw with a violation is reported.
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last["bound_row"]), float(last["bound_ratio"])
         here, there = kernel_state.record.worst_move
@@ -323,7 +323,7 @@ def accumulate_statistics(
     state, stage = chain.state, chain.stage
     state.n_draws += len(positions)
     state.n_updates += len(positions) * updates
-    # The shortcut for single draws: a sum would take as long as the draw of PyMC's loop.
+    # Shortcut for PyMC's loop of single draws, where a sum would take as long as the draw.
     made = counts[0] if len(counts) == 1 else summed(counts)
     state.n_full += int(made["full_pass"])
     state.n_accepted += int(made["accepted"])

@@ -20,11 +20,11 @@ from pymc_minibatch_mh.reference.full_data import (
 
 #: Observations per evaluated block.
 ROWS_PER_BLOCK = 65_536
-#: Share of all observations that counts as the largest, and the maximum of their number.
+#: Fraction of observations that are summarised as the largest, and its maximum number.
 TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000
-#: Repetitions of a test: pilot repetitions that measure its cost, and limits of all others.
+#: Number of pilot repetitions that measure a test's cost, and limits on the later repetitions.
 PILOT_REPETITIONS, MIN_REPETITIONS, MAX_REPETITIONS = 2, 2, 100
-#: Smallest budget of observations for the repetitions of one proposal.
+#: Minimum budget of observations for the repetitions of one proposal.
 MIN_BUDGET = 30_000
 
 
@@ -42,7 +42,7 @@ class ProposedMove(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """Mean and standard error of repeated decisions, and numbers of evaluated observations.
+    """Mean and standard error of repeated decisions; mean and minimum of evaluated rows.
 
     All are NaN after a violated bound.
     """
@@ -175,7 +175,7 @@ class Probe:
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeat_decisions(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
-        """Outcomes of repeated decisions on new rows, shape (4,), None after a violated bound."""
+        """Outcomes of repeated decisions on new rows, shape (4,); None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
         outcomes = np.array([0.0, 0.0, 0.0, np.inf])

@@ -1,9 +1,9 @@
 """Prefetching of a chain's stored rows.
 
-If a copy in memory determines the needed rows of a proposal, they are fetched on request. Otherwise
-rows are drawn in supplies. The generator of a supply is keyed by the chain's key, the
-table of bounds and the number of the supply, so its rows do not depend on the progress of the
-chain. While one supply is in use the next is fetched. Each table has two supplies in memory,
+If a whitened copy in memory determines the needed rows of a proposal, they are fetched on request.
+Otherwise rows are drawn in blocks, the supplies. The generator of a supply is keyed by the chain's
+key, the table of bounds and the number of the supply, so its rows do not depend on the progress of
+the chain. While one supply is in use the next is fetched. Each table has two supplies in memory,
 because a batch may begin in one and end in the next. Uniform sampling uses a single table. The
 buffer ends with the influential observations, which every update evaluates.
 """
@@ -21,7 +21,7 @@ from pymc_minibatch_mh.native.library import ffi
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.threads import DelayedInterrupts, wait_for_result
 
-#: Rows of one supply.
+#: Number of rows in one supply.
 SUPPLY_ROWS = 4096
 #: Return values of the callback for compiled code.
 NOT_ANSWERED, ANSWERED = range(2)
@@ -128,7 +128,7 @@ class Prefetcher:
         self._draw_ahead(table, number + 1)
 
     def _put_supply(self, table: int, number: int) -> int:
-        """First slot of a supply, written over the last but one."""
+        """Write a supply over the last but one, and return its first slot."""
         draw = self._draw_ahead(table, number)
         # A failed supply is drawn again at the next request.
         del self._fetching[table, number]

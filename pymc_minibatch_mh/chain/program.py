@@ -24,7 +24,7 @@ Schedule = tuple[tuple[int, float], ...]
 
 
 class Stage(NamedTuple):
-    """Draws `begin` to `end` - 1 at one temperature of the log-likelihood, None for the plan's."""
+    """Draws from `begin` to `end` - 1 at one temperature; None is the plan's temperature."""
 
     begin: int
     end: int
@@ -51,14 +51,14 @@ def at_temperature(reference: Reference, temperature: float | None) -> Reference
     return reference._replace(inverse_temperature=beta, relative=relative)
 
 
-#: Largest automatic number of slice proposals per update, of about five prior evaluations each.
+#: Maximum automatic number of slice proposals per update; each takes about 5 prior evaluations.
 MAX_MOVES = 10
-#: Slice step in conditional standard deviations: about a normal density's width above a level.
+#: Initial slice width in conditional standard deviations: about the width of a normal slice.
 WIDTH = 2.5
 
 
 def possible_slices(plan: Plan) -> Slices:
-    """Directions along which no row changes, with the automatic number of moves."""
+    """Slice steps in the null space of the likelihood, with the automatic number of moves."""
     directions, lengths = plan.unread_steps()
     if not len(directions):
         return NO_SLICES
@@ -134,7 +134,7 @@ class SamplerSpec:
     ) -> Posterior:
         """Posterior of a chain given `others`, which may change between updates.
 
-        The temperature belongs to a schedule, or is None; `pool` has the prefetched rows.
+        `temperature` is from a schedule, or None for the plan's; `pool` has the prefetched rows.
         """
         prior, (rows, reference, tables, _) = self._compiled_functions
         if pool is not None:

@@ -12,15 +12,15 @@ from pymc_minibatch_mh.reference.target import whitened_directions
 
 StartOutcome = Literal["stepped off", "waits"] | None
 
-#: Posterior standard deviations of the perturbation.
+#: Size of the perturbation in posterior standard deviations.
 STEP_OFF = 0.1
-#: Slice proposals per direction, and their total, after which a diverging chain is far off: scale
-#: and location of effects in other steps diverge together, and slowly.
+#: Maximum number of trial slice proposals, per direction and in total: a slow joint divergence of
+#: scale and location has to show within them.
 SWEEPS, MAX_MOVES = 200, 20_000
-#: Excess distance that counts as far, in conditional standard deviations; and the share of it that
-#: counts as no divergence, for unknown standard deviations.
+#: Minimum excess distance of a divergence, in conditional standard deviations; and maximum ratio of
+#: the perturbed start's excess distance to the original one, if these are inaccurate.
 MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
-#: Seed of the trial proposals: every process judges a start in the same way.
+#: Seed of the trial proposals, so that every process gives the same answer.
 SEED = 20_261_122
 
 
@@ -50,7 +50,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
 def perturbed_start(
     plan: Plan, position: np.ndarray, rng: np.random.Generator, first: int = 0
 ) -> np.ndarray | None:
-    """Perturbed position without a collapsing scale, moved from coordinate `first` on, or None."""
+    """Position perturbed in coordinates from `first` on; None if its scale collapses as well."""
     noise = plan.reference.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
     near = plan.target.factorization.in_support(position + STEP_OFF * noise)
@@ -72,7 +72,7 @@ def check_start(chain: Chain) -> StartOutcome:
     if chain.state.is_waiting:
         _end_waiting(chain)
         return None
-    # Updates that move effects one at a time leave by themselves.
+    # Chains that update effects one at a time leave such a start by themselves.
     together = chain.program.sampler.n_decisions == 1
     moves = first > 0 or (together and len(chain.program.slices.steps) > 0)
     if not moves or not scale_collapses(plan, chain.position):

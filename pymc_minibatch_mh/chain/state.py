@@ -12,7 +12,7 @@ from pymc_minibatch_mh.samplers.base import Records
 
 @dataclass
 class ChainState:
-    """State of a chain, as a value of numbers and arrays.
+    """State of a chain: numbers and arrays, compared by value.
 
     Tallies of the `window` of warm-up and of all earlier windows have shape (components,); their
     counts are COUNTS of shape (). `warm_up_sum`, shape (d,), is the discounted sum of positions,

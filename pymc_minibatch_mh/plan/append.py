@@ -1,7 +1,7 @@
-"""Plans extended by appended rows, which are stored behind the rows that a step was prepared on.
+"""Plans extended by appended rows, which are stored after the rows that a step was prepared on.
 
-Sums and bounds of the new rows around the old centre are added to those of the others. This is
-exact, and efficient as long as the mode has moved by a fraction of a standard deviation.
+Sums and bounds of the new rows around the old centre are added to the old ones. This is exact, and
+efficient as long as the mode has moved by a fraction of a standard deviation.
 """
 
 from typing import NamedTuple
@@ -17,29 +17,29 @@ from pymc_minibatch_mh.plan.identity import first_difference, split_digests
 from pymc_minibatch_mh.plan.plan import IN_MEMORY
 from pymc_minibatch_mh.reference.target import Target
 
-#: Standard deviations by which the mode may have moved, and share of the rows that may be new.
+#: Maximum shift of the mode in standard deviations, and maximum fraction of new rows.
 MAX_MODE_SHIFT, MAX_NEW_SHARE = 0.5, 0.25
-#: Evenly spread rows that identify the old rows, and new rows whose density is checked.
+#: Number of evenly spaced rows that identify the old data, and of new rows with checked density.
 RECOGNITION_ROWS = 10_000
-#: Old rows whose bounds are checked again.
+#: Number of old rows whose bounds are checked again.
 AUDITED_OLD_ROWS = 300
 
 
 class Sought(NamedTuple):
-    """The rows that a centre was sought for, and control variates of these, before others came."""
+    """Number of rows in the mode search, and control variates from these rows alone."""
 
     n_rows: int
     reference: Reference
 
 
 class NotExtendedError(Exception):
-    """Reason why all is prepared anew."""
+    """Reason why a plan cannot be extended, so that everything is prepared anew."""
 
 
 def extended_sums(
     target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
 ) -> Reference:
-    """Control variates of the first rows, extended by new ones; NotExtendedError for a far mode."""
+    """Control variates extended by new rows; NotExtendedError for many rows or a distant mode."""
     n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
     if n_new > MAX_NEW_SHARE * n_rows:
         raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")
@@ -64,7 +64,7 @@ def audited_rows(new_rows: np.ndarray) -> np.ndarray:
 
 
 def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
-    """Newton step from the centre, less that of the old sums `s`, in old standard deviations."""
+    """Distance between Newton steps with new sums and with the old `s`, in old sd."""
     prior = target.full_data.prior(s.centre, hessian=True)
     old = prior.gradient + s.inverse_temperature * s.gradient
     new = prior.gradient + s.inverse_temperature * found.gradient
@@ -77,10 +77,10 @@ def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
 
 
 def require_same_rows(before: Target, target: Target, start: np.ndarray) -> None:
-    """Refuse a model whose first rows are not those of an earlier step.
+    """Raise an error if the first rows of a model differ from the rows of an earlier step.
 
-    SettingError if rows are not stored, StaleDataError if model or first rows are others,
-    MinibatchError if a new row has no density at the start.
+    SettingError if rows are not stored, StaleDataError if the model or the first rows differ,
+    MinibatchError if a new row has zero density at the start.
     """
     old, new = before.source, target.source
     if not isinstance(old, StoredRows) or not isinstance(new, StoredRows):
@@ -106,7 +106,7 @@ def require_same_rows(before: Target, target: Target, start: np.ndarray) -> None
 
 
 def _first_difference(before: Target, target: Target) -> str:
-    """First difference between two models or their settings, in words; empty without one."""
+    """First difference between two models or their settings, in words; empty if they are equal."""
     settings = "taylor_order", "inverse_temperature", "covariance"
     return first_difference(
         split_digests(before.factorization), split_digests(target.factorization)
@@ -116,7 +116,7 @@ def _first_difference(before: Target, target: Target) -> str:
 
 
 def _read_old_rows(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
-    """Rows of the earlier step that identify its data; StaleDataError if they are lost."""
+    """Rows of the earlier step that identify its data; StaleDataError if they cannot be read."""
     try:
         return read_columns(columns, rows)
     except SourceError as error:

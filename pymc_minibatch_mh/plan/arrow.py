@@ -1,4 +1,4 @@
-"""A plan with a border and thousands of effects, each accepted or rejected by itself."""
+"""Plan with common effects and thousands of group effects, accepted one at a time."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,16 +20,16 @@ from pymc_minibatch_mh.threads import one_thread_of_blas
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArrowPlan(Plan):
-    """A plan with a border and thousands of effects, each accepted or rejected by itself.
+    """Plan with common effects and thousands of group effects, accepted one at a time.
 
-    The precision is an arrow, metric and expansion are those of `elements`, and `parts` bound rows
-    by the border and the effects that they read.
+    The precision matrix has arrow structure. `elements` has metric and expansion; `parts` has
+    separable bounds of rows, by the common effects and the group effects on which they depend.
     """
 
     elements: GroupedReference
     parts: PartTables
 
-    #: Scales spread the elements.
+    #: Varying scales make the posterior of group effects wider than the approximation.
     width = 1.3
 
     @classmethod
@@ -47,25 +47,25 @@ class ArrowPlan(Plan):
 
     @classmethod
     def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
-        """Plan whose arrays a file holds; KeyError for a part of one."""
+        """Plan read from the arrays of a file; KeyError if an array is missing."""
         elements = stored_record("elements", GroupedReference, stored)
         parts = PartTables(stored_record("parts", Parts, stored))
         reference = elements.reference(target.inverse_temperature)
         return cls(target, Requirements(), reference, elements=elements, parts=parts)
 
     def stored_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a file by their names."""
+        """Arrays to write to a file, by name."""
         return record_arrays("elements", self.elements) | record_arrays("parts", self.parts.parts)
 
     @one_thread_of_blas
     def around(self, start: np.ndarray) -> Self:
-        """Plan around the mean that a search from `start` ends at."""
+        """Plan around the mean found by a search from `start`."""
         elements = centre_around(self.elements, self.target, start)
         return self.with_bounds(self.target, self.requirements, elements)
 
     @one_thread_of_blas
     def at(self, expansion: GroupedReference) -> Self:
-        """Plan around another centre, with its geometry and the bounds there."""
+        """Plan around the centre of another expansion, with bounds there."""
         pairs = zip(expansion, self.elements, strict=True)
         if all(np.array_equal(np.asarray(new), np.asarray(known)) for new, known in pairs):
             return self
@@ -73,34 +73,34 @@ class ArrowPlan(Plan):
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Coordinates and expansions as compiled iterations read them."""
+        """Record of coordinates and expansions for compiled iterations."""
         return geometry_of(self.elements, self.target)
 
     @property
     def bounds(self) -> PartTables:
-        """Bounds by parts."""
+        """Separable bounds."""
         return self.parts
 
     @property
     def blocks(self) -> GroupedReference:
-        """Geometry of border and effects."""
+        """Geometry of common and group effects."""
         return self.elements
 
     @property
     def expansion(self) -> GroupedReference:
-        """Centre, coordinates of border and elements, and expansions in them."""
+        """Centre, coordinates of common and group effects, and expansions in them."""
         return self.elements
 
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, if a step has to update them together, and a remedy."""
+        """How effects are updated, with a remedy, if the step updates them together; else ""."""
         return "one at a time, but this one cannot. Leave it out" * (by_elements == "never")
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
-        """Largest change of a row between two positions, relative to its ceiling, and the row."""
+        """Maximum ratio of a row's change to its bound between two positions, and the row."""
         return largest_of_parts(self.target, self.elements, self.parts, position, new)
 
     def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Objection of a row to its ceiling in a typical move, or ""."""
+        """Description of a violated bound in a typical proposal; else ""."""
         return audited_parts(self.target, self.elements, self.parts, np.random.default_rng(seed))
 
     def distance(self, position: np.ndarray) -> float:
@@ -112,11 +112,11 @@ class ArrowPlan(Plan):
         return self.elements.draw(rng, scale)
 
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
+        """Basis of the likelihood's null space, shape (k, d), and whitened lengths, shape (k,)."""
         return self.elements.unread_steps()
 
     def describe_centre(self) -> str:
-        """Where the centre is, and which effects are updated how, in words."""
+        """Where the centre is, and how effects are updated, in words."""
         return self.elements.told()
 
 

@@ -26,7 +26,7 @@ GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
 
 
 def functions_of(target: Target | CompiledModel) -> list[RowFunction]:
-    """Terms of a model; BoundsError if their derivatives cannot be enclosed."""
+    """Row functions of a model; BoundsError if their derivatives cannot be enclosed."""
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions
@@ -34,24 +34,24 @@ def functions_of(target: Target | CompiledModel) -> list[RowFunction]:
 
 
 class BoundSource(ABC):
-    """Where a method has the bounds of all rows from, and how rows are held against them."""
+    """Source of the bounds of all rows, with the check of rows against them."""
 
-    #: Whether bounds are derived from the model, for all steps on it; otherwise they are a user's.
+    #: Whether bounds are derived from the model and shared by its steps; otherwise they are custom.
     derived: bool = True
-    #: Meaning of the tables and reason of the order in reports, instead of the usual ones.
+    #: Texts of reports: meaning of the tables, and reason for the order; empty for the defaults.
     meaning: str = ""
     order_reason: str = ""
 
     def require_possible(self, model: CompiledModel) -> None:
-        """Refuse a model by its graph, before any search, by a BoundsError."""
+        """Raise BoundsError before any search if the model graph rules these bounds out."""
         return
 
     @abstractmethod
     def tables(self, target: Target, reference: Reference) -> AnyTables:
-        """Bounds of all rows around a centre; BoundsError where a row has none."""
+        """Bounds of all rows around a centre; BoundsError if a row has none."""
 
     def has_made(self, tables: AnyTables) -> bool:
-        """Whether tables of another step on the model are such as this source makes."""
+        """Whether tables from another step on the model have the kind that this source makes."""
         return tables.headers[0, KIND] != CONSTANT
 
     def audit(
@@ -66,7 +66,7 @@ class BoundSource(ABC):
         return objection_of(target, reference, tables, rng, rows)
 
     def excess(self, ratio: float) -> tuple[str, str]:
-        """How a row exceeds its bound, and the setting of such bounds, for messages."""
+        """How a row exceeds its bound, and the name of the setting, for messages."""
         return exceeds_bound(ratio)
 
 
@@ -74,12 +74,12 @@ class DerivedBounds(BoundSource):
     """Bounds of remainders, derived from the model."""
 
     def require_possible(self, model: CompiledModel) -> None:
-        """Refuse operations without a rule."""
+        """Raise BoundsError for operations without a bounding rule."""
         for function in functions_of(model):
             require_rules(function)
 
     def tables(self, target: Target, reference: Reference) -> AnyTables:
-        """Bounds by interval arithmetic, of blocks where rows are stored."""
+        """Bounds by interval arithmetic; bounds of blocks if rows are stored."""
         functions, support = functions_of(target), support_of(target)
         if target.source.in_memory:
             found: AnyTables = BoundsPass(functions, reference, support).tables()
@@ -92,11 +92,11 @@ class DerivedBounds(BoundSource):
 
 @dataclass(frozen=True, eq=False)
 class UserSource(BoundSource):
-    """Numbers of a user for all rows, or a function that returns them for a centre."""
+    """Custom numbers for all rows, or a function that returns them for a centre."""
 
     value: Any
     derived = False
-    #: Type of the numbers, the setting, and the call that makes them.
+    #: Type of the value, name of its setting, and its constructor call for messages.
     kind: ClassVar[type]
     setting: ClassVar[str]
     call: ClassVar[str]
@@ -116,7 +116,7 @@ class UserSource(BoundSource):
 
 
 class UserBounds(UserSource):
-    """Bounds of a user."""
+    """Custom bounds."""
 
     kind, setting, call = Bounds, "bounds", "Bounds(c, metric)"
 
@@ -127,7 +127,7 @@ class UserBounds(UserSource):
 
 
 def bound_source(bounds: GivenBounds | None) -> BoundSource:
-    """Source of a user's bounds, or of derived ones for None."""
+    """Source of custom bounds, or of derived ones for None."""
     return DerivedBounds() if bounds is None else UserBounds(bounds)
 
 
@@ -137,7 +137,7 @@ def support_of(target: Target | CompiledModel) -> tuple[np.ndarray, np.ndarray]:
 
 
 def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tables:
-    """Tables with rows that every update reads; without any where no mode was sought."""
+    """Tables with influential rows, always evaluated; unchanged if no mode was searched."""
     if target.covariance is not None:
         return tables
     heavy = heavy_rows(tables, seeded_moves(target, reference, tables))

@@ -1,4 +1,4 @@
-"""A plan with one precision matrix, and bounds of whole moves."""
+"""Plan with a dense precision matrix, and bounds for proposals of all coordinates."""
 
 import logging
 from collections.abc import Callable
@@ -40,11 +40,11 @@ from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
-#: Moves by which full passes are forecast, and how many of them may read all rows.
+#: Number of trial proposals, and the maximum of them that may evaluate all stored rows.
 MOVES, MAX_PASSES = 10_000, 1
-#: Share of the fetched rows below which chains warn that few are used.
+#: Minimum fraction of used rows among fetched ones; below it a warning is logged.
 MIN_KEPT_SHARE = 0.01
-#: Fields of tables of bounds that a file holds.
+#: Fields of bounds tables that a file stores.
 TABLE_FIELDS = ("headers", "c", "looseness", "verified", "heavy")
 
 _log = logging.getLogger("pymc")
@@ -53,17 +53,17 @@ _log = logging.getLogger("pymc")
 @final
 @dataclass(frozen=True, eq=False)
 class DensePlan(Plan):
-    """A plan with one precision matrix, and bounds of whole moves.
+    """Plan with a dense precision matrix, and bounds for proposals of all coordinates.
 
-    The centre was sought by the marginal density of the scales `marginal`, and by the rows
-    `sought`, if more have arrived since.
+    The mode search maximised the marginal density of the scales `marginal`. If rows were appended
+    later, `sought` describes the rows of that search.
     """
 
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Derive bounds anew whose file is gone, and bound rows that are there."""
+        """Derive bounds again if their file is gone; connect bounds of blocks to stored rows."""
         self.__dict__.update(state)
         if self.tables is None and self.violation is not None:
             self.__dict__["tables"] = replace(self, violation="").completed().tables
@@ -72,7 +72,7 @@ class DensePlan(Plan):
 
     @classmethod
     def from_arrays(cls, target: Target, stored: dict[str, np.ndarray]) -> Self:
-        """Plan whose arrays a file holds; KeyError for a part of one."""
+        """Plan read from the arrays of a file; KeyError if an array is missing."""
         tables, copy = None, optional_record("copy", WhitenedCopy, stored)
         if "headers" in stored:
             fields: dict[str, Any] = {name: stored[name] for name in TABLE_FIELDS}
@@ -90,7 +90,7 @@ class DensePlan(Plan):
         )
 
     def stored_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a file by their names; those of bounds with a metric are left out."""
+        """Arrays to write to a file, by name, without custom bounds that have a metric."""
         arrays = {"marginal": np.array(self.marginal, dtype=np.int64)}
         arrays |= record_arrays("reference", self.reference)
         arrays |= record_arrays("calibration", self.calibration)
@@ -111,7 +111,7 @@ class DensePlan(Plan):
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
-        """The pool of stored rows, drawn by bounds or evenly, or asked for; None for memory."""
+        """Source of stored rows: drawn by bounds, uniformly or by number; None in memory."""
         if self.target.source.in_memory:
             return None
         if isinstance(self.tables, BlockTables):
@@ -124,12 +124,12 @@ class DensePlan(Plan):
 
     @property
     def bytes_of_copy(self) -> int:
-        """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
+        """Size of the whitened copy by which candidates are rejected, in bytes; 0 without it."""
         return self.tables.copy.lines.nbytes if isinstance(self.tables, Tables) else 0
 
     @cached_property
     def typical_sizes(self) -> list[float]:
-        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
+        """C M of typical proposals with a bound; C leaves out influential rows."""
         assert self.tables is not None
         totals = self.tables.heads_of_drawn[:, TOTAL]
         moves = seeded_moves(self.target, self.reference, self.tables)
@@ -137,17 +137,17 @@ class DensePlan(Plan):
 
     @cached_property
     def scale_conditional(self) -> ScaleConditional | None:
-        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        """Normal approximation of effects given their scales; None if it does not help."""
         return scale_conditional(self.target, self.reference)
 
     def completed(self) -> "DensePlan":
-        """Plan with all that its method needs; BoundsError if a row has no bound."""
+        """Plan with everything that its method needs; BoundsError if a row has no bound."""
         found: DensePlan = self
         source = self.requirements.bounds
         if self.requirements.calibration and found.calibration is None:
             found = found._with_calibration()
         if source is not None and found.tables is not None and not source.has_made(found.tables):
-            # Those of another method on the same model, or of a file of its.
+            # These tables are from another method on the same model, or from its file.
             found = replace(found, tables=None, violation=None)
         if source is not None and found.tables is None:
             found = replace(found, tables=source.tables(found.target, found.reference))
@@ -156,7 +156,7 @@ class DensePlan(Plan):
         return found
 
     def without_unasked(self) -> Self:
-        """Plan with no more than its method needs."""
+        """Plan without quantities that its method does not need."""
         found = self
         if not self.requirements.derives_bounds:
             found = replace(found, tables=None, violation=None)
@@ -166,7 +166,7 @@ class DensePlan(Plan):
 
     @one_thread_of_blas
     def around(self, start: np.ndarray) -> Self:
-        """Plan around the mode that a search from `start` ends at."""
+        """Plan around the mode found by a search from `start`."""
         rng = np.random.default_rng(PREPARATION_SEED)
         reference, marginal = self.target.expand(start, rng)
         found = replace(self._without_measurements(), reference=reference, marginal=marginal)
@@ -174,7 +174,7 @@ class DensePlan(Plan):
 
     @one_thread_of_blas
     def at(self, expansion: Reference) -> Self:
-        """Plan around another centre, with its control variates and the bounds there."""
+        """Plan around the centre of other control variates, with bounds there."""
         known = self.reference
         same = np.array_equal(expansion.centre, known.centre)
         if same and np.array_equal(expansion.whitener, known.whitener):
@@ -182,10 +182,10 @@ class DensePlan(Plan):
         return replace(self._without_measurements(), reference=expansion).completed()
 
     def extended(self, target: Target, start: np.ndarray) -> Self | None:
-        """Plan of these first stored rows and of further ones; None to prepare all anew."""
+        """Plan extended by further stored rows; None if everything has to be prepared anew."""
         require_same_rows(self.target, target, start)
         rows = np.arange(self.n_rows, target.source.n_rows)
-        # Bounds that are kept beside a copy of the rows are found anew, around the same centre.
+        # Only bounds of blocks are extended; other bounds are derived again at the same centre.
         of_blocks = self.tables if isinstance(self.tables, BlockTables) else None
         if not rows.size:
             tables = of_blocks.of_functions(functions_of(target)) if of_blocks else self.tables
@@ -203,7 +203,7 @@ class DensePlan(Plan):
                 "Cannot extend prepared=, because %s. Evaluating all observations instead.", why
             )
             return None
-        # How large remainders are, batches are chosen by: it is measured on all rows.
+        # The moments of remainders, which set batch sizes, are measured again on all rows.
         unmeasured = replace(self, calibration=None, heavy=None)
         longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
         if tables is None or self.violation != "":
@@ -211,7 +211,7 @@ class DensePlan(Plan):
         return replace(longer, violation=longer.objection_of(PREPARATION_SEED, audited_rows(rows)))
 
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, if a step has to update them one at a time, and a remedy."""
+        """How effects are updated, with a remedy, if the step requires one at a time; else ""."""
         if by_elements != "always":
             return ""
         return "together, but this one has to update them one at a time. Leave blocks= out"
@@ -231,7 +231,7 @@ class DensePlan(Plan):
         return self.reference.centre + scale * (self.reference.factor @ noise)
 
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
+        """Basis of the likelihood's null space, shape (k, d), and whitened lengths, shape (k,)."""
         directions = self.target.compiled.null_space
         return directions, np.linalg.norm(directions @ self.reference.whitener.T, axis=1)
 
@@ -256,7 +256,7 @@ class DensePlan(Plan):
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast."""
+        """Raise SettingError if more than one of `MOVES` proposals needs all stored rows."""
         if self.target.source.in_memory:
             return
         warn_of_uneven_bounds(self)
@@ -266,12 +266,12 @@ class DensePlan(Plan):
             return
         assert self.tables is not None
         sizes = sizes_of_many(self.target, self.reference, self.tables, rng, MOVES)
-        # A move that is not bounded reads all rows, however many may be drawn.
+        # A proposal without a bound evaluates all rows, even if `most_drawn` is infinite.
         few = (sizes <= most_drawn) & (sizes < np.inf)
         require_few(int(np.count_nonzero(~few)), self)
 
     def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Description of the first row above its bound, of all or many by default; or ""."""
+        """Description of a violated bound in `rows`, by default all or many rows; else ""."""
         if self.tables is None:
             return ""
         source, rng = self.requirements.bounds or DerivedBounds(), np.random.default_rng(seed)
@@ -282,9 +282,9 @@ class DensePlan(Plan):
         return replace(self, **nothing, sought=None)
 
     def _with_calibration(self) -> Self:
-        """Plan with measured remainders of the rows that batches draw."""
+        """Plan with measured moments of the remainders, and with influential rows."""
         target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
-        # Heavy rows are known only where typical moves are: around a mode.
+        # Influential rows are defined by typical proposals, which are known around a mode only.
         sought = target.covariance is None
         measured, heavy = calibrate_remainders(
             target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
@@ -293,7 +293,7 @@ class DensePlan(Plan):
 
 
 def warn_of_uneven_bounds(plan: DensePlan) -> None:
-    """Warning that chains use few of the stored rows that they fetch."""
+    """Log a warning if chains use few of the stored rows that they fetch."""
     tables = plan.tables
     if not isinstance(tables, BlockTables) or plan.n_rows <= tables.most_at_once:
         return
@@ -310,9 +310,9 @@ def warn_of_uneven_bounds(plan: DensePlan) -> None:
 
 
 def require_few(passes: int, plan: DensePlan, most_in_batch: float | None = None) -> None:
-    """SettingError if more than one pass over all stored rows is forecast for `MOVES` moves.
+    """SettingError if `passes` of `MOVES` proposals, more than one, evaluate all stored rows.
 
-    The passes are of moves, or of looks at batches from `most_in_batch` rows on.
+    `most_in_batch` is the batch size above which they do; None for tests that draw by bounds.
     """
     if passes <= MAX_PASSES:
         return

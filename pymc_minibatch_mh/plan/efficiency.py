@@ -1,4 +1,4 @@
-"""The parameter χ of a Poisson test that makes most effective draws in a given time."""
+"""Parameter χ of a Poisson test that maximises the effective draws per second."""
 
 import math
 
@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-# Where `best_chi` looks besides 0, how close it gets on the logarithmic scale, and in how many
-# places at a time.
+# Trial values of `best_chi` besides 0, its precision on the logarithmic scale, and the number of
+# points per refinement.
 _CHI_GRID = np.geomspace(1e-8, 1e6, 141)
 _LOG_CHI_PRECISION = 1e-4
 _FINER = 33
@@ -16,15 +16,15 @@ _FINER = 33
 def best_chi(
     sizes: ArrayLike, mean_square: float, row_cost: float, max_rate: float = math.inf
 ) -> float:
-    """Choose the χ that makes most effective draws in a given time.
+    """Choose the χ that maximises the effective draws per second.
 
     The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
     2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
     is accepted with probability a has an effective sample of a/(2 - a) per update.
 
-    `sizes` are C M of typical moves, `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows,
-    and `row_cost` the cost of a row in units of all else that an update costs. Above `max_rate`
-    expected rows all rows decide, without noise, at the cost of as many.
+    `sizes` are C M of typical proposals, `mean_square` is the mean of (dU_i/(c_i M))² over drawn
+    rows, and `row_cost` the cost of a row in units of the rest of an update. Above `max_rate`
+    expected rows the full data decide without noise, at the cost of `max_rate` rows.
     """
     moves = np.asarray(sizes, dtype=np.float64)
     moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]

@@ -1,8 +1,8 @@
 """A prepared step in a file: a NumPy archive without pickle.
 
 Its key has digests of the package's sources, of the model's data and graphs, and of its arrays. A
-file of another kind, a damaged or an altered one raises a SettingError; one of another model, other
-data or another version a StaleDataError.
+file that is damaged, altered or of another kind raises a SettingError; a file of another model,
+other data or another version raises a StaleDataError.
 """
 
 import errno
@@ -24,22 +24,22 @@ from pymc_minibatch_mh.plan.identity import first_difference, key_of
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 
-#: Rooms of the package that compute what a file holds.
+#: Parts of the package whose sources determine the contents of a file.
 COMPUTING = (
     "_jit.py", "costs.py", "data", "functions", "expressions", "model", "structure",
     "reparametrize", "native", "compiled", "reference", "bounds", "plan", "published",
 )  # fmt: skip
-#: Errors of the system by which a file is no archive, or a damaged one: others are of the disk.
+#: Error numbers of paths that are no readable archive; any other OSError is raised unchanged.
 _NOT_SAVED = (errno.EISDIR, errno.EINVAL)
 
 
 def _package_key() -> str:
-    """Version of this package, by the sources that compute the contents of a file."""
+    """Version of this package, with a digest of the sources that determine a file's contents."""
     return f"{version('pymc-minibatch-mh')} {_sources_digest(Path(__file__).parents[1])}"
 
 
 def _sources_digest(root: Path) -> str:
-    """Digest of the sources in a folder that compute the contents of a file."""
+    """Digest of the sources in a folder that determine the contents of a file."""
     whole = hashlib.sha256()
     for room in COMPUTING:
         for path in sorted([root / room, *(root / room).rglob("*.*")]):
@@ -49,9 +49,9 @@ def _sources_digest(root: Path) -> str:
 
 
 def write(path: str | PathLike, plan: Plan) -> None:
-    """Write a prepared step to a file, over one that is there unless that fails with an OSError.
+    """Write a prepared step to a file, and replace an existing file; OSError if that fails.
 
-    Bounds of a user are written unless they have a metric, a function, which a warning then says.
+    Custom bounds with a metric, which is a function, are left out with a warning.
     """
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is not a path. Give the path of the file to write.")
@@ -67,8 +67,8 @@ def write(path: str | PathLike, plan: Plan) -> None:
 def read(path: str | PathLike, target: Target) -> Plan:
     """Read a prepared step.
 
-    SettingError if the file is no prepared step, or an altered one; StaleDataError, which names the
-    first difference, if it belongs to another model, other data or another version.
+    SettingError if the file holds no prepared step or was altered; StaleDataError, with the first
+    difference, if it belongs to another model, other data or another version.
     """
     if not isinstance(path, str | PathLike):
         raise SettingError(
@@ -93,7 +93,7 @@ def read(path: str | PathLike, target: Target) -> Plan:
 def _read_archive(
     path: str | PathLike, package: str, target: Target
 ) -> tuple[dict[str, Any], Plan | None]:
-    """Whose a file is, and its plan, None unless this version of the package has written it."""
+    """Metadata of a file and its plan; None if another version of the package wrote the file."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             return _contents_of(archive, package, target)
@@ -117,7 +117,7 @@ def _read_archive(
 
 
 class _AlteredError(ValueError):
-    """An archive whose arrays are not those that were saved."""
+    """Archive with arrays that differ from the saved ones."""
 
 
 def _contents_of(archive: Any, package: str, target: Target) -> tuple[dict[str, Any], Plan | None]:

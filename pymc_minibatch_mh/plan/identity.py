@@ -22,14 +22,14 @@ from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.stored_ops import NumberOfRows
 from pymc_minibatch_mh.reference.target import Target
 
-#: The description of objects that do not describe themselves: their address.
+#: Default `repr` of objects whose class defines none: it shows their address.
 _SILENT: Any = object.__repr__
 
 
 def split_digests(factorization: Factorization) -> dict[str, str]:
-    """Digests of everything in a factorization but its data: part -> digest.
+    """Digests of a factorization without its data: part -> digest.
 
-    They do not depend on the process, so that they can be compared with stored ones.
+    They are the same in every process, so they can be compared with stored ones.
     """
     layout = [
         (b.name, b.shape, str(b.variable.dtype))
@@ -85,10 +85,10 @@ def _describe_operation(op: Op) -> str:
 
 
 def _describe_value(value: Any, above: tuple[int, ...] = ()) -> str:
-    """Describe a property of an operation, equally in every process.
+    """Description of an operation's property, the same in every process.
 
-    Objects that do not describe themselves are their contents. Where that is unknown,
-    their address remains, so that two processes never take them for the same.
+    Objects without a `repr` of their own are described by their attributes. Without attributes
+    their address remains, so that two processes never consider them equal.
     """
     if id(value) in above:
         return "itself"
@@ -116,7 +116,7 @@ def _digest(text: str) -> str:
 
 
 def key_of_reference(target: Target) -> dict[str, str]:
-    """Settings behind control variates: name -> in words, or digest."""
+    """Settings that determine control variates: name -> text or digest."""
     given = target.covariance
     return {
         "taylor_order": str(target.taylor_order),
@@ -136,16 +136,16 @@ def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
     return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")
 
 
-#: Value variable and transform of a variable of a model.
+#: Variable of a model -> its value variable and transform.
 Declared = dict[Variable, tuple[Any, Any]]
 
 
 class WatchedModel:
-    """A model, its arrays and those that a step was given, as they were when it was built.
+    """Snapshot of a model, its arrays and a step's array arguments, when the step was built.
 
-    Arrays can be edited in place or replaced, so that all of their bytes are compared. Graphs
-    cannot change, but variables can come, go, or get other values and transforms. The model is not
-    kept alive, and a pickle leaves it behind.
+    Arrays can be edited in place or replaced, so all their bytes are compared. Graphs cannot
+    change, but variables can be added, removed, or get other values and transforms. The snapshot
+    does not keep the model alive, and a pickle omits it.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class WatchedModel:
         self.contents = self._current_contents()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind all that can change."""
+        """Pickle without the model, its variables and the step's arrays."""
         return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
 
     def require_unchanged(self, step: str) -> None:
-        """Raise StaleDataError for changed data, with their name and the step to build again."""
+        """Raise StaleDataError if the model or data have changed; the message names `step`."""
         edited, changed = self._edited_variable(), self._changed_data()
         if edited or changed:
             what, other = (edited, "another model") if edited else (changed, "other data")
@@ -173,7 +173,7 @@ class WatchedModel:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether model and data are those that the step was built on."""
+        """Whether model and data are the same as when the step was built."""
         return not (self._edited_variable() or self._changed_data())
 
     def _edited_variable(self) -> str:

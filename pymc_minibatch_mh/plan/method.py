@@ -1,4 +1,4 @@
-"""A method: a test, its guarantee, the facts that it needs, and its adaptation."""
+"""A method: an acceptance test with its guarantee, requirements and adaptation."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 class Promise(StrEnum):
     """Distribution that a chain converges to."""
 
-    #: The posterior, whatever else holds.
+    #: The posterior, without conditions.
     EXACT = "exact"
     #: The posterior, if no observation changes by more than its bound.
     EXACT_GIVEN_BOUNDS = "exact given valid bounds"
-    #: Something near the posterior.
+    #: A distribution near the posterior.
     APPROXIMATE = "approximate"
 
 
@@ -32,7 +32,7 @@ class Guarantee:
     controls: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse an approximate method that does not say which error it controls."""
+        """Raise ValueError unless exactly the approximate methods name an error in `controls`."""
         approximate = self.promise is Promise.APPROXIMATE
         if approximate != bool(self.controls):
             raise ValueError(
@@ -51,7 +51,7 @@ class Guarantee:
         return self.promise is not Promise.APPROXIMATE
 
     def is_certified(self, tables: AnyTables | PartTables | None, violation: str) -> bool:
-        """Whether draws are exact, with no known violation and without a user's word for bounds."""
+        """Whether draws are exact, without a known violation and without unverified bounds."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return self.is_exact
         return tables is not None and tables.verified and not violation
@@ -68,61 +68,61 @@ class Guarantee:
 
 
 class WarmUpCounts(NamedTuple):
-    """Counts of updates in the last window of warm-up and in all, old ones with less weight."""
+    """Counts of updates in the last window of warm-up, and discounted sums over all windows."""
 
     window: np.ndarray
     total: np.ndarray
-    #: Updates of the window, and of a draw.
+    #: Number of updates in the window, and per draw.
     n_updates: int
     updates_per_draw: int
 
 
-#: Stored rows that are drawn ahead in any case.
+#: Minimum of :meth:`Method.most_drawn` for stored rows: as many are prefetched at a time.
 MIN_STORED = 4096.0
 
 
 @dataclass(frozen=True, eq=False)
 class Method(ABC):
-    """A test and everything about it that a chain must know.
+    """An acceptance test, with its guarantee, requirements and adaptation.
 
-    A method is frozen and serves all chains. All that changes in a chain lies in a record: a named
-    tuple of floats, ints and arrays. Its class names the record in C, ``LAYOUT``, and the functions
-    that take it: ``decide``, or ``sample_size`` and ``decide_batch`` for a test on batches.
+    A method is frozen and shared by all chains. The state of a chain is a record: a named tuple of
+    floats, ints and arrays. Its class names the C record, ``LAYOUT``, and the C functions of the
+    test: ``decide``, or ``sample_size`` and ``decide_batch`` for a test on batches.
     """
 
-    #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
+    #: Target acceptance rate of a random walk; the default is for exact Metropolis–Hastings.
     walk_target = 0.234
-    #: Whether a chain goes on after a row exceeded its bound.
+    #: Whether a chain continues after a row exceeded its bound.
     tolerates_violations = False
-    #: Rows above which a move is decided by all of them; None for a share that is as quick.
+    #: Number of drawn rows above which the full data decide; None to choose it by speed.
     full_pass_above: float | None = field(default=None, kw_only=True, repr=False)
-    #: Whether the mean over batches of the probability that the test returns is that of accepting.
-    #: In a test that stops by its uniform number, the verdicts alone tell it.
+    #: Whether the probability that the test returns, averaged over batches, is its acceptance
+    #: probability. If the uniform number affects stopping, only verdicts estimate that.
     returns_probability = True
-    #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
-    #: at every update instead.
+    #: Whether rows are drawn with probabilities proportional to their bounds, and influential rows
+    #: are evaluated at every update instead.
     draws_by_bounds = False
-    #: Whether every update reads all rows, because the user asked for that.
+    #: Whether every update evaluates the full data, because a setting requests it.
     reads_all_rows = False
-    #: Cause and advice where most moves are decided by all rows that were not asked for; None for
-    #: those of control variates that leave too much noise.
+    #: Cause and advice in the warning about frequent full-data evaluations; None for the default
+    #: text, about control variates that leave too much noise.
     all_rows_words: ClassVar[tuple[str, str] | None] = None
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """Promise of the draws: declared, never inferred."""
+        """Guarantee for the draws, declared by each method."""
 
     @property
     @abstractmethod
     def requirements(self) -> Requirements:
-        """Facts that full-data evaluations have to find."""
+        """Quantities that the method needs from full-data evaluations."""
 
     def most_drawn(self, plan: Plan) -> float:
         """Number of drawn rows above which the full data decide."""
         if self.full_pass_above is not None:
             return self.full_pass_above
-        # From here on, one pass in order is as quick as as many random reads.
+        # With more rows, a sequential evaluation of all is faster than the random reads.
         most = costs.OBSERVATION_IN_ORDER / costs.OBSERVATION * plan.n_rows
         if plan.target.source.in_memory:
             return most
@@ -131,7 +131,7 @@ class Method(ABC):
 
     @property
     def refuses_elements(self) -> str:
-        """Objection to effects that are accepted one at a time; empty without one."""
+        """Reason why effects cannot be accepted one at a time; empty if they can."""
         return "its test does not draw a Poisson number of rows"
 
     @property
@@ -144,11 +144,11 @@ class Method(ABC):
         """Initial record of a chain around a centre."""
 
     def linked(self, record: Any) -> Any:
-        """Record of compiled updates: the same, unless they need addresses."""
+        """Record for compiled updates, by default the same record."""
         return record
 
     def require_subsampling(self, plan: Plan) -> None:
-        """SettingError if typical moves would read all stored rows."""
+        """SettingError if typical proposals would evaluate all stored rows."""
         plan.require_few_full_passes(self.most_drawn(plan))
 
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:

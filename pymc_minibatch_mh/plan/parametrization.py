@@ -1,7 +1,7 @@
-"""The choice between logarithms and reciprocals of shape parameters: docs/background/derivation.md.
+"""Choice between logarithms and reciprocals of shape parameters: docs/background/derivation.md.
 
-Each is measured around the mode of a subsample: by the rows that an update would read, and by the
-distance of the posterior from the truncated normal distribution that moves are drawn from.
+Each is judged around the mode of a subsample, by the number of observations that an update would
+evaluate, and by the distance of the posterior from the truncated normal proposal distribution.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,23 @@ from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shape_variables
 
-#: Rows whose mode stands for that of all, evenly spread.
+#: Number of evenly spaced observations in the subsample.
 SUBSAMPLE_ROWS = 20_000
-#: Factor by which others have to be cheaper than logarithms.
+#: Minimum factor by which reciprocals have to be cheaper than logarithms.
 MIN_GAIN = 2.0
-#: Draws that tell how near a posterior is to its approximation.
+#: Number and seed of the draws that compare a posterior with its approximation.
 DRAWS, SEED = 512, 7
-#: Reciprocals, and roots of them.
+#: Powers p of the trial coordinates shape^(-1/p): the reciprocal and its square root.
 POWERS = (1, 2)
-#: Shapes up to which each is tried; parameters beyond which logarithms stay, as each trial would
-#: take minutes.
+#: Maximum number of shapes that are tried, and of parameters of a model with trials: with more,
+#: each trial would take minutes.
 MAX_SHAPES, MAX_PARAMETERS = 4, 300
 
 
 def choose_shape_parametrization(
     model: CompiledModel, point: Mapping[str, np.ndarray]
 ) -> CompiledModel:
-    """Model with reciprocals of shapes as coordinates, where these are much better.
+    """Model with reciprocals of shape parameters as coordinates, if these are much cheaper.
 
     The search for the mode starts at `point`.
     """
@@ -55,7 +55,7 @@ def choose_shape_parametrization(
 
 
 def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
-    """Cost of an independent draw, in rows; infinite if unknown."""
+    """Cost of an effective draw, in evaluated observations; infinite if unknown."""
     functions = model.row_functions
     if isinstance(functions, BoundsError):
         return np.inf
@@ -66,7 +66,7 @@ def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
     try:
         mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
         reference = reference_at(mode, 2, count / rows.size)
-        # Norms are those of all rows; bounds are of one row each, whose weight is one.
+        # The norm is of the posterior of all rows; each bound is of one row, with weight one.
         support = target.factorization.lower, target.factorization.upper
         plain = reference._replace(inverse_temperature=1.0)
         read = min(BoundsPass(functions, plain, support).forecast(), float(count))
@@ -76,7 +76,7 @@ def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
 
 
 def _draw_efficiency(target: Target, reference: Reference) -> float:
-    """Effective share of draws from the truncated normal approximation."""
+    """Effective sample size per importance draw from the truncated normal approximation."""
     rng, weight = np.random.default_rng(SEED), reference.inverse_temperature
     slope = target.full_data.prior(reference.centre, hessian=False).gradient
     slope = slope + weight * reference.gradient

@@ -1,4 +1,4 @@
-"""A model prepared for a method: control variates, bounds of rows, and all else computed once."""
+"""A model prepared for a method: control variates, bounds and other precomputed quantities."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ from pymc_minibatch_mh.structure.row_function import RowFunction
 
 @dataclass(frozen=True, eq=False)
 class Requirements:
-    """Facts of all rows that a method needs before it subsamples them.
+    """Quantities that a method needs from full-data evaluations before it subsamples.
 
-    `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows;
-    `bounds` are the source of bounds. `precondition` refuses terms by a BoundsError before any
-    search. `in_memory` says that rows are found by their numbers, or drawn without bounds.
+    `calibration`: moments of the remainders, which set batch sizes, and influential rows. `bounds`:
+    source of bounds. `precondition`: raises BoundsError for unsupported terms before any search.
+    `in_memory`: data must be in memory, because rows cannot be prefetched.
     """
 
     calibration: bool = False
@@ -49,12 +49,12 @@ class Requirements:
         return self.bounds is not None and not self.bounds.derived
 
 
-#: Rows, evenly spread, that are read twice where something is wrong with their numbers.
+#: Number of evenly spaced rows that are read twice, to detect values that change.
 READ_AGAIN = 1_000
 
 
 def require_drawn_ahead(requirements: Requirements, name: str) -> None:
-    """Refuse methods that draw rows in another way than evenly or by derived bounds."""
+    """Raise SettingError unless a method draws rows uniformly or by derived bounds."""
     otherwise = requirements.given or requirements.in_memory
     if otherwise or requirements.derives_bounds == requirements.calibration:
         raise SettingError(
@@ -67,7 +67,7 @@ def require_drawn_ahead(requirements: Requirements, name: str) -> None:
 
 
 def require_same_again(target: Target) -> None:
-    """Refuse stored arrays that differ when they are read again, by a SourceError."""
+    """Raise SourceError if stored arrays have other values when they are read again."""
     source = target.source
     if not isinstance(source, StoredRows):
         return
@@ -85,13 +85,13 @@ def require_same_again(target: Target) -> None:
 
 
 def require_possible(model: CompiledModel, requirements: Requirements) -> None:
-    """Refuse a model for reasons that its graph has, before any search, pass or compilation.
+    """Raise an error if the model graph rules out a method, before any search or compilation.
 
-    BoundsError where no row could be bounded as a method needs, whatever the data and the mode are;
-    UnsupportedModelError for an operation without derivatives; SettingError for a method that does
-    not draw stored rows ahead.
+    BoundsError if no row can have the bounds that the method needs, for any data and mode;
+    UnsupportedModelError for an operation without derivatives; SettingError for a method that
+    cannot prefetch stored rows.
     """
-    # First, as methods without bounds are no way out of this.
+    # This check comes first, because methods without bounds need derivatives as well.
     model.require_derivatives()
     terms = model.factorization.terms
     if any(term_storage(term) is not None for term in terms):
@@ -102,15 +102,15 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
         requirements.precondition(functions_of(model))
 
 
-#: Whether elements move each by itself: not, where the model lets them, or else not at all.
+#: Whether group effects are accepted one at a time: never, if the model allows it, or required.
 ByElements = Literal["never", "where separable", "always"]
-#: Message for a plan that is not extended by further rows.
+#: Error message for the extension of a plan whose data are in memory.
 IN_MEMORY = (
     "prepared= is a step whose data are in memory, so extending it is not faster than building a "
     "new one. Leave it out, or give both models their data by Rows(...)."
 )
 
-#: Whether a plan has the control variates of a matrix, or those of a border and elements.
+#: Control variates with a dense precision matrix, or with common and group effects.
 Expansion = Reference | GroupedReference
 
 
@@ -118,49 +118,49 @@ Expansion = Reference | GroupedReference
 class Plan(ABC):
     """A model prepared for a method; frozen.
 
-    `reference` has the centre, and `violation` is an objection of rows to the bounds, empty if
-    there is none, None if rows were not checked. All that a method does not ask for is None.
+    `reference` has the centre. `violation` describes a violated bound: empty if there is none, None
+    if bounds were not checked. Fields that the method does not need are None.
     """
 
     target: Target
     requirements: Requirements
     reference: Reference
     violation: str | None = None
-    #: Width of draws relative to the Gaussian approximation.
+    #: Width of the posterior relative to the Gaussian approximation.
     width: ClassVar[float] = 1.0
-    #: Sizes of remainders, by which batches are chosen, and rows that every update reads as well.
+    #: Moments of the remainders, which set batch sizes, and influential rows, always evaluated.
     calibration: Calibration | None = None
     heavy: np.ndarray | None = None
-    #: Bounds of rows, by tables of the moves that they serve.
+    #: Bounds of rows; each table covers some of the proposals.
     tables: AnyTables | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind the readers of rows, and addresses, of this process."""
+        """Pickle without readers of rows and addresses, which belong to this process."""
         return {k: v for k, v in self.__dict__.items() if k not in ("bound_check", "geometry")}
 
     @property
     def scale_conditional(self) -> ScaleConditional | None:
-        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        """Normal approximation of effects given their scales; None if it does not help."""
         return None
 
     @property
     def bounds(self) -> AnyTables | PartTables | None:
-        """Bounds of rows, by tables or by parts; None for methods without."""
+        """Bounds of rows, as tables or separable; None for methods without bounds."""
         return self.tables
 
     @property
     def blocks(self) -> GroupedReference | None:
-        """Geometry of effects that are accepted or rejected one at a time; None without any."""
+        """Geometry of effects that are accepted one at a time; None if none are."""
         return None
 
     @cached_property
     def bound_check(self) -> BoundCheck:
-        """Differences of stored rows, with their bounds."""
+        """Comparison of stored rows' changes with their bounds."""
         return BoundCheck.by_tables(self.target, self.tables)
 
     @property
     def expansion(self) -> Expansion:
-        """Centre, metric and expansion, by which :meth:`at` finds all else."""
+        """Centre, metric and expansion, from which :meth:`at` rebuilds the plan."""
         return self.reference
 
     @property
@@ -175,74 +175,74 @@ class Plan(ABC):
 
     @property
     def n_drawn(self) -> int:
-        """Number of rows that tests on batches draw from."""
+        """Number of rows from which batches are drawn: all except influential ones."""
         return self.n_rows - (0 if self.heavy is None else self.heavy.size)
 
     @property
     def drawn_from(self) -> BlockTables | EvenRows | NumberedRows | None:
-        """The pool of stored rows, drawn by bounds or evenly, or asked for; None for memory."""
+        """Source of stored rows: drawn by bounds, uniformly or by number; None in memory."""
         return None
 
     @property
     def draws_ahead(self) -> bool:
-        """Whether rows are drawn ahead of moves, from where they are stored."""
+        """Whether rows are sampled and fetched from storage before proposals are made."""
         return isinstance(self.drawn_from, BlockTables | EvenRows)
 
     @property
     def bytes_of_copy(self) -> int:
-        """Size of the copy of rows by which candidates are dropped; 0 where there is none."""
+        """Size of the whitened copy by which candidates are rejected, in bytes; 0 without it."""
         return 0
 
     @property
     def typical_sizes(self) -> list[float]:
-        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
+        """C M of typical proposals with a bound; C leaves out influential rows."""
         return []
 
     @property
     def usual_distance(self) -> float:
-        """Root mean square distance of draws from the centre, spread by :attr:`width`."""
+        """Root mean square distance of posterior draws from the centre, √d times `width`."""
         return float(np.sqrt(self.reference.centre.size) * self.width)
 
     def completed(self) -> Self:
-        """Plan with all that its method needs; BoundsError if a row has no bound."""
+        """Plan with everything that its method needs; BoundsError if a row has no bound."""
         return self
 
     def without_unasked(self) -> Self:
-        """Plan with no more than its method needs."""
+        """Plan without quantities that its method does not need."""
         return self
 
     @abstractmethod
     def around(self, start: np.ndarray) -> Self:
-        """Plan around the mode that a search from `start` ends at."""
+        """Plan around the mode found by a search from `start`."""
 
     @abstractmethod
     def at(self, expansion: Any) -> Self:
-        """Plan around another centre, with the expansion and the bounds there."""
+        """Plan around the centre of another expansion, with bounds there."""
 
     def extended(self, target: Target, start: np.ndarray) -> "Plan | None":
-        """Plan of these first stored rows and of further ones; None to prepare all anew.
+        """Plan extended by further stored rows; None if everything has to be prepared anew.
 
-        SettingError if rows are in memory, StaleDataError if model or first rows are others.
+        SettingError if rows are in memory, StaleDataError if the model or the first rows differ.
         """
         raise SettingError(IN_MEMORY)
 
     @abstractmethod
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, if a step has to update them otherwise, and a remedy; or ""."""
+        """How effects are updated, with a remedy, if the step requires another way; else ""."""
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
-        """Largest change of a row between two positions, relative to its bound, and the row.
+        """Maximum ratio of a row's change to its bound between two positions, and the row.
 
-        NaN and -1 where no bound holds between any two positions.
+        NaN and -1 if no bound covers the two positions.
         """
         return np.nan, -1
 
     @abstractmethod
     def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Objection of rows, by default all or many, to the bounds; or ""."""
+        """Description of a violated bound in `rows`, by default all or many rows; else ""."""
 
     def violation_by(self, row: int, ratio: float, position: np.ndarray, new: np.ndarray) -> str:
-        """Message about a row that exceeds its bound in a move."""
+        """Message about a row that exceeds its bound in a proposal."""
         source = self.requirements.bounds or DerivedBounds()
         return violation_message(self.target, row, position, new, *source.excess(ratio))
 
@@ -256,7 +256,7 @@ class Plan(ABC):
 
     @abstractmethod
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Directions that no row reads, shape (k, d), and their whitened lengths, shape (k,)."""
+        """Basis of the likelihood's null space, shape (k, d), and whitened lengths, shape (k,)."""
 
     @abstractmethod
     def describe_centre(self) -> str:
@@ -264,32 +264,32 @@ class Plan(ABC):
 
     @abstractmethod
     def stored_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a file by their names."""
+        """Arrays to write to a file, by name."""
 
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in thousands of updates is forecast.
+        """Raise SettingError if more than one of thousands of proposals needs all stored rows.
 
-        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
-        where bounds do not.
+        A proposal needs them if more than `most_drawn` rows would be drawn; `forecast` counts such
+        proposals for methods without bounds.
         """
         return
 
 
 def record_arrays(name: str, record: Any) -> dict[str, np.ndarray]:
-    """Arrays of a named tuple by names that begin with its own; none of None."""
+    """Fields of a named tuple as arrays, with names that begin with `name`; empty for None."""
     fields = {} if record is None else record._asdict()
     return {f"{name}_{field}": np.asarray(value) for field, value in fields.items()}
 
 
 def optional_record(name: str, kind: Any, stored: dict[str, np.ndarray]) -> Any:
-    """A named tuple of arrays and numbers; None without its arrays, KeyError with a part of it."""
+    """Named tuple read from an archive; None if all arrays are missing, KeyError if some are."""
     known = any(field.startswith(f"{name}_") for field in stored)
     return stored_record(name, kind, stored) if known else None
 
 
 def stored_record(name: str, kind: Any, stored: dict[str, np.ndarray]) -> Any:
-    """A named tuple of arrays and numbers; KeyError for a part of it."""
+    """Named tuple read from an archive; KeyError if an array is missing."""
     values = [stored[f"{name}_{field}"] for field in kind._fields]
     return kind(*(value if value.ndim else value.item() for value in values))

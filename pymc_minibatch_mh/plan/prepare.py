@@ -40,13 +40,13 @@ from pymc_minibatch_mh.threads import one_thread_of_blas
 
 _log = logging.getLogger("pymc")
 
-#: Rows that tell at once whether a start has a density.
+#: Number of observations evaluated first, to reject a start of zero density quickly.
 START_ROWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingSettings:
-    """Settings by which a model is read; :class:`steps.settings.SharedSettings` describes them."""
+    """Settings for reading a model; :class:`steps.settings.SharedSettings` describes them."""
 
     observed: Sequence[str] | None = None
     weights: Weights | None = None
@@ -61,7 +61,7 @@ def _preparation_request(
     settings: ReadingSettings,
     linear: bool,
 ) -> tuple | None:
-    """Request of a step to a model; None if requests cannot be compared."""
+    """Cache key of a step's preparation of a model; None if it cannot be compared."""
     weights = _weight_arrays(settings.weights)
     if weights is None or settings.compile_kwargs:
         return None
@@ -80,12 +80,12 @@ def _weight_arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
 
 @dataclass(eq=False)
 class SharedModel:
-    """A model that was read for a step, for all steps that ask for the same."""
+    """Model prepared once, and shared by all steps that request the same preparation."""
 
     request: tuple | None
     watched: WatchedModel
     compiled: CompiledModel
-    #: Whether the coordinates of shapes were chosen, which takes passes over some rows.
+    #: Whether the parametrisation of shapes was chosen, which evaluates a subsample many times.
     chosen: bool
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 
@@ -100,10 +100,10 @@ class SharedModel:
         *,
         by_elements: ByElements = "never",
     ) -> Plan:
-        """Find, by passes over all rows, no more than a method needs.
+        """Prepare a plan by full-data evaluations, with no more than a method needs.
 
-        Every element may move by itself, `by_elements`; SettingError if it must and cannot. `given`
-        is the file of a prepared step, or the plan of the first of these rows.
+        `by_elements`: whether effects are accepted one at a time; SettingError if required and
+        impossible. `given`: file of a prepared step, or plan on the first of these rows.
         """
         key = (*key_of_reference(target).values(), *["by elements"] * (by_elements != "never"))
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
@@ -111,7 +111,7 @@ class SharedModel:
         if found is None or other_moves:
             found = _prepare_plan(target, requirements, model, start, by_elements)
             if given is None:
-                # A model whose bounds cannot be derived has its centre still, for other methods.
+                # Keep the centre for other methods, even if no bounds can be derived.
                 self._known = {key: found}
         if given is not None and (objection := found.objection_to(by_elements)):
             raise SettingError(
@@ -120,14 +120,14 @@ class SharedModel:
             )
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
-            # Those of a user are shared with nobody.
+            # Custom bounds are not shared with other steps.
             return found.without_unasked().completed()
         found = found.completed()
         if requirements.derives_bounds and found.bounds is not None and not found.bounds.verified:
             names = term_names(target.factorization)
             tell_of_unverified_bounds(names, "the bounds of prepared")
         if given is None:
-            # Arrays can be large: those of another order or temperature make room.
+            # Arrays can be large, so a plan of another order or temperature is dropped.
             self._known = {key: found}
         return found.without_unasked()
 
@@ -140,16 +140,16 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
 
 
 def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
-    # A chain that starts here asks all rows. The search for the mode starts on a few.
+    # Some rows suffice here: a chain checks all rows of its start, and the search begins with few.
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
         reference, marginal = target.expand(start, rng)
     except ModeError as error:
-        # Data that change, or a row that has no density, are the better reason.
+        # If data change between reads, or a row has zero density, that error says more.
         require_same_again(target)
         target.require_finite(start)
-        # Products of parameters that observations keep are a likely reason.
+        # Products of parameters that remain in the likelihood are a likely cause.
         products = [f"{name!r} {reason}." for name, reason in target.factorization.refused]
         if not products:
             raise
@@ -170,7 +170,7 @@ def _prepare_plan(
     start: np.ndarray,
     by_elements: ByElements,
 ) -> Plan:
-    """Prepare a model, with effects that move each by itself where that is asked for and can be."""
+    """Plan of a model, with effects accepted one at a time if requested and possible."""
     if by_elements == "never":
         return _expand_around_mode(target, model, start)
     try:
@@ -201,7 +201,7 @@ def _prepare_plan(
 def _by_elements(
     target: Target, requirements: Requirements, model: pm.Model, start: np.ndarray
 ) -> ArrowPlan:
-    """Plan of which every element moves by itself; NotSeparableError where none can."""
+    """Plan with effects accepted one at a time; NotSeparableError if the model rules it out."""
     _ = target.elements
     target.require_finite(start, START_ROWS)
     found = find_grouped(target, start)
@@ -210,7 +210,7 @@ def _by_elements(
     return ArrowPlan.with_bounds(target, requirements, found)
 
 
-#: The last that was read of every model that is still in use.
+#: Last preparation of every model that is still in use.
 _known: WeakKeyDictionary[pm.Model, SharedModel] = WeakKeyDictionary()
 
 
@@ -223,20 +223,20 @@ def read_model(
     *,
     linear: bool = True,
 ) -> SharedModel:
-    """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
+    """Read a model for a step that updates `vars` from `point` on, or reuse the same request.
 
     `linear` allows coordinates in which observations are linear.
 
     UnsupportedModelError if rows cannot be proven to be independent given the parameters;
-    BoundsError if their graph does not allow what a method requires; SettingError if settings do
-    not fit the model.
+    BoundsError if their graph has no bounds as a method requires; SettingError if settings do not
+    fit the model.
     """
     request, found = _preparation_request(model, vars, point, settings, linear), _known.get(model)
     same = found is not None and request is not None and found.request == request
     if found is None or not same or not found.watched.is_unchanged:
         found = _read_shared_model(request, model, vars, point, settings, linear)
     if request is not None:
-        # Kept also where it is refused to this method: the next one need not read it again.
+        # Keep it even if this method does not support it: the next one need not read it again.
         _known[model] = found
     require_possible(found.compiled, requirements)
     if not found.chosen:

@@ -59,7 +59,7 @@ class Proposal(ABC):
         window, total : ndarray, shape (components,)
             Tallies of the last window, and of the whole warm-up.
         walk_target
-            Acceptance that a random walk aims at under the chosen test.
+            Target acceptance rate of a random walk under the chosen test.
         size
             Number of dimensions d.
         """
@@ -69,9 +69,9 @@ class Proposal(ABC):
         return record
 
     def require_proposed(self, record: Any, status: int) -> None:
-        """Raise the exception of a custom proposal, if a run has ended with such a status.
+        """Raise the exception of a custom proposal, if it ended a run with `status`.
 
-        `record` is the record of compiled updates.
+        `record` is the record for compiled updates.
         """
         return
 

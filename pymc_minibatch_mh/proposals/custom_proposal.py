@@ -33,19 +33,19 @@ from pymc_minibatch_mh.proposals.user_functions import (
 
 #: Probability that the check fails a correct proposal.
 FALSE_ALARM = 1e-7
-#: Independent walks of the check, and of the pilot that determines their length.
+#: Number of independent walks in the check, and in the pilot that determines their length.
 WALKS, PILOT_WALKS = 20_000, 500
-#: Updates between two looks of the pilot, and the maximum; and the mean squared distance from the
-#: start, in standard deviations, that counts as forgotten. Independent draws have 2.
+#: Updates between two looks of the pilot, and their maximum number; and the mean squared distance
+#: in standard deviations at which walks have forgotten their start. Independent draws have 2.
 UPDATES_PER_LOOK, MAX_UPDATES, MIN_SQUARED_DISTANCE = 5, 1_000, 1.0
-#: Factors of the Gaussian's density, and the largest batch of them.
+#: Number of observations whose densities multiply to the Gaussian, and maximum batch size.
 ROWS, MAX_BATCH = 80, 20
-#: Correlation of neighbouring coordinates; and the error of the metric, in standard deviations.
+#: Correlation of neighbouring coordinates; and errors of the metric: shift in sd, scale factor.
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
 class GaussianRows(NamedTuple):
-    """Artificial observations with a Gaussian product of densities: ``mh_rows``, by graphs."""
+    """Artificial observations whose densities multiply to a Gaussian: ``mh_rows``."""
 
     size: int
     term_starts: np.ndarray
@@ -361,7 +361,7 @@ class CustomProposal(Proposal):
         return CustomState(np.ascontiguousarray(state, dtype=np.float64))
 
     def linked(self, record: CustomState, plan: Any) -> LinkedCustom:
-        """State with addresses; SettingError if observations depend on other steps' variables."""
+        """Linked record; SettingError if observations depend on other steps' variables."""
         factorization = plan.target.factorization
         if factorization.first > 0:
             raise SettingError(
@@ -375,5 +375,5 @@ class CustomProposal(Proposal):
         require_proposed(self._name, record, status)
 
     def scaling(self, record: CustomState) -> float:
-        """First number of the state, NaN without one."""
+        """First number of the state; NaN if the state is empty."""
         return float(record.state[0]) if record.state.size else float("nan")

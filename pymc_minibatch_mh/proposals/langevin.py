@@ -92,7 +92,7 @@ class Langevin(Proposal):
         return self.batch_size > 0
 
     def rows_read(self, n_rows: int) -> int:
-        """Batch size for both ends of the proposal; half of the observations replace all."""
+        """Twice the batch size, for both ends; the full data replace a batch of half or more."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
 
     def record(self, size: int) -> LangevinStep:

@@ -93,16 +93,16 @@ def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | Lo
 
 #: Autoregressive coefficients: antithetic, independent, and three local ones.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
-#: Smallest weight of each component, so that warm-up retries components that failed early; and
-#: smallest joint weight of coefficients of at least LOCAL_RHO.
+#: Minimum weight of each component, so that warm-up retries components that failed early; and
+#: minimum joint weight of the components with coefficients of at least LOCAL_RHO.
 MIN_WEIGHT = 0.03
 MIN_LOCAL_WEIGHT = 0.1
-#: Smallest and largest floor of the random walk's weight.
+#: Limits on the minimum weight of the random walk.
 WALK_FLOORS = (0.01, 0.2)
-#: Share of bold proposals that a posterior without heavy tails may lose to skewness.
+#: Fraction of bold proposals that skewness alone, without heavy tails, may reject.
 MAX_SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
-#: Fewest tries of a component for an estimate of its efficiency.
+#: Minimum number of tries of a component for an estimate of its efficiency.
 MIN_TRIES = 20
 
 
@@ -196,7 +196,7 @@ class Mixture(Proposal):
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
-    """Smallest weight of the random walk, by the posterior's deviation from a Gaussian.
+    """Minimum weight of the random walk, by the posterior's deviation from a Gaussian.
 
     A Gaussian posterior accepts all Laplace proposals alike. With heavier tails, bold proposals are
     accepted less often than local ones, and the random walk is needed.
@@ -208,10 +208,10 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
 
 
 def component_efficiency(total: np.ndarray, size: int) -> np.ndarray:
-    """Figure of merit per component, proportional to ESS/s.
+    """Efficiency of each component, proportional to ESS/s.
 
     With g = E[accepted squared jump] / (2 Var), a chain of one component alone would have a lag-one
-    autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The figure is
+    autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The result is
     the geometric mean of the efficiencies of whitened coordinates (variance 1) and of their squares
     (variance 2), divided by the time of an update: antithetic proposals cannot win by means alone.
     """

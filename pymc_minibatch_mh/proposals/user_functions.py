@@ -64,7 +64,7 @@ _HANDED = dtype_of("mh_handed")
 
 @intrinsic
 def _pointer_at(typing_context, address):
-    """Pointer of an address."""
+    """Convert an address to a pointer."""
 
     def generate_code(context, builder, _signature, values):
         return builder.inttoptr(values[0], cgutils.voidptr_t)
@@ -74,7 +74,7 @@ def _pointer_at(typing_context, address):
 
 @intrinsic
 def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
-    """Generator whose bit generator has these addresses."""
+    """NumPy generator for numba, from the addresses of its bit generator."""
 
     def generate_code(context, builder, _signature, values):
         bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))(
@@ -94,7 +94,7 @@ def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
 
 @intrinsic
 def _status_of(typing_context, address, arguments):
-    """Status of a C function, called with addresses and arrays."""
+    """Call the C function at an address with `arguments`, and return its status."""
 
     def generate_code(context, builder, signature, values):
         given = list(cgutils.unpack_tuple(builder, values[1]))
@@ -169,11 +169,11 @@ _COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary(
 
 
 def compiled_once(words: str, way: str, plain: Any, build: Callable[[Any], Any]) -> Any:
-    """Compiled function of a user, once per process; SettingError if numba cannot compile it.
+    """Compile a user's function once per process; SettingError if numba cannot compile it.
 
     The message describes the function in `words`, and the `way` to write it.
     """
-    # The digest distinguishes a function from itself after its globals changed.
+    # The digest covers globals: after they change, the function is compiled again.
     known = words, id(plain), code_digest(plain)
     try:
         compiled = _COMPILED.get(known)
@@ -189,7 +189,7 @@ def compiled_once(words: str, way: str, plain: Any, build: Callable[[Any], Any])
 
 @compile_by_numba()
 def call_move(address, out):
-    """Call a custom proposal: see ``mh_users_move``."""
+    """Call a custom proposal from C; ``mh_users_move`` describes the arguments."""
     handed = carray(_pointer_at(address), 1, _HANDED)[0]
     d, bits = handed.size, handed.bits
     rng = _generator_at(bits.state, bits.next_double, bits.next_uint64, bits.next_uint32)

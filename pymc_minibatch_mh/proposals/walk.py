@@ -16,7 +16,7 @@ def tune_scale(scale: float, window: np.void, total: np.void, target: float) -> 
     if not window["tried"] > 0.0:
         return scale
     gap = window["accept"] / window["tried"] - target
-    # Damped gain for single tries: a gain of one is for windows of ten.
+    # The gain is damped in windows of fewer than ten tries.
     few = min(1.0, window["tried"] / 10.0)
     gain = few * min(1.0, 10.0 / np.sqrt(max(total["tried"], 1.0)))
     return float(scale * np.exp(gain * gap))
@@ -27,7 +27,7 @@ SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class WalkNumbers(NamedTuple):
-    """Scale s of a random walk, LAPLACE, IDENTITY or GIVEN, and a custom L: ``mh_walk``."""
+    """Scale s of a random walk, LAPLACE, IDENTITY or CUSTOM, and a custom L: ``mh_walk``."""
 
     LAYOUT, propose = "mh_walk", "mh_propose_walk"  # type: ignore[misc]
 

@@ -14,7 +14,7 @@ product of all B_i is known without evaluations. Let t_i be the expansion of ℓ
     log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ) >= 0,
 
 so every likelihood with derived bounds has such a lower bound. The table of c_i and m depends on θ
-alone: otherwise B_i would be no function of θ. Logistic and Student-t observations also have
+alone, because B_i has to be a function of θ. Logistic and Student-t observations also have
 quadratic lower bounds (:mod:`published.lower_bounds`), whose sum replaces β T, with a constant m.
 
 An update first updates the set of bright observations, then accepts or rejects the proposal of θ
@@ -125,7 +125,7 @@ class FireflyMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Quadratic lower bounds, derived bounds, or those of the user."""
+        """Quadratic lower bounds, derived bounds, or custom bounds."""
         if self.touching is not None:
             precondition = partial(require_lower_bounds, self.touching)
             return Requirements(precondition=precondition, in_memory=True)

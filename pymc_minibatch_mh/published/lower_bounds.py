@@ -65,7 +65,7 @@ def gap_at_centre(function: RowFunction, centre: np.ndarray) -> RowFunction:
 
 
 class _NoLowerBoundError(Exception):
-    """A part of a log-likelihood without a quadratic lower bound, in words."""
+    """Description of a part of a log-likelihood that has no quadratic lower bound."""
 
 
 class _AtXi:
@@ -166,7 +166,7 @@ def _above_log1p(exprs: ExprGraph, core: Expr, there: Expr) -> Expr:
 #: Placeholder for ξ: each bound is tangent at the centre.
 AT_CENTRE: Literal["centre"] = "centre"
 type Touching = float | Literal["centre"]
-#: Enlargement of a gap, far above its rounding errors; it lowers the bound.
+#: Relative enlargement of a gap, far above rounding errors; it lowers the lower bound.
 GAP_ENLARGEMENT = 1e-9
 
 
@@ -195,7 +195,7 @@ class LowerBounds:
 
     @cached_property
     def tables(self) -> BoundTables:
-        """Largest decrease of each observation from the centre; no other proposals are bounded."""
+        """Maximum decrease of each gap from the centre; other changes have no bound."""
         headers = np.array([[np.inf, CONSTANT, self.gaps.sum(dtype=np.float64)]])
         return no_tables()._replace(headers=headers, c=self.gaps[None])
 

@@ -50,7 +50,7 @@ from pymc_minibatch_mh.steps.settings import (
 
 #: Index of the table of the M_i; the next table has the m_i.
 WIDTHS = 0
-#: Largest share of all observations that an automatic λ evaluates.
+#: Maximum fraction of all observations that an update with automatic λ evaluates.
 MAX_EVALUATED_SHARE = 0.25
 
 
@@ -59,7 +59,7 @@ class LevelsTest(NamedTuple):
 
     LAYOUT, decide = "mh_levels_test", "mh_decide_by_levels"  # type: ignore[misc]
 
-    #: λ, the common increase of the intensities of all observations.
+    #: λ, the increase of the sum of all intensities.
     lam: float
     #: Expected observations R above which the full data decide.
     max_rate: float
@@ -95,7 +95,7 @@ class LevelsMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Derived ranges, or those of the user."""
+        """Derived or custom ranges."""
         source = DerivedRanges() if self.ranges is None else UserRanges(self.ranges)
         return Requirements(bounds=source, in_memory=True)
 

@@ -47,7 +47,7 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Radius of the table of the m_i, below the length of every proposal.
+#: Radius of the table of the m_i: negative, so that the table covers no proposal.
 NO_MOVE_RADIUS = -1.0
 
 
@@ -119,7 +119,7 @@ def _best_pieces(function: RowFunction, support: tuple[Array, Array]) -> tuple[i
 
 
 def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]) -> BoundsError:
-    """Error with the first operation of an observation whose values are unbounded."""
+    """Error that names the first operation with unbounded values in an observation."""
     data = RowData(function, np.array([row]))
     jets = Jets(data, box_of_support(function, data, *support), 1)
     culprit = first_unbounded(function.root, lambda expr: are_bounded([jets.of(expr)[()]]))
@@ -135,7 +135,7 @@ def _without_range(function: RowFunction, row: int, support: tuple[Array, Array]
 
 
 def _enclose_expression(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
-    """Enclosure of a log-likelihood over a box; each branch uses only its own observations."""
+    """Enclosure of a log-likelihood over a box; each branch is evaluated on its own rows."""
     low, high = np.empty((2, data.rows.size))
     for rows, part, branch in branches_by_data(root, data):
         enclosure = Jets(part, [side.take(rows) for side in box], 1).of(branch)[()]
@@ -230,7 +230,7 @@ class DerivedRanges(RangeSource):
 
 
 class UserRanges(RangeSource, UserSource):
-    """Ranges of a user."""
+    """Custom ranges."""
 
     kind, setting, call = Ranges, "ranges", "Ranges(low, high)"
 

@@ -1,4 +1,4 @@
-"""The contract of samplers."""
+"""Base class of samplers."""
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -37,12 +37,12 @@ class Likelihood(NamedTuple):
     rows: RowSpace
     reference: Reference
     tables: BoundTables
-    #: Owner of memory and functions whose addresses the rows have.
+    #: Owner of the memory and functions whose addresses are in `rows`.
     owner: Any = None
 
 
 class Scratch(NamedTuple):
-    """Arrays that updates write: a move, tallies, and the ends of the worst move (2, d)."""
+    """Arrays that updates write: proposal, tallies, and ends of the worst violation, (2, d)."""
 
     move: Move
     tallies: np.ndarray
@@ -52,7 +52,7 @@ class Scratch(NamedTuple):
 class Sampler[P: Plan](ABC):
     """The update of a chain: its records, its kernel in C, and its adaptation in warm-up.
 
-    A sampler is frozen and serves all chains. All that changes in a chain lies in its
+    A sampler is frozen and shared by all chains. The state of a chain is in its
     :class:`Records`.
     """
 
@@ -60,36 +60,36 @@ class Sampler[P: Plan](ABC):
     method: Method
     #: Loop of draws in the library, with the arguments of ``mh_run``.
     loop: str = "mh_run"
-    #: Record of C that counts the efficiency of each component.
+    #: C record with efficiency counts of each component.
     tally: np.dtype = TALLY
 
     @property
     @abstractmethod
     def n_components(self) -> int:
-        """Number of components with tallies of their own."""
+        """Number of components with separate tallies."""
 
     @property
     def n_decisions(self) -> int:
-        """Number of decisions of an update."""
+        """Number of accept–reject decisions per update."""
         return 1
 
     @property
     @abstractmethod
     def key(self) -> dict[str, str]:
-        """Settings that states of chains belong to, the same in every process."""
+        """Settings that a saved chain state has to match, the same in every process."""
 
     @property
     def rests_on(self) -> str:
-        """Claim of a user that exactness rests on beyond the method; empty for none."""
+        """User's claim on which exactness rests besides the method; empty for none."""
         return ""
 
     @property
     def moves_without_rows(self) -> bool:
-        """Whether slice moves by the prior part alone may follow an update by default."""
+        """Whether slice updates that leave the likelihood unchanged follow by default."""
         return True
 
     def require_possible(self, plan: Plan) -> None:
-        """Refuse a plan that updates cannot run on, by a SettingError."""
+        """Raise SettingError if updates cannot run on a plan."""
         return
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Sampler[P: Plan](ABC):
 
     @abstractmethod
     def scaling(self, records: Records) -> float:
-        """Scale of the local move, for the sampler statistics."""
+        """Scale of the local proposal, for the sampler statistics."""
 
     def with_independent_tests(self, records: Records) -> Records:
         """Records whose tests do not depend on earlier ones, to measure single decisions."""
@@ -116,7 +116,7 @@ class Sampler[P: Plan](ABC):
 
     @abstractmethod
     def linked(self, records: Records, plan: P) -> Records:
-        """Records of compiled updates, with the addresses of their functions."""
+        """Records for compiled updates, with the addresses of their functions."""
 
     @abstractmethod
     def kernel_state(
@@ -127,7 +127,7 @@ class Sampler[P: Plan](ABC):
         scratch: Scratch,
         slices: Slices,
     ) -> LaidOut:
-        """Record of C that the loop takes; `linked` are those of :meth:`linked`."""
+        """C record for the loop; `linked` are the records from :meth:`linked`."""
 
     def likelihood(self, plan: Plan) -> Likelihood:
         """Observations of a plan as updates evaluate them; computed once per plan."""
@@ -144,7 +144,7 @@ class Sampler[P: Plan](ABC):
         return Likelihood(plan.target.space, plan.reference, arrays)
 
     def features(self, plan: P) -> set[Feature]:
-        """Features that decide which statistics a draw has."""
+        """Features of the step that determine the statistics of a draw."""
         method = self.method
         has: dict[Feature, bool] = {
             "batches": not method.guarantee.is_exact,
@@ -154,13 +154,13 @@ class Sampler[P: Plan](ABC):
         return {name for name, value in has.items() if value}
 
     def rows_read(self, n_rows: int) -> int:
-        """Observations that a proposal evaluates, of `n_rows` in all."""
+        """Number of observations, out of `n_rows`, that a proposal evaluates."""
         return 0
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
-        """Coordinates that are proposed first, and the others given them; empty for none."""
+        """Coordinates that are proposed first, the others given them; empty by default."""
         return ()
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
-        """Raise the exception of a user's proposal that has ended a run with a status."""
+        """Raise the exception of a custom proposal that ended a run with `status`."""
         return

@@ -1,4 +1,4 @@
-"""Componentwise updates: a border, and the effects of each group, accepted by themselves.
+"""Componentwise updates: common effects, and group effects that are accepted one at a time.
 
 :mod:`native.elements` describes an iteration, native/element_test.c proves it exact.
 """
@@ -20,18 +20,18 @@ from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.arrow_reference import GroupedReference
 from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
 
-#: Fewest kept rows by which κ is chosen.
+#: Minimum number of evaluated candidates before κ is tuned.
 MIN_ROWS = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Componentwise(Sampler[ArrowPlan]):
-    """Updates of a border and of the elements of each factor, by their conditional normals.
+    """Updates of common effects and of each factor's levels, by normal conditional proposals.
 
-    A Poisson test accepts or rejects the border and each element by themselves. The border has
-    `n_border` coordinates, of which rows choose `n_chosen`, the factors have `sizes` elements, and
-    `n_scales` scales move with the elements of one factor each; rows read `n_cells` pairs of
-    elements. Without `method.learns_rates`, every κ stays 1.
+    A Poisson test accepts or rejects the common effects, and each group effect separately. There
+    are `n_border` common effects, of which data index `n_chosen`; the factors have `sizes` levels;
+    each of `n_scales` scales is updated together with the effects of one factor; `n_cells` pairs of
+    effects share rows. Without `method.learns_rates`, every κ stays 1.
     """
 
     method: Method
@@ -46,17 +46,17 @@ class Componentwise(Sampler[ArrowPlan]):
 
     @property
     def n_components(self) -> int:
-        """Number of kinds of moves."""
+        """Number of move types."""
         return 2 + len(self.sizes) + self.n_scales
 
     @property
     def n_decisions(self) -> int:
-        """One for every element and every scale, and two for the border."""
+        """One per effect and scale, one for common effects, one for joint directions."""
         return 2 + sum(self.sizes) + self.n_scales
 
     @property
     def key(self) -> dict[str, str]:
-        """Sizes."""
+        """Method and sizes."""
         return {"its proposal": repr(self)}
 
     def initial_records(self, plan: Plan) -> Records:
@@ -70,7 +70,7 @@ class Componentwise(Sampler[ArrowPlan]):
     def adapted(
         self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
     ) -> Records:
-        """Records with the κ of every kind that makes most effective draws in a given time."""
+        """Records with the κ of each move type that maximises the effective draws per second."""
         kappa = records.test.kappa.copy()
         element = costs.ELEMENT_NUMBER * (costs.OTHER_NUMBERS + self.n_border)
         fixed = costs.ITERATION + element * sum(self.sizes)
@@ -85,12 +85,12 @@ class Componentwise(Sampler[ArrowPlan]):
         return records._replace(test=records.test._replace(kappa=kappa))
 
     def scaling(self, records: Records) -> float:
-        """κ of the border."""
+        """Rate factor κ of the common effects."""
         return float(records.test.kappa[0])
 
     def linked(self, records: Records, plan: ArrowPlan) -> Records:
-        """Geometry and bounds of the plan in the place of a proposal."""
-        # The functions are kept for their addresses.
+        """Records with geometry and bounds of the plan in place of a proposal."""
+        # The reference keeps the functions alive, because C only has their addresses.
         moves = plan.geometry, plan.parts.parts, plan.target.compiled.element_densities
         return Records(moves, records.test)
 
@@ -102,19 +102,19 @@ class Componentwise(Sampler[ArrowPlan]):
         scratch: Scratch,
         slices: Slices,
     ) -> LaidOut:
-        """Record ``mh_element_chain``."""
+        """C record ``mh_element_chain``."""
         chain = KernelState(
             posterior, scratch.move, GeneratorRecord(rng), None, None, None, None, slices,
             scratch.tallies.view(TALLY), scratch.worst_move, Arena(),
         )  # fmt: skip
         (geometry, parts, functions), (rates, kappa) = linked
-        # Ceilings are raised by κ - 1, in the place of χ C M.
+        # With χ = 1 the rate factors κ - 1 replace χ C M.
         raised = rates._replace(chi=1.0)
         state = ElementChain(chain, raised, geometry, parts, kappa, functions)
         return LaidOut("mh_element_chain", state)
 
     def features(self, plan: ArrowPlan) -> set[Feature]:
-        """Statistics of effects, and of scales and directions where there are any."""
+        """Features of effects, and of scales and joint directions if there are any."""
         found: set[Feature] = super().features(plan) | {"effects", "ceilings"}
         if self.n_scales:
             found.add("scales")
@@ -124,7 +124,7 @@ class Componentwise(Sampler[ArrowPlan]):
 
 
 def componentwise_sampler(method: Method, elements: GroupedReference) -> Componentwise:
-    """Sampler of the elements around a centre."""
+    """Componentwise sampler of common and group effects around a centre."""
     sizes = tuple(int(size) for size in np.diff(elements.starts))
     n_scales = int(np.count_nonzero(elements.scale_factor >= 0))
     counts = elements.border.size, elements.n_chosen, sizes, n_scales, elements.data.size

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.samplers.base import Records, Sampler, Scratch, Tallies
 
 @dataclass(frozen=True, eq=False)
 class Metropolis(Sampler[Plan]):
-    """Updates of all coordinates at once. Any proposal goes with any test."""
+    """Updates of all coordinates at once, with any combination of proposal and test."""
 
     method: Method
     proposal: Proposal
@@ -34,18 +34,18 @@ class Metropolis(Sampler[Plan]):
 
     @property
     def rests_on(self) -> str:
-        """Claim of a custom proposal."""
+        """User's claim about a custom proposal; empty for others."""
         return self.proposal.rests_on
 
     @property
     def moves_without_rows(self) -> bool:
-        """Whether the proposal lets single coordinates move in between."""
+        """Whether the proposal allows slice updates between proposals by default."""
         return self.proposal.moves_without_rows
 
     def require_possible(self, plan: Plan) -> None:
-        """Refuse a proposal that draws stored rows."""
+        """Raise SettingError for a proposal that draws stored rows."""
         if self.proposal.draws_rows and not plan.target.source.in_memory:
-            # Of those in memory, the next ones are kept for the test: it has to draw them apart.
+            # Prefetched rows are for the test, which has to draw its rows independently.
             raise SettingError(
                 f"proposal={type(self.proposal).__name__}(...) draws its own batch, but data of "
                 "Rows(...) are fetched ahead for the test only. Use batch_size=0, use another "
@@ -57,19 +57,19 @@ class Metropolis(Sampler[Plan]):
         return Records(self.proposal.record(plan.reference.centre.size), self.method.record(plan))
 
     def recentred(self, records: Records, counts: WarmUpCounts, plan: Plan) -> Records:
-        """Records with the test of the new centre, adapted by all that was seen."""
+        """Records with the test of the new centre, adapted by the counts of warm-up."""
         return records._replace(test=self.method.adapted(self.method.record(plan), counts, plan))
 
     def adapted(
         self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
     ) -> Records:
-        """Records that the proposal and the test choose by what they have seen."""
+        """Records of proposal and test, adapted by their tallies and counts."""
         size, target = plan.reference.centre.size, self.method.walk_target
         proposal = self.proposal.adapted(records.proposal, *tallies, target, size)
         return Records(proposal, self.method.adapted(records.test, counts, plan))
 
     def scaling(self, records: Records) -> float:
-        """Scale of the proposal's local move."""
+        """Scale of the local proposal."""
         return self.proposal.scaling(records.proposal)
 
     def linked(self, records: Records, plan: Plan) -> Records:
@@ -86,12 +86,12 @@ class Metropolis(Sampler[Plan]):
         scratch: Scratch,
         slices: Slices,
     ) -> LaidOut:
-        """Record ``mh_chain``."""
+        """C record ``mh_chain``."""
         move, tallies, worst_move = scratch
         return linked_chain(posterior, *linked, rng, move, tallies, worst_move, slices)
 
     def rows_read(self, n_rows: int) -> int:
-        """Observations that the proposal evaluates."""
+        """Number of observations that a proposal evaluates."""
         return self.proposal.rows_read(n_rows)
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
@@ -99,5 +99,5 @@ class Metropolis(Sampler[Plan]):
         return self.proposal.scales(plan)
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:
-        """Raise the exception of a custom proposal."""
+        """Raise the exception of a custom proposal that ended a run."""
         self.proposal.require_proposed(kernel_state.record.proposal.record, status)

@@ -57,7 +57,7 @@ class CorrectionTable:
     error: float
 
     def __post_init__(self) -> None:
-        # All chains of a process share a cached table.
+        # Tables are cached and shared by all chains of a process, so they are read-only.
         self.atoms.setflags(write=False)
         self.masses.setflags(write=False)
 
@@ -175,7 +175,7 @@ class BarkerTest(NamedTuple):
         "mh_barker_decide",
     )
 
-    #: Observations of the smallest batch, and of every further look.
+    #: Size of the smallest batch, and increase at every further look.
     batch_size: int
     #: |skewness| and E|X|³ of the standardised differences of all observations; frozen after
     #: warm-up.

@@ -59,7 +59,7 @@ IN_WORDS = ("method", "taylor_order", "temperature")
 
 @dataclass_state
 class MinibatchState(StepMethodState):
-    """Everything of a chain that changes while it runs, with the key of its step."""
+    """Complete state of a running chain, with the key of its step."""
 
     chain_state: ChainState
     updates_per_draw: int = field(metadata={"frozen": True})
@@ -73,7 +73,7 @@ def key_difference(given: dict[str, str], own: dict[str, str]) -> str:
 
 
 def require_fitting(state: Any, own: MinibatchState) -> None:
-    """SettingError for a state of another step, with the name of the difference."""
+    """SettingError if a state belongs to another step; the message names the difference."""
     if not isinstance(state, MinibatchState):
         raise SettingError(
             f"sampling_state={type(state).__name__} is not a state of this step. Give one from "
@@ -112,8 +112,8 @@ def declare_statistics(names: Iterable[str]) -> dict[str, tuple[type, list | Non
     return {name: DECLARED[name] for name in (*names, "warning")}
 
 
-#: Probability that a Gaussian posterior lies as far out as a replaced start, and width of the new
-#: start in posterior standard deviations.
+#: Tail probability of a Gaussian posterior beyond which a start is replaced, and width of the new
+#: start's distribution in posterior standard deviations.
 FAR_TAIL, NEW_START = 1e-12, 2.0
 
 
@@ -151,7 +151,7 @@ class MinibatchStep(BlockedStep):
     #: Description of settings that differ from the defaults; and the method's settings for the key.
     settings: str
     _method_key: str
-    #: Digest of the positions, and states, at which resumable chains of ``sample`` ended.
+    #: Digest of the end positions, and end states, of resumable chains of ``sample``.
     ended: tuple[str, Sequence[tuple[ChainState, np.ndarray, np.random.Generator]]] = "", ()
     _adapts: bool
 
@@ -289,7 +289,7 @@ class MinibatchStep(BlockedStep):
     @program.setter
     def program(self, program: SamplerSpec) -> None:
         self._program = program
-        # PyMC's constructor copies the class attributes; PyMC allocates by these attributes.
+        # PyMC allocates arrays by these attributes; its constructor has copied those of the class.
         self.stats_dtypes_shapes = declare_statistics(program.statistics)
         self.stats_dtypes = [{name: one for name, (one, _) in self.stats_dtypes_shapes.items()}]
 
@@ -341,7 +341,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def chain_state(self) -> ChainState:
-        """Rest of the chain's state, without position and generator."""
+        """State of the chain apart from position and generator."""
         return self.chain.state
 
     @chain_state.setter
@@ -350,12 +350,12 @@ class MinibatchStep(BlockedStep):
 
     @cached_property
     def key(self) -> dict[str, str]:
-        """Identity of the step, model and data for states of its chains, equal in every process.
+        """Key that a saved chain state has to match: step, model and data, equal in every process.
 
         Name -> digest or text, for the method and its settings, bounds, proposal, the order of the
         control variates, the temperature, the model and the data.
         """
-        # A state needs the key of the data that the step was built from.
+        # The key in a state has to be of the data from which the step was built.
         self.require_unchanged()
         tables = self.program.plan.bounds
         method = {

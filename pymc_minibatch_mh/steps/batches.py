@@ -22,11 +22,11 @@ UNMEASURED = {
     "kappa": math.inf,
 }
 
-#: Share of a window's batches with underestimated noise above which κ grows.
+#: Maximum fraction of a window's batches with underestimated noise; above it, κ grows.
 MAX_UNDERESTIMATED_SHARE = 0.05
-#: Factor by which κ, the predicted noise of batches, then grows.
+#: Growth factor of κ, the predicted noise of batches.
 NOISE_GROWTH = 1.5
-#: Factor for shares up to MAX_SMALL_SHARE: batches then end little larger than needed.
+#: Smaller growth for fractions up to MAX_SMALL_SHARE, so that batches end slightly too large.
 SMALL_GROWTH, MAX_SMALL_SHARE = 1.1, 0.2
 
 #: Proposals per block of a forecast, and √d times the optimal scale of a random walk.

@@ -4,11 +4,11 @@ The uniform u is drawn first, so Metropolis compares a mean over all observation
 A look at n observations, drawn without replacement, decides if the distance between their mean and
 the threshold exceeds an empirical Bernstein bound (formulas in native/confidence.c). Otherwise the
 next look has gamma times as many observations, up to the full data, which decide as soon as a look
-would exceed `full_pass_above`. The bound takes s from the batch, and R = 2 M max c_i with c_i and M
-from the derived table that covers the proposal; the full data decide if no table does.
+would exceed `full_pass_above`. The bound takes the sd s from the batch, and the range R = 2 M max
+c_i from the derived table that covers the proposal; the full data decide if no table does.
 
 For the same u, an update decides differently from full-data Metropolis with probability at most
-Σ_{k>=2} δ_k < δ/p, at every pair of positions, if no l_i lies outside R. Every evaluated
+Σ_{k>=2} δ_k < δ/p, at every pair of positions, if all differences l_i lie within R. Every evaluated
 observation is checked.
 """
 
@@ -33,7 +33,7 @@ class ConfidenceTest(NamedTuple):
 
     LAYOUT, decide = "mh_confidence_test", "mh_decide_by_confidence"  # type: ignore[misc]
 
-    #: Observations of the first look, and growth factor of further looks.
+    #: Batch size of the first look, and growth factor of further looks.
     batch_size: int
     gamma: float
     #: Constants p and δ of the levels δ_k.
@@ -54,7 +54,7 @@ def confidence_test(
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceMethod(Method):
-    """Method of :class:`ConfidenceMH`; its settings lack the largest bounds until a plan exists."""
+    """Method of :class:`ConfidenceMH`; a plan adds the largest bounds to its settings."""
 
     settings: ConfidenceTest
 

@@ -116,7 +116,7 @@ class CustomTestMethod(BatchMethod):
         return Guarantee(Promise.APPROXIMATE, self.controls)
 
     def linked(self, record: CustomTest) -> BatchTest:
-        """Settings with the functions of this process."""
+        """Kernel settings with the functions compiled in this process."""
         settings = LaidOut("mh_custom_test", LinkedCustomTest(*self._functions, record.numbers))
         return BatchTest("mh_own_sample_size", "mh_own_decide", record.kappa, settings)
 

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.model.constant_data import as_plain_tensor
 
 _log = logging.getLogger("pymc")
 
-#: Smallest size of a large deterministic, in bytes per draw: 10,000 draws of four chains are 1 GiB.
+#: Minimum size of a large deterministic in bytes per draw: 10,000 draws of four chains are 1 GiB.
 MIN_LARGE_BYTES = 2**30 // 40_000
 
 
@@ -75,7 +75,7 @@ def names_without_large(model: pm.Model, large: Iterable[LargeDeterministic]) ->
 
 #: Placeholder of a deterministic whose size is unknown.
 UNKNOWN_SIZE = LargeDeterministic("", (), 0)
-#: Model -> names of deterministics with a warning already.
+#: Model -> deterministics that have caused a warning, by name.
 _warned: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDictionary()
 
 
@@ -95,7 +95,7 @@ def warn_of_large(
 ) -> None:
     """Warn of a model's large deterministics in the name of a step, once for each model.
 
-    The warning skips variables in `left_out`, such as those that Bambi's ``fit`` leaves out.
+    The warning skips variables in `left_out`, for example those that Bambi's ``fit`` omits.
     """
     warned = _warned.setdefault(model, {})
     new = large_deterministics(model, point, {*warned, *left_out})

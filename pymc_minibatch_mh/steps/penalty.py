@@ -7,8 +7,8 @@ the series of native/penalty.c replaces s^2/2. Its error is of order s^4/n^2 for
 error estimate includes both. With the full data the test is exact.
 
 Batches without replacement from N observations have a less variable s^2, with 1 + 1/(1/(n-1) -
-1/(N-1)) in place of n. This value in u would nevertheless be wrong, because D* and s^2 are then
-dependent: E exp(D* - u) is .9 % off at n=11, N=24, s=1 with it and .07 % with n.
+1/(N-1)) in place of n. The series u nevertheless uses n, because D* and s^2 are then dependent: at
+n=11, N=24, s=1, E exp(D* - u) has an error of .9 % with that value in u, and .07 % with n.
 """
 
 from dataclasses import dataclass, replace
@@ -98,7 +98,7 @@ class PenaltyMH(MinibatchStep):
 
 
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
-    """A :class:`PenaltyMH` with a new chain on the observations and sums of another step."""
+    """A :class:`PenaltyMH` with a new chain, on the observations and plan of another step."""
     method = PenaltyMethod(penalty_test())
     plan = replace(step.plan, requirements=method.requirements).without_unasked().completed()
     other = object.__new__(PenaltyMH)

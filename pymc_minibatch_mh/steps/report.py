@@ -56,11 +56,11 @@ def write_stats(
             values[where] = counts[entry] / n_updates if averaged else counts[entry]
 
 
-#: Shares of full-data updates that cause a warning.
+#: Fractions of full-data updates that cause a warning, and a stronger one with advice.
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
 #: Acceptance rate below which a chain counts as stuck.
 MIN_ACCEPTANCE = 0.01
-#: Fewest updates before a warning.
+#: Minimum number of updates before a warning.
 MIN_UPDATES = 500
 _NOISE = "the control variates leave too much noise for a batch to decide"
 _GAINS_NOTHING = (
@@ -188,7 +188,7 @@ def log_prepared_plan(name: str, plan: Plan, seconds: float, leaves_start: bool)
         _log.info("Starting chains near the posterior mode.")
 
 
-#: Starts of a chain at which all effects of a hierarchy equal their location.
+#: Messages for starts at which all effects of a hierarchy equal their location.
 _AT_LOCATION: dict[StartOutcome, str] = {
     "stepped off": (
         "Starting chains slightly beside their starting points, because all group effects equal "
@@ -199,12 +199,12 @@ _AT_LOCATION: dict[StartOutcome, str] = {
         "their mean at the start."
     ),
 }
-#: Programs whose chains have logged their start.
+#: Specs of samplers whose chains have logged their start.
 _STARTS_LOGGED = WeakSet[SamplerSpec]()
 
 
 def log_start(program: SamplerSpec, begun: StartOutcome) -> None:
-    """Log once per program that chains start beside the initial point, or later."""
+    """Log once per program that chains start from a perturbed point, or wait."""
     if begun is not None and program not in _STARTS_LOGGED:
         _STARTS_LOGGED.add(program)
         _log.info(_AT_LOCATION[begun])

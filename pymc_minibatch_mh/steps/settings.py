@@ -48,7 +48,7 @@ def or_auto(check: Check) -> Check:
 def value_check(
     holds: Callable[[Any], bool], problem: str, kind: Callable[[Any], Any] = lambda value: value
 ) -> Check:
-    """Check that something `holds` of a value of a `kind`; the `problem` describes all others."""
+    """Check of a value by `holds` and conversion by `kind`; the `problem` is the error message."""
 
     def check(name: str, value: Any) -> Any:
         if not holds(value):
@@ -59,7 +59,7 @@ def value_check(
 
 
 def number_check(least: float, most: float, problem: str) -> Check:
-    """Check of a number from `least` to `most`; the `problem` describes other errors."""
+    """Check of a number from `least` to `most`; the `problem` is the error message."""
     return value_check(lambda x: is_number(x) and least <= float(x) <= most, problem, float)
 
 
@@ -72,9 +72,9 @@ def setting_field(
 ) -> Any:
     """Field of a record of settings; it is required without a default.
 
-    The `check` converts valid values and raises SettingError for others. The `key` identifies a
-    value in every process, or is None if other parts of a key do. Descriptions of a step contain
-    values that are `described`.
+    The `check` converts valid values and raises SettingError for others. The `key` gives text that
+    identifies a value in every process; it is None if the step's key has the value elsewhere.
+    `described` values appear in descriptions of a step.
     """
     return field(default=default, metadata={"check": check, "key": key, "described": described})
 
@@ -137,9 +137,9 @@ def _check_blocked(name: str, value: Any) -> bool:
     return True
 
 
-#: Fewest indexed effects that "auto" accepts or rejects one at a time.
+#: Minimum number of indexed effects for which "auto" accepts or rejects one at a time.
 MIN_EFFECTS = 200
-#: Message for a number that is no limit of observations.
+#: Error message for an invalid limit on the number of observations.
 _NO_LIMIT = (
     "is not a number of observations. Give one of 0 or more, math.inf for no limit, or 'auto'."
 )
@@ -226,7 +226,7 @@ class SharedSettings(ReadingSettings):
     temperature: float | Sequence[tuple[int, float]] = setting_field(
         _check_temperature, default=1.0
     )
-    # Plan of a step on the first of these observations.
+    # A step is replaced by its plan.
     prepared: str | PathLike | BlockedStep | None = setting_field(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
     )
@@ -276,8 +276,8 @@ class SharedSettings(ReadingSettings):
     def order_for(self, discrete: Sequence[str]) -> int:
         """Order of the control variates; "auto" is 2 where observations can be expanded.
 
-        Nothing can be expanded in `discrete` variables, around a start, or under a schedule of
-        temperatures, each of which would need an expansion of its own.
+        There is no expansion in `discrete` variables, around a start, or under a schedule of
+        temperatures, where each temperature would need its own.
         """
         order = self.taylor_order
         if isinstance(order, str):
@@ -316,7 +316,7 @@ class SharedSettings(ReadingSettings):
     def linear_for(self, method: Method) -> bool:
         """Whether a method may sample coordinates in which observations are linear.
 
-        Bounds or ranges of a user are in terms of the model's variables.
+        It may not if custom bounds or ranges refer to the model's variables.
         """
         in_own_terms = method.requirements.given or self.used_proposal.in_own_terms
         return self.coordinates == "auto" and self.centre == "auto" and not in_own_terms
@@ -510,7 +510,7 @@ def step_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Var
 
 
 def user_numbers_check(kind: type[Any], numbers: str, call: str) -> Check:
-    """Check of derived or custom numbers for all observations; arrays of the user are copied."""
+    """Check of a setting with custom numbers for all observations; its arrays are copied."""
 
     def check(name: str, value: Any) -> Any:
         if isinstance(value, kind):

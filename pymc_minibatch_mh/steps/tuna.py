@@ -107,12 +107,12 @@ def poisson_test(
     return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
 
 
-#: Largest χ, and κ, before observations have been evaluated.
+#: Maximum χ, and initial κ, before observations have been evaluated.
 MAX_INITIAL_CHI, INITIAL_RATE_FACTOR = 1.0, 4.0
-#: Fewest evaluated observations for an estimate of their ratios.
+#: Minimum number of evaluated observations for an estimate of their ratios |dU_i|/(c_i M).
 MIN_ROWS = 50
-#: Largest share of a full-data evaluation for typical proposals at the starting χ, because some
-#: proposals are larger.
+#: Maximum expected observations of typical proposals at the starting χ, relative to the limit
+#: above which the full data decide; below 1, because some proposals are larger.
 MAX_START_SHARE = 0.5
 
 
@@ -134,11 +134,11 @@ def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
 
 
 def chi_for_gap(ratio: float) -> float:
-    """χ that guarantees the share κ, `ratio`, of the spectral gap of Metropolis–Hastings.
+    """χ that keeps at least the fraction κ = `ratio` of Metropolis–Hastings' spectral gap.
 
     χ = 4/((1 - κ) log(1/κ)), proven by Zhang et al. (2020, appendix F) for "paper" without delayed
     acceptance; it also holds for "best", which accepts at least as often. The guarantee is very
-    loose: far smaller χ keep that share in estimates.
+    loose: in estimates, far smaller χ keep that fraction.
     """
     if not 0.0 < ratio < 1.0:
         raise SettingError(
@@ -195,7 +195,7 @@ class PoissonMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Derived bounds, or those of the user."""
+        """Derived or custom bounds."""
         return Requirements(bounds=bound_source(self.bounds))
 
     @property
@@ -243,7 +243,7 @@ class PoissonMethod(Method):
             )
 
     def adapted(self, record: PoissonTest, counts: WarmUpCounts, plan: Plan) -> PoissonTest:
-        """Choose χ or κ from the sizes of proposals and the ratios of evaluated observations."""
+        """Choose χ or κ from the sizes of proposals and the ratios of changes to bounds."""
         totals, updates_per_draw = counts.total, counts.updates_per_draw
         if self._raises_ceilings(plan):
             factor = rate_factor_from(totals, record.ceiling_factor, updates_per_draw)
