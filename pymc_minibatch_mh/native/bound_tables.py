@@ -7,7 +7,7 @@ import numpy as np
 from pymc_minibatch_mh.native.library import function, record_of
 from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 
-# Columns of the headers of tables.
+# Columns of `BoundTables.headers`.
 RADIUS, KIND, TOTAL = range(3)
 NO_ROWS = np.empty(0, np.int64)
 NO_DIRECTIONS = np.empty((0, 0))
@@ -51,22 +51,22 @@ class BoundTables(NamedTuple):
     aliases: np.ndarray
     #: A custom metric M (``mh_metric``), for tables of the kind GIVEN.
     metric: Any = None
-    #: Influential observations, which are never sampled: totals and alias tables cover the others.
-    #: Tests without bounds may have them too.
+    #: Influential observations, which are always evaluated: totals and alias tables cover the
+    #: others. Tests without bounds may have them too.
     heavy: np.ndarray = NO_ROWS
-    #: Orthonormal directions in the null space of all observations, unused where some are known by
-    #: groups: `shared` by all, and `own` ones. M is then the largest of the groups.
+    #: Orthonormal basis of the null space of the likelihood. If directions are known by groups of
+    #: observations instead: `shared` by all groups and `own` ones; M is the largest over groups.
     unread: np.ndarray = NO_DIRECTIONS
     shared: np.ndarray = NO_DIRECTIONS
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
-    #: For stored data: row numbers are then slots of the buffer.
+    #: Prefetched rows of stored data, whose row numbers are then slots of the buffer.
     supply: Supply = NO_SUPPLY
     copy: WhitenedCopy = NO_COPY
 
     @property
     def tables(self) -> list[Table]:
-        """Separate tables."""
+        """List of the tables, as one record each."""
         arrays = self.c, self.thresholds, self.aliases
         return [
             Table(radius, int(kind), total, *(x[k] if len(x) else None for x in arrays))
@@ -103,7 +103,7 @@ def table_of_move(
 
 
 def sizes_between(tables: BoundTables, reference: Any, ends: np.ndarray) -> np.ndarray:
-    """C M of some proposals, `ends` of shape (moves, 2, d); infinite if no table covers one."""
+    """C M of proposals with `ends` of shape (proposals, 2, d); infinite without a table."""
     sizes = np.empty(len(ends))
     function("mh_sizes_between")(tables, reference, len(ends), ends, sizes)
     return sizes

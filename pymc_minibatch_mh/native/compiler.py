@@ -37,8 +37,8 @@ FLAGS = (
 SETS: dict[str, dict[str, tuple[str, ...]]] = {"x86_64": {"avx2": ("-mavx2",)}}
 #: Linker options: calls between files go directly to their targets.
 _LINKED = {".dll": (), ".dylib": ("-lm",), ".so": ("-Wl,-Bsymbolic", "-lm")}
-#: Seconds before outdated libraries and object files are removed: another process may be about to
-#: load them.
+#: Minimum age in seconds of outdated libraries and object files that are removed: another process
+#: may be about to load younger ones.
 _KEPT = 86_400.0
 
 
@@ -58,12 +58,12 @@ class Unit(NamedTuple):
 
 
 def compiler_options() -> tuple[str, ...]:
-    """Options of all units."""
+    """Compiler options common to all units."""
     return (*FLAGS, *shlex.split(os.environ.get("MH_CC_OPTIONS", "")))
 
 
 def _source_text(path: Path) -> bytes:
-    """Text of a source, independent of Git's conversion of line ends."""
+    """Name and text of a source, independent of Git's conversion of line ends."""
     return path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n")
 
 
@@ -79,7 +79,7 @@ def digest() -> str:
 
 
 def library() -> Path | None:
-    """Library of these sources, if it exists completely: loading a partial file crashes Python."""
+    """Path of the library of these sources; None if it is missing or incomplete."""
     for found in FOLDER.glob(f"libmh-{digest()}-*"):
         if found.suffix == library_suffix() and found.stem.endswith(f"-{found.stat().st_size}"):
             return found
@@ -104,13 +104,13 @@ def zig_compiler(target: str | None = None) -> Compiler | None:
     """Compiler of the package ziglang, for this or another machine."""
     command = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
     command += ["-target", target] if target else []
-    # With a system version in the target, it does not report the machine.
+    # zig does not report the machine if the target contains a system version.
     version, machine = _reply_to(command, "--version"), target or _reply_to(command, "-dumpmachine")
     return Compiler(tuple(command), version, machine.partition("-")[0]) if version else None
 
 
 def _reply_to(command: list[str], question: str) -> str:
-    """Output of a command, "" if it fails."""
+    """Output of a command with one option, "" if it fails."""
     if not command or not shutil.which(command[0]):
         return ""
     done = subprocess.run([*command, question], capture_output=True, text=True, check=False)
@@ -118,7 +118,7 @@ def _reply_to(command: list[str], question: str) -> str:
 
 
 def units(compiler: Compiler) -> Iterator[Unit]:
-    """Units of a library."""
+    """Source files with their options, from which the library is compiled."""
     for source in sorted(FOLDER.glob("*.c")):
         if source.name == "leaves.c":
             for name, wider in {"baseline": (), **SETS.get(compiler.processor, {})}.items():
@@ -128,7 +128,7 @@ def units(compiler: Compiler) -> Iterator[Unit]:
 
 
 def _own_options() -> tuple[str, ...]:
-    """Options of the file that tells digest and records of the sources."""
+    """Options of library.c: digest of the sources, and names of their records."""
     records = re.findall(r"^} (mh_\w+);$", (FOLDER / "mh.h").read_text("utf-8"), flags=re.MULTILINE)
     layouts = " ".join(f"LAYOUT({name})" for name in records if name != "mh_status")
     return f"-DMH_DIGEST={digest()}", f"-DMH_RECORDS={layouts}"

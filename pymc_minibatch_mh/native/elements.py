@@ -1,6 +1,6 @@
 """Records of hierarchies: effects that are accepted one at a time, and effects given their scales.
 
-All observations may depend on the common coordinates w, and each on one effect e per factor:
+All observations may depend on the common effects w, and each on one group effect e per factor.
 elements.c documents an iteration, element_test.c its exactness, parts.c the bounds.
 """
 
@@ -13,21 +13,21 @@ from pymc_minibatch_mh.native.run import KernelState
 
 
 class Geometry(record_of("mh_geometry")):  # type: ignore[misc]
-    """Coordinates (w, e), and expansions in them: ``mh_geometry`` has the shapes."""
+    """Coordinates (w, e), and the expansion of the log-likelihood in them: see ``mh_geometry``."""
 
     @property
     def n_elements(self) -> int:
-        """Number of effects of all factors, L."""
+        """Number L of group effects, over all factors."""
         return self.places.size
 
     @property
     def n_factors(self) -> int:
-        """Number of factors F."""
+        """Number F of grouping factors."""
         return self.densities.size
 
 
 class Parts(record_of("mh_parts")):  # type: ignore[misc]
-    """Look-ups of all rows, by which their ceilings are found: ``mh_parts`` has the shapes."""
+    """Look-up tables of observations for their thinning bounds: ``mh_parts`` has the shapes."""
 
     @property
     def n_rows(self) -> int:
@@ -36,16 +36,16 @@ class Parts(record_of("mh_parts")):  # type: ignore[misc]
 
     @property
     def n_factors(self) -> int:
-        """Number of factors and choices F."""
+        """Number F of grouping factors and crossed index sets."""
         return self.first.size - 1
 
 
 class Ends(record_of("mh_part_ends")):  # type: ignore[misc]
-    """Both ends of a move: effects, shape (L,), and ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
+    """Both ends of a proposal: effects, shape (L,), ‖w‖, ‖w'‖ and ‖w' - w‖: ``mh_part_ends``."""
 
 
 class ElementTest(NamedTuple):
-    """Poisson test of all move types: common coordinates, each factor's effects, each scale, ..."""
+    """Poisson test of all move types: common effects, each factor's effects, each scale, ..."""
 
     rates: Any
     #: Rate factor κ of each move type.
@@ -74,16 +74,16 @@ class ElementChain(NamedTuple):
 class ScaleConditional(record_of("mh_scale_conditional")):  # type: ignore[misc]
     """Normal distribution of effects given their scales, and a distribution of the scales.
 
-    Scales φ = φ₀ + A z, and the rest x = m(z) + W(z)⁻¹ w: see scale_conditional.c. The tables,
-    ``mh_scale_conditional`` has the shapes, only affect acceptance rates, never exactness.
+    Scales φ = φ₀ + A z, other coordinates x = m(z) + W(z)⁻¹ w: see scale_conditional.c. The tables
+    only affect acceptance rates, never exactness. ``mh_scale_conditional`` has the shapes.
     """
 
     @property
     def n_normal_knots(self) -> int:
-        """Number of knots of u."""
+        """Number of knots of the standard normal numbers u."""
         return self.points.shape[1]
 
     @property
     def n_knots(self) -> int:
-        """Number of knots of z."""
+        """Number of knots of the numbers z of the scales."""
         return self.means.shape[1]

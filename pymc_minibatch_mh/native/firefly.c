@@ -1,33 +1,33 @@
-/* Firefly Monte Carlo: a state that says which rows are read. Maclaurin, Adams (2014),
+/* Firefly Monte Carlo: updates evaluate the bright rows and a few others. Maclaurin, Adams (2014),
  * doi:10.48550/arXiv.1403.5693; the proof is in published/firefly.py.
  *
- * Every row has a lower bound B_i(theta) of its likelihood L_i(theta), tempered, and is bright or
- * dark. The chain lives on positions and sets of bright rows, with the density
+ * Every row has a lower bound B_i(theta) of its tempered likelihood L_i(theta), and is bright or
+ * dark. The state of the chain is a position and a set of bright rows, with the density
  *
  *     prior Prod_dark B_i Prod_bright (L_i - B_i),
  *
  * whose sum over all sets is the posterior. Given theta, rows are bright independently, each with
  * the odds o_i = (L_i - B_i) / B_i. With r_i a row's remainder, T the sum of all expansions, c_i
- * its bound and m(theta) = M of the move from the centre to theta,
+ * its bound and m(theta) = M of the proposal from the centre to theta,
  *
  *     Sum log B_i = beta T(theta) - C m(theta) + const,
  *     log(L_i/B_i) = beta [r_i(theta) - r_i(centre)] + c_i m(theta) >= 0.
  *
- * Which table gives c_i and m follows from theta alone. An update first updates which rows are
- * bright. A dark row is proposed to become bright with probability q, which is accepted with
- * probability min(1, o_i/q); a bright row is proposed to become dark, with min(1, q/o_i). Then it
- * decides on the move with the log ratio
+ * The position theta alone determines the table of c_i and m. An update first updates the set of
+ * bright rows. A dark row is proposed to become bright with probability q, accepted with
+ * probability min(1, o_i/q); a bright row is proposed to become dark, accepted with min(1, q/o_i).
+ * The log ratio of theta', with `cheap` the part without observations, is then
  *
  *     cheap - C [m(theta') - m(theta)] + Sum_bright [log o_i(theta') - log o_i(theta)].
  *
- * Without a table for both ends all rows decide, with the sets summed out; a move that is accepted
- * so leaves the bright rows to be drawn when they are next needed. */
+ * Without a table for both ends all rows are evaluated, and the sets are summed out; if theta' is
+ * accepted, the bright rows are drawn anew when they are next needed. */
 #include "inside.h"
 
-/* Rows that are read at a time; in place of the number of bright rows: they are yet to be drawn. */
+/* Number of rows evaluated at a time; value of n_bright if the bright rows have yet to be drawn. */
 enum { BLOCK = 1024, UNKNOWN = -1 };
 
-/* A pass over some rows, with the figures of a block of them. */
+/* Evaluation of rows at one position, block by block; the arrays hold one block. */
 typedef struct {
     const mh_brightness *own;
     const mh_place *place;
@@ -50,7 +50,7 @@ static mh_status begin(const mh_brightness *own, const mh_place *place,
     return mh_take_read(posterior, &place->move, room, &out->read, scratch);
 }
 
-/* An excess below 0, which is rounding if the bound is valid, is taken for 0. */
+/* Log odds for an excess log(L/B); an excess below 0, rounding of a valid bound, counts as 0. */
 double mh_log_odds(double excess)
 {
     if (!(excess > 0.0))
@@ -82,8 +82,8 @@ static void swap(int32_t *rows, int64_t i, int64_t j)
     rows[j] = row;
 }
 
-/* Write the log odds of up to BLOCK rows at the place, and put the rows into their order. The
- * counts remember the row that exceeds its bound most. */
+/* Write the log odds of up to BLOCK rows at a position, and sort these rows by term. The counts
+ * record the row with the largest ratio of its change to its bound. */
 static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
 {
     const mh_posterior *posterior = self->read.posterior;
@@ -97,7 +97,7 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
         const int64_t row = self->read.rows[i];
         const double bound = (double)table->c[row] * self->place->m;
         const double change = self->read.differences[i];
-        /* A lower bound says nothing of how far a row can rise. */
+        /* A lower bound of the likelihood does not limit its increase. */
         const double fall = change > 0.0 ? 0.0 : change;
         mh_hold_against_bound(row, fall, self->read.scales[i], bound, beta, self->counts);
         rows[i] = (int32_t)row;
@@ -106,8 +106,8 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
     return MH_OK;
 }
 
-/* Update the rows from `first` to `last`, which are all of a kind. Those that are bright come
- * first, up to `end`, and their log odds are added to `total`. */
+/* Update rows `first` to `last`, which are all of one kind. Bright rows are moved to the front, up
+ * to `end`, and their log odds are added to `total`. */
 static mh_status partition(const pass *self, int64_t first, int64_t last, int64_t kind,
                            int64_t *end, double *total)
 {
@@ -130,8 +130,8 @@ static mh_status partition(const pass *self, int64_t first, int64_t last, int64_
     return MH_OK;
 }
 
-/* Propose dark rows with probability q each, bring them to the front, and return their end. The
- * gaps between them are geometric, so that the others are not even looked at. */
+/* Propose each dark row with probability q; move proposed rows behind the bright ones, return their
+ * end. Gaps between them are geometric, so that other rows are skipped. */
 static int64_t propose_dark(const mh_brightness *own, int64_t n_bright, const mh_generator *rng)
 {
     const double log_left = own->q < 1.0 ? log1p(-own->q) : -INFINITY;
@@ -147,7 +147,7 @@ static int64_t propose_dark(const mh_brightness *own, int64_t n_bright, const mh
     }
 }
 
-/* Update a set of bright rows that is known; n_bright is left unknown where that fails. */
+/* Update a known set of bright rows; after an error n_bright remains UNKNOWN. */
 static mh_status update_known(const pass *self, int64_t n_bright, double *odds, int64_t *n_read)
 {
     int64_t lit, left;
@@ -155,7 +155,7 @@ static mh_status update_known(const pass *self, int64_t n_bright, double *odds, 
     *n_read = propose_dark(self->own, n_bright, self->rng);
     MH_TRY(partition(self, n_bright, *n_read, MH_DARK, &lit, &became));
     MH_TRY(partition(self, 0, n_bright, MH_BRIGHT, &left, &stayed));
-    /* Between those that stayed bright and those that became so lie those that went dark. */
+    /* Rows that became dark lie between those that stayed bright and those that became bright. */
     for (int64_t k = 0; k < lit - n_bright; k++)
         swap(self->own->rows, left + k, n_bright + k);
     *self->own->n_bright = left + lit - n_bright;
@@ -199,7 +199,7 @@ mh_status mh_odds_of_bright(const mh_brightness *own, const mh_place *place,
     return MH_OK;
 }
 
-/* Forget which rows are bright if that does not belong to a position. */
+/* Set n_bright to UNKNOWN if the bright rows belong to another position or are always redrawn. */
 static void follow(const mh_firefly_test *test, const double *position, int64_t size)
 {
     int same = !test->forgets;
@@ -211,7 +211,7 @@ static void follow(const mh_firefly_test *test, const double *position, int64_t 
     mh_copy_to(test->brightness.at, position, size);
 }
 
-/* Find both ends of the move as places. */
+/* Find the bounds table and M of both ends, each as a proposal from the centre. */
 static mh_status find_places(mh_chain *chain, mh_place *here, mh_place *there)
 {
     const mh_posterior *posterior = &chain->posterior;
@@ -230,7 +230,7 @@ static mh_status find_places(mh_chain *chain, mh_place *here, mh_place *there)
                              chain->scratch);
 }
 
-/* Update which rows are bright, and write the log ratio of the move of theta given these. */
+/* Update the set of bright rows, and write the log ratio of the proposal given this set. */
 static mh_status weigh_bright_rows(const mh_firefly_test *test, mh_chain *chain,
                                    const mh_place *here, const mh_place *there, double cheap,
                                    mh_counts *counts, double *log_ratio, double *n_obs)

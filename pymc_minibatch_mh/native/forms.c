@@ -1,22 +1,22 @@
-/* Linear forms of the position whose coefficients are data, read row by row.
+/* Linear predictors of rows: linear forms of the position whose coefficients are data.
  *
  * Coefficients are of two kinds. Fixed ones belong to the same coordinates of the position in every
- * row, chosen ones to coordinates that the data choose, as in a[group]. Form a of row i is
+ * row, chosen ones to coordinates that the data index, as in a[group]. Linear predictor a of row i:
  *
  *     sum_j fixed[i, j] theta[fixed_coordinates[j]]   over the j from ends[a - 1] to ends[a]
  *   + sum_g chosen[i, g] theta[places[i, g]]          over the g with chosen_arguments[g] = a.
  *
- * Rows that are drawn are rarely in a cache: their memory is asked for before it is read. */
+ * Sampled rows are rarely in a cache: their memory is prefetched before it is read. */
 #include "inside.h"
 
-/* Numbers of a block of rows that stay in a core's own cache, the fewest and the most rows of one,
- * and the rows that are asked for before the first of them is read. */
+/* Block size in numbers, which fits a core's own cache; minimum and maximum number of rows in a
+ * block; and number of rows prefetched before the first is read. */
 enum { CACHED = 16384, FEWEST_ROWS = 8, MOST_ROWS = 512, AHEAD = 12 };
 
 static double read_number(const char *address, int64_t type)
 {
 #define READ(T) { T value; memcpy(&value, address, sizeof value); return (double)value; }
-    switch (type) { /* places in data/arrays.STORED_TYPES */
+    switch (type) { /* index in data/arrays.STORED_TYPES */
     case 0: READ(double)
     case 1: READ(float)
     case 2: READ(int8_t)
@@ -44,7 +44,7 @@ static double product_of(const mh_leaf *leaves, int64_t n, double factor, int64_
     return factor;
 }
 
-/* The last number may lie in one more cache line. */
+/* Prefetch `count` numbers; the last one may lie in one more cache line. */
 static void ask_for(const char *start, int64_t entry_stride, int64_t count)
 {
     const int64_t bytes = entry_stride < 0 ? -entry_stride : entry_stride;
@@ -138,7 +138,7 @@ static void read_forms(const mh_term *term, const int64_t *numbers, int64_t n, c
     }
 }
 
-/* Write the forms of n rows, applied to a vector, to columns of `out`, whose lines have `width`. */
+/* Apply n rows' linear predictors to a vector; write columns of `out`, with row stride `width`. */
 static void apply_forms(const mh_term *term, const mh_forms *forms, int64_t n,
                         const double *vector, double *out, int64_t width)
 {
@@ -182,7 +182,7 @@ void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, co
     }
 }
 
-/* Write the sums of absolute products of the forms of a row; `picked` is of the vector. */
+/* Sums of absolute products of a row's linear predictors with a vector, `picked` at fixed ones. */
 static void write_sizes(const mh_term *term, const mh_forms *forms, const double *vector,
                         int64_t row, double *out)
 {

@@ -1,4 +1,4 @@
-"""Rows as the library takes them: records of `mh.h`, and linear predictors of observations.
+"""Records of `mh.h` for the observations, their linear predictors and their functions.
 
 Coefficients of linear predictors have two kinds. *Fixed* ones belong to the same coordinates in
 every row; *chosen* ones to coordinates that the data index, as in ``a[group]``.
@@ -10,12 +10,12 @@ import numpy as np
 
 from pymc_minibatch_mh.native.library import LaidOut
 
-#: Kinds of pieces: a run of numbers, a product of leaves, and one for an indexed coordinate.
+#: Kinds of pieces: a run of numbers, a product of leaves, a product for an indexed coordinate.
 RUN, PRODUCT, CHOICE = range(3)
 
 
 class Leaf(NamedTuple):
-    """One number of each row: address of row 0, bytes from row to row, and index of its type.
+    """One number per row: address in row 0, bytes between rows, and index of its type.
 
     Types are those of :data:`data.arrays.STORED_TYPES`.
     """
@@ -28,7 +28,7 @@ class Leaf(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Coefficients of one form: ``mh_piece``."""
+    """Coefficients of one linear predictor: ``mh_piece``."""
 
     kind: int
     factor: float
@@ -71,7 +71,7 @@ class Term(NamedTuple):
 
 
 class RowSpace(NamedTuple):
-    """Addresses of the rows, and of their compiled functions."""
+    """Observations: addresses of their data and of their compiled functions: ``mh_rows``."""
 
     #: Number of coordinates d.
     size: int

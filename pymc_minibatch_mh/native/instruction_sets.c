@@ -1,7 +1,7 @@
-/* Which instructions leaf functions are run by: the widest that the processor and its system have.
+/* Instruction set of the leaf functions: the widest that the processor and its system support.
  *
- * All sets round alike, so that draws do not depend on the processor. A loader calls mh_use_set once,
- * before anything else; until then, and on processors without wider sets, it is the baseline. */
+ * All sets round alike, so that draws do not depend on the processor. A loader calls mh_use_set
+ * once, before anything else; until then, and on other processors, the baseline is used. */
 #include "inside.h"
 
 #define FIELD(gives, result, name, parameters, arguments) result(*name) parameters;
@@ -21,9 +21,9 @@ MH_LEAVES(BASELINE)
 MH_LEAVES(AVX2)
 static const leaves sets[] = {{MH_LEAVES(OF_BASELINE)}, {MH_LEAVES(OF_AVX2)}};
 
-/* Intel's manual, volume 1, 14.7: leaf 1 says whether the system keeps wide registers at all, XCR0
- * which, and leaf 7 what the processor has. By hand, as not every compiler brings the function that
- * __builtin_cpu_supports calls. */
+/* Widest supported set: Intel's manual, volume 1, 14.7. CPUID leaf 1 tells whether the system saves
+ * wide registers, XCR0 which ones, and leaf 7 what the processor has. Not every compiler has the
+ * function that __builtin_cpu_supports calls. */
 int64_t mh_widest_set(void)
 {
     const unsigned ymm = 0x6, avx2 = 1U << 5;

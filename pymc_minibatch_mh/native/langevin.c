@@ -1,17 +1,17 @@
-/* Moves that drift along a gradient, estimated from a batch of rows.
+/* Langevin proposals: a drift along the gradient, estimated from a minibatch.
  *
- * With v = L^T g(theta), the move is theta' = theta + h L (h v/2 + xi), xi standard normal; the noise
- * that leads back is -xi - h (v + v')/2. Without a preconditioner L is the identity. With a batch
- * that is the proposal of stochastic gradient Langevin dynamics (Welling, Teh, 2011, ICML). Its
- * density is known given the batch, which is drawn before a position is looked at and serves both
- * directions: each batch has a reversible kernel of its own, independent of the rows of the test.
+ * With v = L^T g(theta), the proposal is theta' = theta + h L (h v/2 + xi), xi standard normal; the
+ * noise of the reverse proposal is -xi - h (v + v')/2. Without a preconditioner L is the identity.
+ * With a minibatch this is stochastic gradient Langevin dynamics (Welling, Teh, 2011, ICML). The
+ * density is known given the minibatch, which is drawn before any evaluation and serves both
+ * directions: each minibatch has its own reversible kernel, independent of the rows of the test.
  *
- * A move that drifts by any function of a position, and counts it in its density both there and back,
- * is reversible: errors of the gradient cost acceptance and nothing else. */
+ * A proposal with any drift is reversible if its density counts the drift in both directions:
+ * errors of the gradient only lower the acceptance rate. */
 #include "inside.h"
 
-/* Half of the distance that slopes of the prior part are taken over, in posterior standard
- * deviations: the losses by curvature and by rounding are both below 1e-5. */
+/* Step of the central differences of the log prior, in posterior standard deviations. Errors by
+ * curvature and by rounding are both below 1e-5. */
 static const double PRIOR_STEP = 1e-3;
 
 mh_status mh_draw_batch(const mh_generator *rng, int64_t size, const mh_posterior *posterior,
@@ -35,7 +35,7 @@ mh_status mh_draw_batch(const mh_generator *rng, int64_t size, const mh_posterio
     return MH_OK;
 }
 
-/* Write beta N/b times the summed gradient to `out`, and of the values; zero without rows. */
+/* Write beta N/b times the sums of gradients and of values of a minibatch; zero if it is empty. */
 mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double *out,
                            double *value, mh_arena *scratch)
 {
@@ -68,7 +68,7 @@ static void expanded_gradient(const mh_reference *reference, const double *posit
     }
 }
 
-/* Add the slopes of the prior part, by differences. `point` is a copy of the position. */
+/* Add the gradient of the log prior, by central differences; `point` is a copy of the position. */
 static void add_slopes_of_prior(const mh_posterior *posterior, double *point, double *out)
 {
     const mh_reference *reference = &posterior->reference;
@@ -80,14 +80,14 @@ static void add_slopes_of_prior(const mh_posterior *posterior, double *point, do
         point[i] = here - step;
         const double slope = (above - mh_prior_at(posterior, point)) / (2.0 * step);
         point[i] = here;
-        /* At the end of a support there is no slope, and none is needed. */
+        /* At the end of a support the difference is not finite, and is left out. */
         if (isfinite(slope))
             out[i] += slope;
     }
 }
 
-/* Write an estimate of the gradient of the tempered log-density. Entries of coordinates that are not
- * moved are without the prior part. */
+/* Write an estimate of the gradient of the tempered log-density. Entries before reference.first,
+ * which are not proposed, lack the log prior's part. */
 static mh_status estimate_gradient(const mh_posterior *posterior, const mh_batch *batch,
                                    const double *position, double *out, mh_arena *scratch)
 {
@@ -104,7 +104,7 @@ static mh_status estimate_gradient(const mh_posterior *posterior, const mh_batch
     return MH_OK;
 }
 
-/* Write L^T g, or g where there is no preconditioner, from the first moved coordinate on. */
+/* Write L^T g from the first proposed coordinate on, or g without a preconditioner. */
 static mh_status whitened_rise(const mh_langevin *settings, mh_chain *chain, const mh_batch *batch,
                                const double *position, double *out)
 {
@@ -150,7 +150,7 @@ mh_status mh_propose_langevin(const void *proposal, mh_chain *chain, mh_proposed
     mh_batch batch;
     MH_VECTOR(double, noise, chain->scratch, 3 * size);
     double *here = noise + size, *there = here + size;
-    /* Before a position is looked at: the batch must know nothing of it. */
+    /* Draw the minibatch before any evaluation, so that it is independent of the positions. */
     MH_TRY(mh_draw_batch(rng, settings->batch_size, &chain->posterior, &batch, chain->scratch));
     MH_TRY(whitened_rise(settings, chain, &batch, move->position, here));
     for (int64_t i = reference->first; i < size; i++)

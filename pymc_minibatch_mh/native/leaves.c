@@ -1,14 +1,14 @@
-/* Leaf functions whose loops are worth wide vectors: compiled once per instruction set, and chosen
- * when the library is loaded. Their sums have a fixed order, so that all sets round alike. They call
- * no function that is not inlined: wide registers would have to be cleared before each call.
- * Every function that is not static has a line in leaves.h. */
+/* Leaf functions with SIMD loops, compiled once per instruction set: see instruction_sets.c. Sums
+ * have a fixed order, so that all sets round alike. They only call inlined functions, because wide
+ * registers would have to be cleared before any other call. Every function that is not static has a
+ * line in leaves.h. */
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
 #include "inside.h"
 
-/* Write a lower triangular matrix times a vector: entries from `first` on, by columns from there. */
+/* Multiply a lower triangular matrix by a vector, with rows and columns from `first` on. */
 void mh_lower_times(const double *matrix, const double *vector, int64_t first, int64_t size,
                     double *out)
 {
@@ -16,7 +16,7 @@ void mh_lower_times(const double *matrix, const double *vector, int64_t first, i
         out[i] = mh_inner(matrix + i * size + first, vector + first, i + 1 - first);
 }
 
-/* The inner product of two vectors by a square matrix. */
+/* Bilinear form a^T A b of a square matrix A. */
 double mh_inner_by(const double *matrix, const double *a, const double *b, int64_t size)
 {
     double total = 0.0;
@@ -25,13 +25,13 @@ double mh_inner_by(const double *matrix, const double *a, const double *b, int64
     return total;
 }
 
-/* ---- Lines of the 8-bit copy. Compilers do not vectorise the conversion of bytes to numbers, which
- *      is written out here. ---- */
+/* ---- Packed lines of the 8-bit copy. Compilers do not vectorise the conversion of bytes to
+ * floats, so that it is written out here. ---- */
 
 typedef float four_numbers __attribute__((vector_size(16)));
 typedef float eight_numbers __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* Write sixteen bytes as numbers. */
+/* Convert sixteen bytes to floats. */
 static inline void widen(const int8_t *bytes, eight_numbers out[2])
 {
 #ifdef __AVX2__
@@ -53,7 +53,7 @@ static inline void widen(const int8_t *bytes, eight_numbers out[2])
 #endif
 }
 
-/* Products of a line with (a + a')/2 and (a' - a)/2, in eight lanes each. */
+/* Products of a packed line with (a + a')/2 and (a' - a)/2, in eight partial sums each. */
 typedef struct line_sums {
     eight_numbers middle;
     eight_numbers half;
@@ -88,7 +88,7 @@ static inline float total_of_eight(const eight_numbers *sums)
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-/* Two lines at a time: sums of one would wait for each other. */
+/* Multiply two lines at a time, because additions to the sums of one would wait for each other. */
 static inline void products_of_two(const int8_t *const lines[2], const float *middle,
                                    const float *half, int64_t size, float *out)
 {
@@ -107,11 +107,11 @@ static inline void products_of_two(const int8_t *const lines[2], const float *mi
     }
 }
 
-/* Lines that are asked for before the first of them is read. With more of them, of 256 bytes each,
- * updates took up to a third longer; asked for all at once before, twice as long. */
+/* Number of lines prefetched before the first is read. With more of them, 256 bytes each, updates
+ * took up to a third longer; with a prefetch of all lines, twice as long. */
 enum { LINES_AHEAD = 12 };
 
-/* Write Q.(a + a')/2 and Q.(a' - a)/2 of lines: see whitened_copy.c. */
+/* Write Q.(a + a')/2 and Q.(a' - a)/2 of packed lines Q: see whitened_copy.c. */
 void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *rows, int64_t n,
                           const float *middle, const float *half, int64_t size, float *out)
 {
@@ -128,9 +128,9 @@ void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *row
     }
 }
 
-/* ---- Vectors times numbers. Entries side by side are independent: no sum changes its order. ---- */
+/* ---- Vectors times numbers: adjacent entries are independent, each sum keeps its order. ---- */
 
-/* A statement for each k below n, eight at a time: compilers then find the vectors. */
+/* Run a statement for each k below n, in blocks of eight, which compilers then vectorise. */
 #define FOR_EIGHTS(n, statement)                                                                   \
     do {                                                                                           \
         int64_t first = 0;                                                                         \
@@ -141,7 +141,7 @@ void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *row
             statement;                                                                             \
     } while (0)
 
-/* Add four vectors times a number each, one after the other. */
+/* Add four vectors, each times a number, one after the other. */
 static inline void add_four(double *restrict out, const double *const lines[4], const double by[4],
                             int64_t n)
 {
@@ -149,7 +149,7 @@ static inline void add_four(double *restrict out, const double *const lines[4], 
     FOR_EIGHTS(n, out[k] = (((out[k] + by[0] * a[k]) + by[1] * b[k]) + by[2] * c[k]) + by[3] * d[k]);
 }
 
-/* Add the sum of four vectors times a number each. */
+/* Add the sum of four vectors, each times a number. */
 static inline void add_sum_of_four(double *restrict out, const double *const lines[4],
                                    const double by[4], int64_t n)
 {
@@ -162,8 +162,8 @@ static inline void add_one(double *restrict out, const double *restrict line, do
     FOR_EIGHTS(n, out[k] += by * line[k]);
 }
 
-/* Add n lines of a matrix, times weights, to a vector: from `low` on, before `high`, of `width`.
- * Four lines at a time: each entry has its sum in the order of the lines. */
+/* Add a weighted sum of n rows of a matrix, columns `low` to `high`, to a vector; `width` is the
+ * row stride. Four rows are added at a time, and each entry's sum keeps the order of the rows. */
 void mh_add_lines(const double *matrix, int64_t width, const double *weights, int64_t n,
                   int64_t low, int64_t high, double *out)
 {
@@ -177,7 +177,7 @@ void mh_add_lines(const double *matrix, int64_t width, const double *weights, in
         add_one(out + low, line, weights[j], high - low);
 }
 
-/* Write the inner products of n lines of a matrix with a vector. */
+/* Write the inner products of n rows of a matrix with a vector, over columns `low` to `high`. */
 void mh_inner_of_lines(const double *matrix, int64_t width, const double *vector, int64_t n,
                        int64_t low, int64_t high, double *out)
 {
@@ -185,12 +185,12 @@ void mh_inner_of_lines(const double *matrix, int64_t width, const double *vector
         out[j] = mh_inner(matrix + j * width + low, vector + low, high - low);
 }
 
-/* Sums of cubes in eight lanes, of both ends, of the way and of the farther end; their number. */
+/* Sums of cubes in eight lanes: of both ends, their distance, the farther end; and their number. */
 typedef struct cubes {
     double both[8], way[8], farther[8], within[8];
 } cubes;
 
-/* Add the cubes of an element, which has no share beyond its radius, to a lane. */
+/* Add the cubes of a proposed group effect to a lane, unless an end is beyond its radius. */
 static inline void add_cubes(double weight, double here, double there, double radius, cubes *sums,
                              int lane)
 {
@@ -202,7 +202,7 @@ static inline void add_cubes(double weight, double here, double there, double ra
     sums->within[lane] += inside ? 1.0 : 0.0;
 }
 
-/* Sum the cubes of moves of n elements within their radii: see candidates.c. */
+/* Sum the cubes of n proposed group effects within their radii: see candidates.c. */
 void mh_sum_cubes_within(const double *weights, const double *radii, const double *here,
                          const double *there, int64_t n, double *sums)
 {
@@ -223,8 +223,8 @@ void mh_sum_cubes_within(const double *weights, const double *radii, const doubl
     sums[3] = whole.within[0];
 }
 
-/* Write slopes and precisions of n densities by values a step back, here and forth; where they are
- * no numbers, 0 and the usual precisions. */
+/* Write slopes and precisions of n log-densities by their values a step back, here and a step
+ * forth. If these are not finite, write slope 0 and the usual precision. */
 void mh_bend_of(const double *const values[3], const double *steps, const double *usual, int64_t n,
                 double *restrict slopes, double *restrict precisions)
 {
@@ -239,10 +239,10 @@ void mh_bend_of(const double *const values[3], const double *steps, const double
     }
 }
 
-/* ---- Linear forms of rows. ---- */
+/* ---- Linear predictors of rows. ---- */
 
-/* Write the fixed parts of the m forms of n rows to `out`, whose lines have `width`: form a has the
- * coefficients up to ends[a] of a line of `fixed`. */
+/* Write the fixed parts of the m linear predictors of n rows to `out`, with row stride `width`.
+ * Linear predictor a has the coefficients from ends[a - 1] to ends[a] in each row of `fixed`. */
 void mh_apply_fixed(const double *fixed, int64_t n, int64_t n_fixed, const double *picked,
                     const int64_t *ends, int64_t m, double *out, int64_t width)
 {
@@ -251,8 +251,8 @@ void mh_apply_fixed(const double *fixed, int64_t n, int64_t n_fixed, const doubl
             out[a] = mh_inner(fixed + start, picked + start, ends[a] - start);
 }
 
-/* Add columns of L^T, times a number each: the lines `places` of L, which ascend. Many rows have
- * zeros, and behind its diagonal L has them. */
+/* Add L^T times a sparse vector: the rows `places` of L, which ascend, each times a weight. Zero
+ * weights are skipped, and the zeros of L to the right of its diagonal. */
 void mh_whiten_form(const double *weights, const int64_t *places, int64_t n, const double *factor,
                     int64_t size, double *out)
 {
@@ -273,9 +273,9 @@ void mh_whiten_form(const double *weights, const int64_t *places, int64_t n, con
         add_one(out, four[k], by[k], mh_min((places[n - 1] + 8) / 8 * 8, size));
 }
 
-/* Add the sum over n rows of w_i x_i y_i^T to the lower triangle of `products`, (n_fixed, n_fixed):
- * x and y are the coefficients of a row from `first` to `last` and from `start` to `stop`. What four
- * rows add is summed first. */
+/* Add the sum over n rows of w_i x_i y_i^T to the lower triangle of `products`, (n_fixed, n_fixed).
+ * x_i and y_i are the coefficients from `first` to `last` and from `start` to `stop` of row i. The
+ * products of four rows are summed before they are added. */
 void mh_add_products(const double *fixed, int64_t n_fixed, const double *weights, int64_t n,
                      int64_t first, int64_t last, int64_t start, int64_t stop, double *products)
 {
@@ -295,13 +295,13 @@ void mh_add_products(const double *fixed, int64_t n_fixed, const double *weights
                     weights[i] * fixed[i * n_fixed + j], mh_min(stop, j + 1) - start);
 }
 
-/* ---- Intervals of real numbers, rounded outward: functions/interval.py. An infinite end says that
- *      there is no bound; no end is ever NaN. ---- */
+/* ---- Interval arithmetic, rounded outward: functions/interval.py. An infinite end means that
+ * there is no bound; no end is ever NaN. ---- */
 
-/* Thousands of times the rounding errors of one operation; and more than underflow can lose. */
+/* Slack: thousands of times one rounding error, and more than underflow loses; largest number. */
 static const double RELATIVE = 1e-12, TINY = 1e-300, LARGEST = 1.7976931348623157e308;
 
-/* A lower end, moved outward; overflow of a number is the largest number. */
+/* Move a lower end outward; an overflow to +inf counts as the largest number, NaN as no bound. */
 static inline double below(double end, double slack)
 {
     const double least = mh_smaller(LARGEST, end);
@@ -316,15 +316,15 @@ static inline double above(double end, double slack)
     return end != end ? INFINITY : high;
 }
 
-/* An infinite end only stands for ever larger numbers, times 0. */
+/* 0 times infinity is 0 here: an infinite end stands for arbitrarily large finite numbers. */
 static inline double times(double x, double y)
 {
     const double product = x * y;
     return product != product ? 0.0 : product;
 }
 
-/* Slack must not carry a product past zero, where it cannot lie. A zero that was computed may be a
- * product that underflowed, so that the factors decide. */
+/* Multiply two intervals. Slack must not move an end past zero if no product can lie there; the
+ * signs of the factors decide this, because a zero may be a product that underflowed. */
 static inline void multiply_two(double a, double b, double c, double d, double *low, double *high)
 {
     const double one = times(a, c), two = times(a, d), three = times(b, c), four = times(b, d);
@@ -338,8 +338,8 @@ static inline void multiply_two(double a, double b, double c, double d, double *
     *high = never_positive & (hi <= 0.0) & (up > 0.0) ? 0.0 : up;
 }
 
-/* Products, and sums, of n intervals (a, b) and (c, d), rounded outward; n of each, or 1 for all. The
- * loop is compiled for each case. Sums have no slack: they do not underflow, and zero remains zero. */
+/* Loop over n intervals (a, b) and (c, d), n of each or one for all, compiled for each case.
+ * Results are rounded outward; sums need no slack for underflow, and zero remains zero. */
 #define FOR_ALL(BODY)                                                                              \
     do {                                                                                           \
         if (n_one < n)                                                                             \

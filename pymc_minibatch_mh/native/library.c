@@ -1,4 +1,4 @@
-/* What a loader checks: how the compiler laid records out, and which sources these are. */
+/* Values that a loader checks: sizes of the library's records, and the digest of its sources. */
 #include "inside.h"
 
 #ifndef MH_DIGEST

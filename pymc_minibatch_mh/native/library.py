@@ -13,7 +13,7 @@ from cffi import FFI
 
 from pymc_minibatch_mh.native import compiler
 
-#: The declarations of records and functions: there are no others.
+#: Headers with all declarations of records and functions.
 HEADERS = ("mh.h", "leaves.h", "functions.h")
 
 
@@ -53,7 +53,7 @@ def load_library() -> Any:
 
 
 def _require_same(library: Any) -> None:
-    """ImportError if library and headers differ."""
+    """Raise ImportError if library and headers differ."""
     compiled = ffi.string(library.mh_digest()).decode()
     if compiled != compiler.digest():
         raise ImportError(
@@ -83,7 +83,7 @@ class LaidOut:
     kind : str
         Name of the C record.
     record
-        An object with the same fields: a number `n_x` that it lacks is the length of its `x`. Or a
+        An object with the same fields; if it has no `n_x`, this is the length of its `x`. Or a
         list of such objects, which become consecutive records.
     """
 
@@ -173,7 +173,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def record_of(kind: str) -> Any:
-    """Base of a named tuple with the fields of a C record, but for the counts of other fields."""
+    """Base class of named tuples with the fields of a C record, except its counts `n_...`."""
     names = (name for name, _ in ffi.typeof(kind).fields)
     return namedtuple(kind, [name for name in names if not name.startswith("n_")])
 

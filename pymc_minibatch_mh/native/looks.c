@@ -1,22 +1,21 @@
-/* Sequential tests on growing batches.
+/* Sequential tests on growing minibatches.
  *
- * With d_i = r_i(theta') - r_i(theta), the log ratio of a batch of n of the N rows is estimated by
- * cheap + beta N mean(d) with the variance (beta N)^2 s^2 (1 - n/N)/n, s^2 that of the batch.
+ * With d_i = r_i(theta') - r_i(theta), the log ratio is estimated from a minibatch of n of the N
+ * rows by cheap + beta N mean(d), cheap the part without observations. The variance of this
+ * estimate is (beta N)^2 s^2 (1 - n/N)/n, with s^2 the variance of d in the minibatch.
  *
- * How many rows the first look reads follows from the move alone. Heavy rows are read before it,
- * all of them, and batches are drawn from the others, evenly and without replacement.
+ * The proposal alone determines the size of the first minibatch. All influential rows are evaluated
+ * before it, and minibatches are drawn from the others, uniformly and without replacement.
  *
- * Rows in memory are drawn by the chain's generator. Rows that are stored come from a supply that
- * was drawn ahead with replacement: those that the batch has already are skipped, so that what
- * remains of a sequence of independent rows is drawn without replacement. Which rows come next
- * depends on nothing that the chain does. */
+ * Rows in memory are drawn by the chain's generator. Stored rows come from a supply, drawn in
+ * advance with replacement. Rows that the minibatch has already are skipped, so that it is drawn
+ * without replacement. The order of the supply is independent of the chain. */
 #include "inside.h"
 
-/* Columns of supply.places, whose first line is that of the rows that are drawn evenly: there is no
- * other then. */
+/* Columns of supply.places, and its only row in these tests, for uniformly drawn rows. */
 enum { NEXT, END, EVENLY = 0 };
 
-/* Pebay (2008), doi:10.2172/1028931. */
+/* Merge the moments of two samples: Pebay (2008), doi:10.2172/1028931. */
 void mh_merge_moments(mh_moments *moments, const mh_moments *others)
 {
     const double n = (double)moments->n, m = (double)others->n;
@@ -44,7 +43,7 @@ void mh_add_moments(mh_moments *moments, const double *values, int64_t n)
     mh_merge_moments(moments, &added);
 }
 
-/* Zero where it is not defined. */
+/* Sample skewness; zero for fewer than three values, or if they are all equal. */
 double mh_skewness(const mh_moments *moments)
 {
     if (moments->n < 3 || moments->second <= 0.0)
@@ -73,7 +72,7 @@ mh_status mh_scan_rows(const mh_posterior *posterior, const mh_move *move, doubl
     return MH_OK;
 }
 
-/* How many rows batches are drawn from: all but those that every update reads. */
+/* Number of rows from which minibatches are drawn: all but the influential ones. */
 static int64_t number_of_drawn(const mh_posterior *posterior)
 {
     return mh_number_of_rows(posterior) - posterior->bounds.n_heavy;
@@ -97,8 +96,8 @@ mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int6
     return MH_OK;
 }
 
-/* Extend a batch of n rows to `target` of them, or fewer where rows are stored; write where the new
- * ones are read. Rows in memory are numbered among those that batches are drawn from. */
+/* Extend a minibatch of n rows to `target`, or to fewer if rows are stored; write the slots of the
+ * new rows. Rows in memory are numbered in the minibatch as if there were no influential ones. */
 static mh_status draw_next(const mh_posterior *posterior, const mh_generator *rng, mh_drawn *batch,
                            int64_t *n, int64_t target, int64_t room, int64_t *slots)
 {
@@ -134,8 +133,8 @@ mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t targe
     const mh_posterior *posterior = &chain->posterior;
     const int stored = posterior->bounds.supply.room > 0;
     int64_t n = batch->moments.n;
-    /* Slots of a supply that has the set of the batch's rows, and that is overwritten while a batch
-     * goes on in the next but one. */
+    /* A stored minibatch needs a hash set, hence 2 * target; it is evaluated in small blocks,
+     * because the slots of a supply are overwritten by the next but one. */
     const int64_t most = stored ? 2 * target : number_of_drawn(posterior);
     const int64_t room = stored ? mh_min(target - n, MH_BLOCK) : target - n;
     MH_TRY(mh_reserve(&batch->drawn, n, target, most, chain->scratch));
@@ -147,7 +146,7 @@ mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t targe
     while (n < target) {
         MH_TRY(draw_next(posterior, &chain->generator, &batch->drawn, &n, target, room, slots));
         const int64_t count = n - batch->moments.n;
-        if (count == 0) /* all rows that came next are in the batch already */
+        if (count == 0) /* every new row was in the minibatch already */
             continue;
         MH_TRY(mh_read_drawn(&read, slots, count));
         compare_with_bounds(&read, count, table, m, counts);
@@ -167,7 +166,7 @@ mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change)
         return mh_read_all(posterior, &chain->move, NULL, change, &unused, chain->scratch);
     }
     int64_t *all = batch->drawn.rows;
-    if (batch->drawn.n_places > 0) { /* without a set of the batch's rows, the list has all of them */
+    if (batch->drawn.n_places > 0) { /* without a hash set, the list has all rows */
         all = mh_take(chain->scratch, total, int64_t);
         MH_NEED(all);
         MH_TRY(mh_list_all(batch->drawn.rows, n, total, all, chain->scratch));
@@ -209,7 +208,7 @@ static mh_status read_heavy(mh_chain *chain, mh_batch_so_far *batch)
                           &batch->known, &unused, chain->scratch);
 }
 
-/* Extend the batch to `target` rows, and write what a test sees of it. */
+/* Extend the minibatch to `target` rows, and write the statistics that the test uses. */
 static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target,
                                mh_batch_so_far *batch, mh_look *look)
 {
@@ -227,7 +226,7 @@ static mh_status look_at_batch(mh_chain *chain, double cheap, int64_t target,
     return MH_OK;
 }
 
-/* Read all rows that the batch lacks, and write what a test sees then. */
+/* Evaluate all remaining rows, and write the exact log ratio for the test. */
 static mh_status look_at_all(mh_chain *chain, double cheap, mh_batch_so_far *batch, mh_look *look)
 {
     double change;
@@ -238,7 +237,7 @@ static mh_status look_at_all(mh_chain *chain, double cheap, mh_batch_so_far *bat
     return MH_OK;
 }
 
-/* Count a decision by its last look. */
+/* Add the statistics of a decision to the counts, from its last look. */
 static void count_decision(const mh_look *look, const mh_verdict *said, double noise,
                            mh_counts *counts)
 {
@@ -252,7 +251,7 @@ static void count_decision(const mh_look *look, const mh_verdict *said, double n
     counts->log_ratio_std = sqrt(look->variance);
 }
 
-/* Read rows until the test decides, or all of them. */
+/* Evaluate growing minibatches, up to all rows, until the test accepts or rejects. */
 mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, mh_counts *counts,
                                mh_decision *out)
 {
@@ -280,9 +279,9 @@ mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, 
     return MH_OK;
 }
 
-/* Whether a test would read all rows for a move between two whitened positions: batches are
- * simulated, of normal noise with the predicted variance, around the log ratio that the move has
- * under the Gaussian approximation. Looks at `limit` rows or more of the total read all. */
+/* Whether a test would evaluate all rows for a proposal between two whitened positions. Minibatches
+ * are simulated: normal noise with the predicted variance around the log ratio of the Gaussian
+ * approximation. A look at `limit` rows or more evaluates all of them. */
 static int64_t reads_all(const mh_batch_test *test, const mh_reference *reference,
                          const mh_move *move, int64_t total, double limit, const mh_generator *rng)
 {
@@ -304,7 +303,7 @@ static int64_t reads_all(const mh_batch_test *test, const mh_reference *referenc
         look.log_ratio = exact + away / (double)target;
         look.variance = noise * (1.0 / (double)target - 1.0 / (double)total);
         if (test->decide_batch(test->settings, &look, &said) != MH_OK)
-            return 0; /* a user's test that has failed ends the run, not the forecast */
+            return 0; /* a failing custom test ends the run, not this forecast */
     } while (said.verdict == MH_READ_MORE);
     return 0;
 }

@@ -13,7 +13,7 @@ class BatchTest(NamedTuple):
 
     LAYOUT, decide = "mh_batch_test", "mh_decide_by_batches"  # type: ignore[misc]
 
-    #: Its functions, and κ in the predicted variance V = κ M² of a proposal.
+    #: Names of its functions, and κ in the predicted variance V = κ M² of a proposal.
     sample_size: str
     decide_batch: str
     kappa: float
@@ -21,27 +21,27 @@ class BatchTest(NamedTuple):
 
 
 def batch_test(record: Any) -> BatchTest:
-    """Test of a settings record, whose class names the functions."""
+    """Test with a record of settings, whose class names the C record and its functions."""
     laid_out = LaidOut(record.LAYOUT, record)
     return BatchTest(record.sample_size, record.decide_batch, record.kappa, laid_out)
 
 
 def merge_moments(moments: tuple, others: tuple) -> tuple[int, float, float, float]:
-    """n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples together."""
+    """n, mean, Σ(x - mean)² and Σ(x - mean)³ of two samples, merged."""
     merged, other = np.array([moments, others], dtype_of("mh_moments"))[:, None]
     function("mh_merge_moments")(merged, other)
     return merged[0].item()
 
 
 def moments_of(values: np.ndarray) -> tuple[int, float, float, float]:
-    """The same of some values."""
+    """n, mean, Σ(x - mean)² and Σ(x - mean)³ of some values x."""
     moments = np.zeros(1, dtype_of("mh_moments"))
     function("mh_add_moments")(moments, values, values.size)
     return moments[0].item()
 
 
 def unit_noise(reference: Reference, position: np.ndarray, new: np.ndarray) -> float:
-    """Predicted variance V of two positions for κ = 1."""
+    """Predicted variance V of a proposal between two positions, for κ = 1."""
     noise = np.empty(1)
     function("mh_unit_noise")(reference, position, new, noise)
     return float(noise[0])
@@ -54,7 +54,7 @@ def full_passes_of(
     limits: tuple[int, float],
     rng: np.random.Generator,
 ) -> int:
-    """Number of proposals, whitened ends (n, 2, d), for which a test would read all rows."""
+    """Number of proposals, whitened ends (n, 2, d), that would need a full-data evaluation."""
     passes, inputs = np.empty(1, np.int64), (len(moves), moves, *limits, GeneratorRecord(rng))
     function("mh_full_passes_of")(test, reference, *inputs, passes)
     return int(passes[0])

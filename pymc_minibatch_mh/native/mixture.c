@@ -1,29 +1,29 @@
-/* Laplace moves, random walks, and mixtures of both.
+/* Laplace proposals, random walks, and mixtures of both.
  *
  * A component is drawn independently of the position and accepted with its own density, which is
- * exact for any weights: the walk theta' = theta + s L xi, or one of the Laplace moves
- * theta' = centre + rho (theta - centre) + sqrt(1 - rho^2) L xi, xi standard normal.
+ * exact for any weights: the walk theta' = theta + s L xi, or one of the Laplace proposals theta' =
+ * centre + rho (theta - centre) + sqrt(1 - rho^2) L xi, xi standard normal.
  *
- * Coordinates that end at zero are drawn first, from the part of their normal approximation above
- * zero, and the others given them. The share of that part depends on the position, and is corrected
- * for. The mean, which follows from the gradient at the centre, may lie below zero.
+ * Coordinates that end at zero are drawn first, from their normal approximation truncated at zero,
+ * and the others given them. The probability above zero depends on the position, and enters the log
+ * ratio. The mean, which follows from the gradient at the centre, may be negative.
  *
- * Moves of a hierarchy are made in numbers that are standard normal where effects are normal given
- * their scales (scale_conditional.c), and corrected for the volume of that map. A walk of them moves
- * a scale with the effects that rows do not hold: a partial non-centring (Papaspiliopoulos, Roberts,
+ * Hierarchies are updated in coordinates that are standard normal if effects are normal given their
+ * scales (scale_conditional.c), with the Jacobian of that map. A walk in them changes a scale with
+ * the effects that the data do not determine: a partial non-centring (Papaspiliopoulos, Roberts,
  * Skold, 2007, doi:10.1214/088342307000000014). */
 #include "inside.h"
 
-/* From this bound on, an exponential draw is kept more often than a normal one. */
+/* Bound above which exponential draws are accepted more often than normal ones. */
 static const double EXPONENTIAL_FROM = 0.5;
-/* From here on the continued fraction of the complementary error function takes few terms. */
+/* Argument above which the continued fraction of erfc takes few terms. */
 static const double FROM_TAIL = 5.0;
 enum { TAIL_TERMS = 40 };
 static const double ROOT_PI = 1.7724538509055159;
 static const double LOG_HALF = -0.6931471805599453;
 static const double ROOT_HALF = 0.7071067811865476;
 
-/* 1/(x sqrt(pi) exp(x^2) erfc(x)): Abramowitz and Stegun (1964), 7.1.14. */
+/* Continued fraction of 1/(x sqrt(pi) exp(x^2) erfc(x)): Abramowitz and Stegun (1964), 7.1.14. */
 static double tail_of_erfc(double x)
 {
     double fraction = 1.0;
@@ -39,7 +39,7 @@ static double log_erfc(double x)
     return -x * x - log(x * ROOT_PI) - log(tail_of_erfc(x));
 }
 
-/* The logarithm of the chance that a standard normal number exceeds a bound. */
+/* Log probability that a standard normal number exceeds a bound. */
 double mh_log_share_above(double bound) { return LOG_HALF + log_erfc(ROOT_HALF * bound); }
 
 /* Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942. */
@@ -59,7 +59,7 @@ double mh_normal_above(double bound, const mh_generator *rng)
     }
 }
 
-/* Draw the walk, 0, or a Laplace component: its rho, 1 of the walk, and its scale. */
+/* Draw a component, 0 for the walk (rho = 1), others for Laplace; write its rho and scale. */
 static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng, double *rho,
                               double *scale)
 {
@@ -72,8 +72,8 @@ static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng
     return component;
 }
 
-/* With a lower triangular factor, whitened coordinates from `first` on are standard normal given
- * those before: moving these alone is the conditional move. */
+/* Propose coordinates from `first` on, given those before. With a lower triangular factor their
+ * whitened values are independent of the others, and are drawn alone. */
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
     const mh_reference *reference = &chain->posterior.reference;
@@ -114,8 +114,8 @@ static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *cha
     return MH_OK;
 }
 
-/* Draw a whitened coordinate whose own one, before + diagonal * draw, ends at zero; add to log_q
- * the shares above zero, there and back. `position` is where it is, over the diagonal. */
+/* Draw a whitened coordinate so that `before` + draw is positive; add the log probabilities of
+ * this, in both directions, to log_q. `before` and `position` are divided by the diagonal entry. */
 static double draw_above_zero(double before, double x, double position, double tilt, double rho,
                               double scale, const mh_generator *rng, double *log_q)
 {

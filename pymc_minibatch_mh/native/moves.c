@@ -1,23 +1,22 @@
-/* M(theta, theta'): how much the remainders of rows can change in a move, in units of their c_i.
+/* M(theta, theta'): bound of the change of rows' remainders in a proposal, in units of their c_i.
  *
- * With a, a' the whitened positions relative to the centre and b = a' - a, a row with arguments of
- * norm n_i changes its remainder by at most c_i M, c_i from the row and M from the move alone. All
- * of these are symmetric in the two positions, to the last bit: a test would not be reversible
- * otherwise.
+ * With a, a' the whitened positions relative to the centre and b = a' - a, a row changes its
+ * remainder by at most c_i M, where c_i depends on the row alone and M on the proposal alone. All
+ * of this is bitwise symmetric in the two positions: otherwise a test would not be reversible.
  *
- * Kinds of tables of c_i: sums over directions (MH_DIRECTIONAL); over the joint length of the
- * arguments (MH_JOINT); one argument (MH_SHARP); a metric that the user gave (MH_GIVEN); bounds of
- * every move, with M = 1 (MH_CONSTANT). */
+ * Kinds of tables of c_i: sums over directions (MH_DIRECTIONAL); by the joint length of the linear
+ * predictors (MH_JOINT); for one linear predictor (MH_SHARP); with a user's metric (MH_GIVEN); for
+ * every proposal, with M = 1 (MH_CONSTANT). */
 #include "inside.h"
 
 enum {
-    /* Panels of the trapezoid along the path. The integrand is convex: any number is a bound. */
+    /* Number of trapezoids along the path. The integrand is convex: any number gives a bound. */
     PANELS = 4,
     ANGLES = 24
 };
 
-/* By how much the values of a trigonometric polynomial of degree 3 at these angles, pi/24 apart,
- * can miss its maximum: 1 / cos(1.5 pi / ANGLES), Ehlich, Zeller (1964), doi:10.1007/BF01111276. */
+/* Maximum of a trigonometric polynomial of degree 3 over its largest value at these angles, pi/24
+ * apart, at most 1 / cos(1.5 pi / ANGLES): Ehlich, Zeller (1964), doi:10.1007/BF01111276. */
 static const double MISSED = 1.0195911582083184;
 static const double COSINES[ANGLES] = {
     1.0, 0.9914448613738104, 0.9659258262890683, 0.9238795325112867,
@@ -36,12 +35,12 @@ static const double SINES[ANGLES] = {
     0.49999999999999994, 0.3826834323650899, 0.258819045102521, 0.130526192220052,
 };
 static const double THREE_ROOTS = 5.196152422706632; /* 3 sqrt(3) */
-/* Far more than the rounding errors of the inputs of M. */
+/* Factor far above the rounding errors of the inputs of M. */
 static const double ROUNDING = 1.0 + 1e-10;
 /* Rounding error of a difference of log-likelihoods, in units of the larger of them: 64 epsilon. */
 static const double ULPS = 64 * 2.220446049250313e-16;
 
-/* ---- A move in whitened coordinates. ---- */
+/* ---- A proposal in whitened coordinates. ---- */
 
 void mh_whiten(const double *whitener, const double *end, const double *start, int64_t size,
                double *difference, double *out)
@@ -51,7 +50,7 @@ void mh_whiten(const double *whitener, const double *end, const double *start, i
     mh_lower_times(whitener, difference, 0, size, out);
 }
 
-/* a, a', and b, which a difference of the two would lose in a short step. */
+/* Whiten a proposal to a, a' and b; b separately, because a' - a cancels in short steps. */
 mh_status mh_move_between(const mh_reference *reference, double *position, double *new_position,
                           mh_move *out, mh_arena *scratch)
 {
@@ -75,7 +74,7 @@ void mh_products_of_move(const mh_move *move, int64_t size, mh_products *out)
     *out = dots;
 }
 
-/* The distance from `origin` in posterior standard deviations. */
+/* Distance from `origin` in posterior standard deviations. */
 double mh_whitened_norm(const double *whitener, const double *position, const double *origin,
                         int64_t size)
 {
@@ -89,7 +88,7 @@ double mh_whitened_norm(const double *whitener, const double *position, const do
     return sqrt(total);
 }
 
-/* ---- M. ---- */
+/* ---- The size M of a proposal. ---- */
 
 static double cosine(double along, double square, double step)
 {
@@ -97,17 +96,17 @@ static double cosine(double along, double square, double step)
     return product > 0.0 ? mh_smaller(fabs(along) / product, 1.0) : 0.0;
 }
 
-/* Sup of s.x t.x over unit x, for unit s and t at a cosine of w. */
+/* Supremum of (s.x)(t.x) over unit vectors x, for unit vectors s and t with cosine w. */
 static double direction_one(double w) { return 0.5 * (1.0 + w); }
 
-/* Sup of (s.x)^2 t.x over unit x, for unit s and t at a cosine of w. */
+/* Supremum of (s.x)^2 (t.x) over unit vectors x, for unit vectors s and t with cosine w. */
 static double direction_two(double w)
 {
     const double q = sqrt(2.0 + 0.25 * w * w) - 0.5 * w, both = 2.0 + w * q;
     return both * sqrt(both) / (q * THREE_ROOTS);
 }
 
-/* Bound the integral along the path by a composite trapezoid. */
+/* Upper bound of the integral along the path, by a composite trapezoid rule. */
 static double path(const mh_products *dots, int64_t order, int64_t directional)
 {
     if (dots->step <= 0.0)
@@ -128,12 +127,12 @@ static double path(const mh_products *dots, int64_t order, int64_t directional)
     return total / (double)PANELS * sqrt(dots->step);
 }
 
-/* The largest |v|v| - u|u||/2 over unit directions x, with u = x.a and v = x.a'.
+/* Maximum of |v|v| - u|u||/2 over unit directions x, with u = x.a and v = x.a'.
  *
- * With |f''| <= D a first-order remainder changes by D times that at most. With the middle m of the
- * move it is |x.b x.m| for u and v of one sign, and (x.b)^2/4 + (x.m)^2 for others: the largest of
- * the latter is an eigenvalue where m is shorter than b/2, and smaller than one of the former
- * elsewhere. */
+ * With |f''| <= D a first-order remainder changes by at most D times this. With the middle m of the
+ * proposal the value is |x.b x.m| if u and v have one sign, and (x.b)^2/4 + (x.m)^2 otherwise. The
+ * maximum of the latter is an eigenvalue if m is shorter than b/2; elsewhere it is smaller than a
+ * value of the former. */
 static double first_of_one_argument(const mh_products *dots)
 {
     const double half = 0.25 * dots->step;
@@ -146,9 +145,9 @@ static double first_of_one_argument(const mh_products *dots)
     return mh_larger(largest, 0.5 * (half + middle + apart));
 }
 
-/* The largest |(x.a')^3 - (x.a)^3|/6 over unit directions x.
+/* Maximum of |(x.a')^3 - (x.a)^3|/6 over unit directions x.
  *
- * With |f'''| <= D a second-order remainder changes by D times that at most, whether or not the
+ * With |f'''| <= D a second-order remainder changes by at most D times this, whether or not the
  * centre lies between the ends. */
 static double second_of_one_argument(const mh_products *dots)
 {
@@ -161,14 +160,14 @@ static double second_of_one_argument(const mh_products *dots)
     for (int k = 0; k < ANGLES; k++) {
         const double here = first * COSINES[k] + second * SINES[k], change = length * COSINES[k];
         const double there = here + change;
-        /* Factorised: a difference of cubes would lose the change in a short step. */
+        /* Factorised, because a difference of cubes would cancel in a short step. */
         largest = mh_larger(largest, fabs(change) * (here * here + here * there + there * there));
     }
     return largest * MISSED / 6.0;
 }
 
-/* The products in the one of a move's two directions that both of them have in common:
- * rounding would otherwise depend on the direction. */
+/* Products in a canonical direction, the same for a proposal and its reverse: otherwise rounding
+ * would depend on the direction. */
 static mh_products ordered(const mh_products *dots)
 {
     int swap = dots->here > dots->there;
@@ -200,12 +199,12 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
     return size * ROUNDING;
 }
 
-/* ---- A row that was read, and its bound. ---- */
+/* ---- An evaluated row and its bound. ---- */
 
 double mh_ratio_to_bound(double difference, double scale, double bound, double inverse_temperature)
 {
     const double excess = inverse_temperature * (fabs(difference) - ULPS * scale);
-    /* A change that is no number has no bound, and must not be lost among numbers. */
+    /* A NaN change has no bound, and must not be lost in comparisons. */
     if (isnan(excess))
         return INFINITY;
     if (bound > 0.0)

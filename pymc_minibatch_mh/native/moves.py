@@ -1,4 +1,4 @@
-"""A move, and the kinds of tables of bounds that M is found for: moves.c."""
+"""Proposals in whitened coordinates, and kinds of bounds tables for their size M: moves.c."""
 
 from pymc_minibatch_mh.native.library import record_of
 
@@ -9,5 +9,5 @@ DIRECTIONAL, JOINT, SHARP, GIVEN, CONSTANT = range(5)
 class Move(record_of("mh_move")):  # type: ignore[misc]
     """Positions θ and θ', and a = L⁻¹(θ - θ̂), a' = L⁻¹(θ' - θ̂) and b = L⁻¹(θ' - θ), shape (d,).
 
-    The difference a' - a would cancel in short steps.
+    b is stored because the difference a' - a would cancel in short steps.
     """

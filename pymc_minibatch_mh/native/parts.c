@@ -1,17 +1,17 @@
-/* Bounds by parts: how much a row can change in a move, by what the row reads alone.
+/* Thinning bounds by parts: the largest change of a row in a proposal, from look-ups of that row.
  *
- * The position is the border w, which all rows may read, and the elements e of one or more factors,
- * of which a row reads one each. In units of D_i^(1/3), D_i a bound of its third derivatives, a row
- * departs from the centre by at most x_i = s_i |w| + |sum over f of z_if e_f|. With x' at the other
- * end, and d_i = s_i |w' - w| + |sum of z_if (e_f' - e_f)|, its remainder of order 2 changes by at
- * most
+ * The position consists of the common effects w, which may enter all rows, and the effects e of one
+ * or more factors, one each per row. In units of D_i^(1/3), D_i a bound of its third derivatives, a
+ * row departs from the centre by at most x_i = s_i |w| + |sum over f of z_if e_f|. With x' at the
+ * other end, and d_i = s_i |w' - w| + |sum of z_if (e_f' - e_f)|, its remainder of order 2 changes
+ * by at most
  *
  *     phi_i = min{ (x_i^3 + x_i'^3)/6, d_i max(x_i, x_i')^2/2 },
  *
- * its *ceiling*. */
+ * its *thinning bound* (mh_ceiling). */
 #include "inside.h"
 
-/* Far more than the rounding errors of a ceiling. */
+/* Factor far above the rounding errors of a thinning bound. */
 static const double ROUNDING = 1.0 + 1e-10;
 
 double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row)

@@ -1,22 +1,22 @@
 /* The penalty test: Metropolis acceptance of a log ratio with normal noise.
  *
- * With D* normal about the exact log ratio and of known variance s^2, accepting with
+ * With D* normal around the exact log ratio, with known variance s^2, accepting with probability
  * min(1, exp(D* - s^2/2)) satisfies detailed balance. A batch of n rows only gives an estimate of
  * s^2, so that the test accepts with
  *
  *     p = min(1, exp(D* - u)),    u = s^2/2 + s^4/(4(n+1)) + s^6/(3(n+1)(n+3)).
  *
- * The series is asymptotic in s^2/n and wants s^2 < n/4. With all rows read the test is exact
+ * The series is asymptotic in s^2/n and needs s^2 < n/4. With all rows evaluated the test is exact
  * Metropolis. */
 #include "inside.h"
 
-/* Standard deviation of the log ratio that batches are kept below, and the share of its square that
- * a batch aims at. */
+/* Maximum standard deviation of the log ratio, and the fraction of its square at which the batch
+ * size aims. */
 static const double MAX_SD = 1.2, AIM = 0.7;
-/* sup of the standard normal density, 1/sqrt(2 pi), and of |z| times it. */
+/* Suprema of the standard normal density phi(z), 1/sqrt(2 pi), and of |z| phi(z). */
 static const double DENSITY = 0.3989422804014327, SLOPE = 0.24197072451914337;
 
-/* u of a variance that was estimated from n rows. */
+/* Penalty u for a variance estimated from n rows. */
 double mh_penalty(double variance, int64_t n)
 {
     const double one = (double)n + 1.0, three = (double)n + 3.0;
@@ -25,13 +25,13 @@ double mh_penalty(double variance, int64_t n)
     return variance / 2.0 + second + third;
 }
 
-/* The estimated distance to an acceptance probability that satisfies detailed balance.
+/* Estimated error of the acceptance probability, relative to one with exact detailed balance.
  *
  * The leading Edgeworth term of a skewed batch of n of all `total` rows, with f = n/total and a the
  * acceptance at known variance as a function of the exact log ratio: |g| s^3 ((1-2f) a''' - 3(1-f)
  * a'')/(6 sqrt(n(1-f))), g the larger of the batch's and the measured skewness (NaN counts as 0),
  * maximised over the log ratio by a''' = a'' + z phi(z)/s^2, |z phi(z)| <= 0.242 and |a''| <=
- * 0.399/s; plus 0.085 s^4/n^2. 0 with all rows read. */
+ * 0.399/s; plus 0.085 s^4/n^2. It is 0 with all rows evaluated. */
 double mh_penalty_error(const mh_look *look, const mh_penalty_test *test)
 {
     if (look->n >= look->total)
@@ -46,8 +46,8 @@ double mh_penalty_error(const mh_look *look, const mh_penalty_test *test)
     return mh_smaller(1.0, error + 0.085 * mh_square(variance / n));
 }
 
-/* The rows of the one batch, ceil(1/(1/total + 0.7 MAX_SD^2/V)) or batch_size. V has to be
- * symmetric in the two positions, or the test is biased. */
+/* Size of the only batch: ceil(1/(1/total + 0.7 MAX_SD^2/V)), or batch_size if that is larger. V
+ * has to be symmetric in the two positions, or the test is biased. */
 int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_penalty_test *test = settings;
@@ -56,7 +56,7 @@ int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, in
     return mh_min(total, mh_max(rows, test->batch_size));
 }
 
-/* The error estimate has the skewness. */
+/* Accept or reject by the only batch; skewness enters through the error estimate only. */
 mh_status mh_penalty_decide(const void *settings, const mh_look *look, mh_verdict *out)
 {
     const mh_penalty_test *test = settings;

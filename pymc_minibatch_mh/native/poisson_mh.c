@@ -1,8 +1,8 @@
-/* PoissonMH: a Poisson number of rows, drawn by how large their log-likelihoods are. Zhang, De Sa
+/* PoissonMH: a Poisson number of rows, drawn by the ranges of their log-likelihoods. Zhang, De Sa
  * (2019), Advances in Neural Information Processing Systems 32; the proof is in steps/poisson.py.
  *
- * Table 0 holds the widths M_i of the ranges of log-likelihoods relative to the centre, table 1 how
- * far they can lie below it, m_i:
+ * Table 0 holds the widths M_i of the ranges of log-likelihoods relative to the centre, and table 1
+ * their maximum decreases m_i:
  *
  *     -m_i <= beta [l_i(theta) - l_i(centre)] <= M_i - m_i    for every theta,    L = Sum M_i.
  *
@@ -11,14 +11,14 @@
  *     phi_i(theta) = lambda M_i / L + m_i + beta [l_i(theta) - l_i(centre)]
  *                 <= (1 + lambda/L) M_i.
  *
- * B ~ Poisson(lambda + L) rows are drawn in proportion to the M_i, each is kept with probability
- * phi_i(theta) over its ceiling, and those that are kept add log[phi_i(theta')/phi_i(theta)] to the
- * log ratio. Where lambda + L is above the limit on drawn rows, all of them decide. */
+ * B ~ Poisson(lambda + L) rows are drawn in proportion to the M_i. Each is kept with probability
+ * phi_i(theta) over its upper bound, and kept rows add log[phi_i(theta')/phi_i(theta)] to the log
+ * ratio. If lambda + L is above the limit on drawn rows, all rows are evaluated instead. */
 #include "inside.h"
 
 enum { WIDTHS, BELOW };
 
-/* Drawn rows, in the order in which they are read. */
+/* Drawn rows, in the order of their evaluation. */
 typedef struct {
     mh_read read;
     double *shares; /* where in their ranges the log-likelihoods lie, in [0, 1] */
@@ -31,8 +31,8 @@ double mh_growth_of_level(double share, double new_share, double raised)
     return log1p((new_share - share) / (raised + share));
 }
 
-/* Read n rows at the end of a move from the centre. The counts remember the row that is furthest
- * out of its range. */
+/* Evaluate n rows at the end of a proposal from the centre. The counts record the row that is
+ * furthest out of its range. */
 static mh_status read_levels(mh_chain *chain, const mh_move *from_centre, const int64_t *drawn,
                              int64_t n, mh_counts *counts, levels *out)
 {
@@ -56,7 +56,7 @@ static mh_status read_levels(mh_chain *chain, const mh_move *from_centre, const 
     return MH_OK;
 }
 
-/* Keep drawn rows by their levels; return how many, put to the front. */
+/* Keep drawn rows at random, by their levels; return their number, and move them to the front. */
 static int64_t thin_levels(levels *self, int64_t n, double raised, const mh_generator *rng)
 {
     int64_t kept = 0;
@@ -70,8 +70,8 @@ static int64_t thin_levels(levels *self, int64_t n, double raised, const mh_gene
     return kept;
 }
 
-/* Draw `count` rows, read them, thin them by where they are, and read the kept ones where the move
- * ends: the log of the product, and the rows read, each time counted. */
+/* Draw `count` rows, evaluate and thin them at the position, and evaluate the kept ones at the
+ * proposed position. Add the kept rows' log ratio to `product`; write the number of evaluations. */
 static mh_status weigh_drawn(mh_chain *chain, int64_t count, double raised, mh_counts *counts,
                              double *product, double *n_obs)
 {
@@ -91,7 +91,7 @@ static mh_status weigh_drawn(mh_chain *chain, int64_t count, double raised, mh_c
     *n_obs = (double)(count + kept);
     if (kept == 0)
         return MH_OK;
-    /* Rows lie term after term by now, and are read in that order once more. */
+    /* Rows are sorted by term by now, so that the second evaluation has the same order. */
     const mh_move forth = {centre, chain->move.new, centre, centre, centre};
     MH_TRY(read_levels(chain, &forth, here.read.rows, kept, counts, &there));
     for (int64_t i = 0; i < kept; i++)

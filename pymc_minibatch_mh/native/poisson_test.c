@@ -1,8 +1,8 @@
-/* Poisson-minibatch tests: Metropolis-Hastings that reads a Poisson number of rows.
+/* Poisson-minibatch tests: Metropolis-Hastings that evaluates a Poisson number of rows.
  *
- * Rows' remainders r_i, their changes dU_i = -beta [r_i(theta') - r_i(theta)], bounds
- * |dU_i| <= c_i M(theta, theta') with M symmetric, C = sum of the c_i. Every row has an intensity
- * phi_i(theta -> theta') >= 0 below a ceiling p_i, with phi_i there - phi_i back = dU_i:
+ * Rows have remainders r_i with changes dU_i = -beta [r_i(theta') - r_i(theta)] and bounds |dU_i|
+ * <= c_i M(theta, theta'), M symmetric, C = sum of the c_i. Every row has an intensity phi_i(theta
+ * -> theta') >= 0 below a bound p_i, with phi_i forward - phi_i reverse = dU_i:
  *
  *     form         phi_i(theta -> theta')                  p_i
  *     best         p_i + min(0, dU_i)                      c_i M (1 + chi C M)
@@ -10,24 +10,24 @@
  *     factorized   max(0, dU_i)                            c_i M                  (chi = 0)
  *
  * B ~ Poisson(R) rows, R = C M (1 + chi C M), are drawn with repetition, row i with probability
- * c_i/C, and kept with probability phi_i/p_i: row i is kept s_i ~ Poisson(phi_i) times. The test
- * accepts with
+ * c_i/C, and kept with probability phi_i/p_i: row i is kept s_i ~ Poisson(phi_i) times. With
+ * `cheap` the part of the log ratio without observations, the test accepts with
  *
- *     min(1, exp(cheap) prod_i [phi_i back/phi_i there]^s_i)
+ *     min(1, exp(cheap) prod_i [phi_i reverse/phi_i forward]^s_i)
  *
- * or, with delayed acceptance, min(1, exp(cheap)) before any row is read, times min(1, prod_i...).
- * That it is exact is proven in steps/tuna.py.
+ * or, with delayed acceptance, min(1, exp(cheap)) before any evaluation, times min(1, prod_i...).
+ * The proof of exactness is in steps/tuna.py.
  *
- * With a copy of whitened directions, rows that are drawn are candidates, kept with probability
- * (own ceiling)/(c_i M) before they are read; own ceilings take the place of c_i M from there on:
- * see whitened_copy.c. Every update reads the heavy rows. */
+ * With a copy of whitened directions, drawn rows are candidates, kept with probability (thinning
+ * bound)/(c_i M) before they are evaluated. The thinning bound then replaces c_i M: see
+ * whitened_copy.c. Every update evaluates the influential rows. */
 #include "inside.h"
 
-/* Rows that are read at a time, and expected to be read for a pair, at most. */
+/* Maximum number of rows evaluated at a time, and maximum expected number for one proposal. */
 static const int64_t MOST_READ = 65536;
 static const double MOST_RATE = 1e15;
 
-/* A pair to decide on: the table that serves the move, M, C M, and the move on the copy. */
+/* A proposal to accept or reject: its bounds table, M, C M, and its form for the whitened copy. */
 typedef struct poisson_pair {
     const mh_poisson_test *test;
     mh_chain *chain;
@@ -37,8 +37,8 @@ typedef struct poisson_pair {
     mh_ends ends;
 } poisson_pair;
 
-/* Both results come from one rounded quotient that is odd in `change`: rounding moves the target by
- * an ulp of the changes and leaves the test reversible. */
+/* Thin a row. Both results come from one rounded quotient that is odd in `change`: rounding moves
+ * the target by an ulp of the changes and leaves the test reversible. */
 void mh_thin(double change, double bound, double size, const mh_poisson_test *test, double *keep,
              double *added)
 {
@@ -67,8 +67,8 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
         *added = log1p(back) - log1p(there);
 }
 
-/* Thin a row that was read; return what it adds to the log ratio. One that exceeds its bound is
- * clipped, which is odd in its change; the counts remember the row that does so most. */
+/* Thin an evaluated row; return its addition to the log ratio. A change beyond its bound is
+ * clipped, an odd function of the change; the counts record the row with the largest ratio. */
 static double thin_read(const poisson_pair *pair, int64_t row, double difference, double scale)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -80,7 +80,7 @@ static double thin_read(const poisson_pair *pair, int64_t row, double difference
         bound *= mh_own_share(&bounds->copy, &pair->ends, number);
     const double ratio =
         mh_hold_against_bound(number, difference, scale, bound, beta, pair->counts);
-    /* As they would be with kappa = 1. */
+    /* Statistics as they would be with kappa = 1. */
     pair->counts->squared_ratios += ratio * ratio * raised;
     pair->counts->n_ratios += 1.0 / raised;
     double keep, added;
@@ -89,7 +89,7 @@ static double thin_read(const poisson_pair *pair, int64_t row, double difference
     return mh_uniform(&pair->chain->generator) < keep ? added : 0.0;
 }
 
-/* Read drawn rows, thin them, and add the kept ones to the log ratio. */
+/* Evaluate drawn rows, thin them, and add the kept ones to the log ratio. */
 static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64_t n,
                            double *product)
 {
@@ -106,7 +106,7 @@ static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64
     return MH_OK;
 }
 
-/* Draw n rows, or n candidates; `kept` is how many of them are left to be read. */
+/* Draw n rows, or n candidates; `kept` is the number of rows that remain to be evaluated. */
 static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, int64_t *kept)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -120,17 +120,17 @@ static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, i
     return mh_fetch_rows(&bounds->supply, *kept, rows);
 }
 
-/* How many rows or candidates are drawn before the first of them is read. */
+/* Number of rows or candidates to draw before the first of them is evaluated. */
 static int64_t most_at_once(const poisson_pair *pair, int64_t left)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
-    /* One row can reject: rows that are drawn after it are not read. */
+    /* A single row can reject the proposal: rows drawn after it need no evaluation. */
     if (pair->test->form == MH_FACTORIZED)
         return bounds->copy.n_lines > 0 ? MH_AHEAD : 1;
     return mh_min(left, bounds->supply.room > 0 ? bounds->supply.room : MOST_READ);
 }
 
-/* Write the change of the rows that every update reads, tempered. */
+/* Write the tempered change of the influential rows, which every update evaluates. */
 static mh_status change_of_heavy(const poisson_pair *pair, double *product)
 {
     const mh_posterior *posterior = &pair->chain->posterior;
@@ -146,8 +146,8 @@ static mh_status change_of_heavy(const poisson_pair *pair, double *product)
     return MH_OK;
 }
 
-/* Decide by a Poisson number of rows, and the heavy ones; write their part of the log ratio, and
- * how many were read. */
+/* Evaluate a Poisson number of rows, and the influential ones; write their part of the log ratio
+ * and the number of evaluated rows. */
 static mh_status read_some(const poisson_pair *pair, double expected, double *product,
                            int64_t *count)
 {
@@ -172,8 +172,8 @@ static mh_status read_some(const poisson_pair *pair, double expected, double *pr
     return MH_OK;
 }
 
-/* Read all rows instead; learn where that `informs`. The counts learn as from C M drawn rows:
- * without this, a chi at which every move reads all rows could not be found to be too large. */
+/* Evaluate all rows instead. If `informs`, the counts learn from them as from C M drawn rows:
+ * otherwise warm-up could not detect a chi so large that every proposal needs all rows. */
 static mh_status read_whole(const poisson_pair *pair, int informs, double *product, int64_t *count)
 {
     const mh_posterior *posterior = &pair->chain->posterior;
@@ -199,7 +199,7 @@ static mh_status read_whole(const poisson_pair *pair, int informs, double *produ
     return MH_OK;
 }
 
-/* Find the table that serves the move, its M and C M; without one C M is infinite. */
+/* Find the table for the proposal, its M and C M; without a table C M is infinite. */
 static mh_status find_table(poisson_pair *pair)
 {
     const mh_posterior *posterior = &pair->chain->posterior;
@@ -213,7 +213,7 @@ static mh_status find_table(poisson_pair *pair)
     return MH_OK;
 }
 
-/* Draw rows, or read all of them where that is expected to be no more. */
+/* Evaluate a random subset of rows, or all rows if the expected number exceeds the limit. */
 static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
 {
     const mh_posterior *posterior = &pair->chain->posterior;
@@ -221,7 +221,7 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
     const mh_poisson_test *test = pair->test;
     const int bounded = pair->size < INFINITY;
     const double expected = bounded ? pair->size * (1.0 + test->chi * pair->size) : INFINITY;
-    /* Larger moves read all rows whatever chi is, and say nothing about it. */
+    /* Larger proposals need all rows at any chi, and tell nothing about it. */
     const int informs = bounded && pair->size <= test->max_rate;
     if (informs) {
         pair->counts->sizes += pair->size;
@@ -257,7 +257,7 @@ mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_
     out->n_obs = (double)count;
     counts->n_looks += 1.0;
     counts->log_ratio = cheap + product;
-    /* Past the first stage of a delayed acceptance, the product is left to decide. */
+    /* After the first stage of delayed acceptance only the rows' part counts. */
     out->probability = mh_chance_of(delayed ? product : cheap + product);
     out->accepted = mh_uniform(rng) < out->probability;
     return MH_OK;

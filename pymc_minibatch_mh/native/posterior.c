@@ -1,4 +1,4 @@
-/* The posterior as updates know it, and how they read rows of it. */
+/* The posterior in updates: change of the control variates, and evaluation of rows. */
 #include "inside.h"
 
 mh_status mh_expansion_change(const mh_reference *reference, const double *position,
@@ -20,7 +20,7 @@ mh_status mh_expansion_change(const mh_reference *reference, const double *posit
     return MH_OK;
 }
 
-/* ---- Rows as they are read: numbered within terms, and through all of them again. ---- */
+/* ---- Evaluation of rows, numbered within terms before it and over all terms after it. ---- */
 
 mh_status mh_take_read(const mh_posterior *posterior, const mh_move *move, int64_t room,
                        mh_read *out, mh_arena *scratch)
@@ -58,7 +58,7 @@ mh_status mh_read_block(const mh_read *read, int64_t first, int64_t last)
 
 /* ---- Sums over many rows, in bounded memory. ---- */
 
-/* Add the differences of n rows, and their squares over c of those that can change. */
+/* Add the differences of n rows, and their squares over c for rows with c > 0. */
 static void add_block(const mh_read *read, int64_t n, const float *c, double *change,
                       double *squares)
 {

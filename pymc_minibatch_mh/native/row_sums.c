@@ -1,8 +1,8 @@
-/* Sums over many rows, for passes over all of them, block by block: rows are given by their numbers
- * through all terms, in any order but where it is said. */
+/* Sums over many rows, block by block, for full-data evaluations. Rows are numbered over all terms,
+ * in any order unless stated otherwise. */
 #include "inside.h"
 
-/* Rows whose temporaries stay in a core's own cache. */
+/* Number of rows in a block: its temporaries fit a core's own cache. */
 enum { BLOCK = 4096 };
 
 /* A block of drawn rows, numbered within their terms. */
@@ -59,7 +59,7 @@ mh_status mh_add_skewness(const mh_rows *rows, const double *theta, const double
     return MH_OK;
 }
 
-/* The differences that a move makes to some rows, those of a term together, and their scales. */
+/* Write the differences in a proposal and their scales; rows of a term have to be consecutive. */
 mh_status mh_differences_of(const mh_rows *rows, const double *position,
                             const double *new_position, const double *centre,
                             const int64_t *drawn, int64_t n, double *differences, double *scales,
@@ -75,7 +75,7 @@ mh_status mh_differences_of(const mh_rows *rows, const double *position,
     return MH_OK;
 }
 
-/* The same, with their number, mean and central sums, and the sum of |d|^3. */
+/* Write the differences in a proposal; also their number, mean, central sums, and sum of |d|^3. */
 mh_status mh_moments_of_move(const mh_rows *rows, const double *position,
                              const double *new_position, const double *centre,
                              const int64_t *drawn, int64_t n, double *differences,
@@ -111,8 +111,8 @@ double mh_largest_of(const double *differences, const double *scales, const doub
     return largest;
 }
 
-/* ---- The prior, as a row: how much the average over N(theta, L L^T) tilts it along L's columns,
- *      which is L^T times the third-order correction of its gradient. ---- */
+/* ---- The prior's part of the skewness: L^T times the third-order correction of the gradient of
+ * the log prior, averaged over N(theta, L L^T). ---- */
 
 /* Write theta plus a column of a factor times a number. */
 static void shifted(const double *theta, const double *factor, int64_t column, double times,
@@ -122,7 +122,7 @@ static void shifted(const double *theta, const double *factor, int64_t column, d
         out[j] = theta[j] + times * factor[j * size + column];
 }
 
-/* Half of the second differences along the columns of a factor, summed; `point` is scratch. */
+/* Half of the sum of second differences along the columns of a factor; `point` is scratch. */
 static double curvature(mh_log_prior prior, const int64_t *context, const double *theta,
                         const double *factor, int64_t size, double *point)
 {

@@ -12,9 +12,9 @@ Ends = tuple[np.ndarray, np.ndarray, np.ndarray]
 def differences_of(
     space: RowSpace, ends: Ends, drawn: np.ndarray, differences: np.ndarray, scales: np.ndarray
 ) -> None:
-    """Write differences of some rows in a move, and units of their rounding errors.
+    """Write differences of some rows in a proposal, and units of their rounding errors.
 
-    The rows of a term are consecutive.
+    The rows of a term have to be consecutive.
     """
     function("mh_differences_of")(space, *ends, drawn, drawn.size, differences, scales)
 
@@ -22,7 +22,7 @@ def differences_of(
 def moments_of_move(
     space: RowSpace, ends: Ends, drawn: np.ndarray, differences: np.ndarray
 ) -> tuple[int, float, float, float, float]:
-    """Write differences; the result is n, mean, Σ(d - mean)^2 and ^3, Σ|d|^3."""
+    """Write differences d; the result is n, mean, Σ(d - mean)², Σ(d - mean)³ and Σ|d|³."""
     moments, absolute = np.zeros(1, dtype_of("mh_moments")), np.zeros(1)
     function("mh_moments_of_move")(space, *ends, drawn, drawn.size, differences, moments, absolute)
     n, mean, second, third = moments[0].item()

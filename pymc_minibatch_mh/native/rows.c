@@ -1,20 +1,20 @@
-/* Rows: differences between the ends of a move, derivatives, and averages of third derivatives.
+/* Rows: differences between the ends of a proposal, derivatives, and averaged third derivatives.
  *
- * A row is a function f of m linear forms (forms.c), or else a graph of all coordinates. One with
- * forms B (m x d) and derivatives g, H in its arguments adds B^T g to the gradient and B^T H B to
- * the Hessian. Fixed coefficients are summed in a matrix of their own, whose inner loops run over
- * neighbours in memory, and are brought to their coordinates once.
+ * A row is a function f of m linear predictors (forms.c), or else a graph of all coordinates. With
+ * linear predictors B theta, B of shape (m, d), and derivatives g, H of f, it adds B^T g to the
+ * gradient and B^T H B to the Hessian. Fixed coefficients are summed in a separate matrix, whose
+ * inner loops are contiguous in memory, and are added to their coordinates once.
  *
  * Averaged over N(theta, L L^T), third derivatives add half of f_abc w_b.w_c, summed over b and c,
- * to the slope in argument a, w_a = L^T b_a being the whitened forms. */
+ * to the derivative in linear predictor a; w_a = L^T b_a are the whitened linear predictors. */
 #include "inside.h"
 
-/* A block of rows of one term: their forms, and what a function takes of each row and returns. */
+/* Block of rows of one term: linear predictors, and the inputs and outputs of the row function. */
 typedef struct block {
     const mh_term *term;
     int64_t most;
     mh_forms forms;
-    double *inputs;  /* `n_vectors` times the m forms, and the leaves, (most, ...) */
+    double *inputs;  /* `n_vectors` times m linear predictors, and the leaves, (most, ...) */
     double *outputs; /* (most, n_outputs) */
 } block;
 
@@ -33,7 +33,7 @@ static mh_status room_for_block(const mh_term *term, int64_t n, int64_t n_vector
 
 /* ---- Differences. ---- */
 
-/* `ends` are the centre, and both ends of the move seen from there, (3, d). */
+/* Differences of rows of a term; `ends`, (3, d), are the centre and both ends relative to it. */
 static mh_status differences_of_term(const mh_term *term, const double *ends, int64_t size,
                                      const int64_t *numbers, int64_t n, double *differences,
                                      double *scales, mh_arena *scratch)
@@ -81,15 +81,15 @@ mh_status mh_differences_of_rows(const mh_rows *rows, const double *position,
 
 /* ---- Derivatives. ---- */
 
-/* Sums over rows of a term: those of fixed coefficients, (S,) and (S, S), and those at their
- * coordinates, (1 + d,) and (d, d). Without a Hessian its two are NULL. */
+/* Sums over rows of a term: gradient and Hessian of the fixed coefficients, (S,) and (S, S); value
+ * and gradient, (1 + d,), and Hessian, (d, d), of the coordinates. `hessian` may be NULL. */
 typedef struct sums_of_term {
     double *gradient, *products, *sums, *hessian;
     int64_t size;
-    double *weights; /* derivatives of a block of rows in one or two arguments, (most,) */
+    double *weights; /* derivatives of a block in one or two linear predictors, (most,) */
 } sums_of_term;
 
-/* The place of a second derivative among value, gradient and Hessian of a row. */
+/* Index of a second derivative in the outputs of a row: value, gradient, Hessian. */
 static int64_t second(int64_t m, int64_t a, int64_t b)
 {
     const int64_t low = mh_min(a, b), high = mh_max(a, b);
@@ -107,7 +107,7 @@ static void copy_column(const double *lines, int64_t width, int64_t n, double *o
         out[i] = lines[i * width];
 }
 
-/* Add the gradients of n rows, whose `slopes` have lines of `width`. */
+/* Add the gradients of n rows, whose `slopes` have the row stride `width`. */
 static void add_gradient(const block *read, const double *slopes, int64_t width, int64_t n,
                          const sums_of_term *out)
 {
@@ -124,7 +124,7 @@ static void add_gradient(const block *read, const double *slopes, int64_t width,
         }
 }
 
-/* Add the second derivatives of a row that have a chosen coefficient in them. */
+/* Add the second derivatives of a row that involve a chosen coefficient. */
 static void add_chosen(const block *read, const double *slopes, int64_t i, double *hessian,
                        int64_t size)
 {
@@ -165,7 +165,7 @@ static void add_hessian(const block *read, int64_t width, int64_t n, const sums_
         add_chosen(read, read->outputs + i * width, i, out->hessian, out->size);
 }
 
-/* Bring the sums of fixed coefficients to their coordinates. */
+/* Add the sums of fixed coefficients to their coordinates. */
 static void add_fixed(const mh_term *term, const sums_of_term *from)
 {
     const int64_t *places = term->fixed_coordinates, n = term->n_fixed;
@@ -180,7 +180,7 @@ static void add_fixed(const mh_term *term, const sums_of_term *from)
         }
 }
 
-/* Room for the sums of a term, which begin at zero; without a Hessian `hessian` is NULL. */
+/* Allocate the sums of fixed coefficients, and set them to zero; `hessian` may be NULL. */
 static mh_status room_for_sums(const mh_term *term, int64_t most, int64_t size, double *sums,
                                double *hessian, sums_of_term *out, mh_arena *scratch)
 {
@@ -238,8 +238,8 @@ mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position,
 
 /* ---- Skewness. ---- */
 
-/* Add what f_abc, a <= b <= c, adds to the slopes: of the orders of an index, those with one
- * argument in front add to its own. `white` are the w_a, (m, d). */
+/* Add the contribution of f_abc, a <= b <= c, to the slopes. Each distinct permutation (i, j, k) of
+ * its index adds half of f_abc w_j.w_k to slope i; `white` are the w_a, (m, d). */
 static void add_third(const double *white, int64_t size, const int64_t index[3], double third,
                       double *slopes)
 {
@@ -259,7 +259,7 @@ static void add_third(const double *white, int64_t size, const int64_t index[3],
     }
 }
 
-/* Write zero, and half of the sum of f_abc w_b.w_c for every argument a, (1 + m,). */
+/* Write zero, then half of the sum of f_abc w_b.w_c for each linear predictor a, (1 + m,). */
 static void skewness_of_row(int64_t m, const double *white, int64_t size, const double *thirds,
                             double *out)
 {

@@ -1,13 +1,13 @@
-/* The loop of a chain: propose, test, move, record; draw after draw. And its parts one by one.
+/* The loop of a chain: propose, test, update and record; also single parts of it.
  *
- * The loop knows neither test nor proposal, and calls both by address. */
+ * The loop does not depend on the test or the proposal, and calls both by address. */
 #include "inside.h"
 
-/* Places of the sums over repetitions of a test: of p, of p^2 and of rows, and the fewest rows that
- * decided. */
+/* Indices of sums over repetitions of a test: of p, of p^2 and of rows, and of the minimum number
+ * of rows. */
 enum { TOTAL, SQUARES, ROWS, FEWEST };
 
-/* Add one tried move to the tally of its component, in posterior standard deviations. */
+/* Add a proposal to the tally of its component; jumps are in posterior standard deviations. */
 static void add_to_tally(mh_tally *tally, const mh_move *move, int64_t size,
                          const mh_decision *decision)
 {
@@ -41,7 +41,7 @@ static void whiten_proposal(mh_chain *chain, double *difference)
     mh_whiten(whitener, move->new, move->position, reference->size, difference, move->step);
 }
 
-/* Write a proposal, and the part of its log ratio that needs no row but for the prior's change. */
+/* Write a proposal, and the change of the control variates, a part of its log ratio. */
 static mh_status propose(mh_chain *chain, mh_proposed *out, double *change)
 {
     const mh_move *move = &chain->move;
@@ -50,7 +50,7 @@ static mh_status propose(mh_chain *chain, mh_proposed *out, double *change)
                                chain->scratch);
 }
 
-/* Reject a proposal whose log ratio is not finite before any row is read. */
+/* Reject a proposal whose log ratio is not finite before any row is evaluated. */
 static void reject_invalid(mh_chain *chain, int64_t component, mh_counts *counts)
 {
     counts->invalid += 1.0;
@@ -76,7 +76,7 @@ static mh_status decide(mh_chain *chain, double cheap, mh_counts *counts, mh_dec
     return status;
 }
 
-/* Make one move; `prior_here` is the prior part where it begins, and where it ends. */
+/* Propose, then accept or reject; `prior` is the position's log prior, updated in place. */
 static mh_status move_once(mh_chain *chain, double *difference, double *prior,
                            mh_counts *counts)
 {
@@ -106,7 +106,7 @@ static mh_status move_once(mh_chain *chain, double *difference, double *prior,
     return MH_OK;
 }
 
-/* Move coordinates that no row depends on. */
+/* Update coordinates on which no row depends, by slice sampling. */
 static mh_status move_without_rows(mh_chain *chain, double *difference, double *prior,
                                    mh_counts *counts)
 {
@@ -120,7 +120,7 @@ static mh_status move_without_rows(mh_chain *chain, double *difference, double *
     return MH_OK;
 }
 
-/* Make one update. */
+/* Make one update: a proposal, then slice updates of the null space if there are any. */
 static mh_status update(mh_chain *chain, double *difference, double *prior, mh_counts *counts)
 {
     MH_SCOPE(chain->scratch);
@@ -166,9 +166,9 @@ mh_status mh_propose_once(mh_chain *chain, const double *position, double *new_p
     return MH_OK;
 }
 
-/* Adds to `outcomes`, (4,): sums of the probability of acceptance, of its square and of rows, and the
- * fewest rows that decided. `by_verdict` counts verdicts, for a test whose probability is that of a
- * single look. A violated bound ends the repetitions. */
+/* Repeat a test. Adds to `outcomes`, (4,): sums of the acceptance probability p, of p^2 and of
+ * rows, and the minimum number of rows. With `by_verdict` p is the verdict, 0 or 1, for a test that
+ * only gives the probability of a single look. A violated bound ends the repetitions. */
 mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *new_position,
                          double cheap, int64_t repetitions, int64_t by_verdict, double *outcomes)
 {
@@ -187,7 +187,7 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
         const double probability = by_verdict ? (double)decision.accepted : decision.probability;
         outcomes[TOTAL] += probability;
         outcomes[SQUARES] += probability * probability;
-        /* A test that scans all rows before it decides has counted these already. */
+        /* Tests that first scan all rows count them in counts.n_obs. */
         outcomes[ROWS] += decision.n_obs + counts.n_obs;
         outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
     }

@@ -1,4 +1,4 @@
-"""Loop of a chain: propose, test, move and record draws; and its single parts."""
+"""Loop of a chain: propose, test, update the position and record draws."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from pymc_minibatch_mh.native.statistics import TALLY
 
 
 class Slices(record_of("mh_slices")):  # type: ignore[misc]
-    """Directions of slice proposals without observations, and their number: ``mh_slices``."""
+    """Directions of slice updates in the null space of the likelihood: ``mh_slices``."""
 
 
 NO_SLICES = Slices(np.empty((0, 0)), np.empty((0, 2), np.int64), 0)
@@ -37,9 +37,9 @@ class KernelState(NamedTuple):
     decide: str | None
     test: LaidOut | None
     slices: Slices
-    #: Efficiency of each component of the proposal, accumulated, records of shape (components,).
+    #: Accumulated efficiency of each component of the proposal, records of shape (components,).
     tallies: np.ndarray | None
-    #: Ends of the proposal to which row and ratio of the counts belong, shape (2, d).
+    #: Ends of the proposal with the largest violation of a bound, shape (2, d).
     worst_move: np.ndarray | None
     arena: Arena
 
@@ -84,7 +84,7 @@ def linked(
 def run(
     chain: LaidOut, updates: int, draws: np.ndarray, counts: np.ndarray, loop: str = "mh_run"
 ) -> tuple[int, int]:
-    """Run draws of a chain, which stops at the last one; the result is a status and their number.
+    """Run a chain for some draws; the result is a status and the number of draws made.
 
     Each draw takes `updates` updates. Positions overwrite contiguous `draws`, shape (draws, d), and
     counts of updates are added to the records `counts`, shape (draws,). Any status but ``MH_OK``
@@ -98,5 +98,5 @@ def run(
     return status, made[0]
 
 
-#: Sums over repetitions of a test: Σp, Σp², Σ rows; and the smallest number of rows.
+#: Indices of sums over repetitions of a test: Σp, Σp², Σ rows; and of the minimum number of rows.
 TOTAL, SQUARES, ROWS, FEWEST = range(4)

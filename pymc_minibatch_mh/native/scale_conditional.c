@@ -1,17 +1,17 @@
-/* A normal distribution given scales, and of these a distribution of their own.
+/* A normal distribution of effects given their scales, and a distribution of the scales.
  *
- * In a hierarchy the effects of groups are nearly normal given their scale tau, with a precision and
- * a mean that change with it, while jointly with log tau they are not. Here numbers z, one a scale,
- * are monotone functions of standard normal numbers u, scales are phi = phi_0 + A z, and the rest is
- * x = m(z) + W(z)^-1 w for further standard normal numbers w, W lower triangular. All of this can be
- * inverted, so that the density of any position is known.
+ * In a hierarchy the effects of groups are nearly normal given their scale tau, with a precision
+ * and a mean that depend on it, but not jointly with log tau. Here numbers z, one per scale, are
+ * monotone functions of standard normal numbers u; scales are phi = phi_0 + A z, and the other
+ * coordinates are x = m(z) + W(z)^-1 w with standard normal numbers w and W lower triangular. All
+ * of this can be inverted, so that the density of any position is known.
  *
- * The functions are tables, read between two knots along a straight line; what several z change is
- * added up. With D(z) that sum, diagonal entries of W are multiplied by exp(D), so that W can always
- * be inverted. */
+ * The functions are tables with linear interpolation between knots; the contributions of several z
+ * are added. With D(z) their sum, diagonal entries of W are multiplied by exp(D), so that W is
+ * always invertible. */
 #include "inside.h"
 
-/* z, m and W for given z, and x - m. */
+/* Workspace: z, m(z), x - m(z) and W(z). */
 typedef struct workspace {
     double *points, *mean, *way, *whitener;
 } workspace;
@@ -26,7 +26,7 @@ static mh_status take_workspace(const mh_scale_conditional *tables, workspace *o
     return MH_OK;
 }
 
-/* Z for u, and the logarithm of dz/du: slopes are linear between knots, constant beyond. */
+/* Map u to z and log dz/du; slopes are linear between knots and constant beyond them. */
 static double point_at(const mh_scale_conditional *tables, int64_t k, double normal,
                        double *log_slope)
 {
@@ -50,7 +50,7 @@ static double point_at(const mh_scale_conditional *tables, int64_t k, double nor
     return points[j] + 0.5 * (slopes[j] + slope) * away;
 }
 
-/* U for z, and the logarithm of dz/du: the inverse of point_at. */
+/* Map z to u and log dz/du: the inverse of point_at. */
 static double normal_at(const mh_scale_conditional *tables, int64_t k, double point,
                         double *log_slope)
 {
@@ -75,7 +75,7 @@ static double normal_at(const mh_scale_conditional *tables, int64_t k, double po
     return start + 2.0 * way / (slopes[low] + slope);
 }
 
-/* Add a line of a table, read between two knots. */
+/* Add a row of a table, interpolated linearly between two knots. */
 static void add_between(const double *lines, int64_t knot, double share, int64_t size, double *out)
 {
     const double *first = lines + knot * size, *second = first + size;
@@ -83,7 +83,7 @@ static void add_between(const double *lines, int64_t knot, double share, int64_t
         out[i] += (1.0 - share) * first[i] + share * second[i];
 }
 
-/* Write m and W for given z, with plain numbers on the diagonal; return log |W|. */
+/* Write m and W for given z, the diagonal of W converted from logarithms; return log |W|. */
 static double set_up(const mh_scale_conditional *tables, const workspace *work)
 {
     const int64_t last = tables->n_knots - 1, size = tables->n_rest;
@@ -108,7 +108,7 @@ static double set_up(const mh_scale_conditional *tables, const workspace *work)
     return log_volume;
 }
 
-/* The density of the position is that of a standard normal vector at (u, w) times the volume. */
+/* Whiten a position to (u, w): its density is the standard normal one there times the volume. */
 mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const double *position,
                                  double *white, double *log_volume, mh_arena *scratch)
 {

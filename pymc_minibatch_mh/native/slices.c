@@ -1,16 +1,16 @@
-/* Moves without rows: slice sampling along directions that change no row.
+/* Slice sampling along directions in the null space of the likelihood.
  *
- * Rows of a hierarchy read the effects of groups, and not their location and scale. Along a direction
- * that no row depends on the posterior is the prior part, which takes no row to evaluate: a move
- * there leaves the posterior as it is, whatever the test of the other updates is. A slice is stepped
- * out and shrunk, which is exact for any width: Neal (2003), figures 3 and 5,
+ * Rows of a hierarchy depend on the effects of groups, and not on their location and scale. Along a
+ * direction that changes no row the posterior is the prior part, whose evaluation needs no rows. An
+ * update along it leaves the posterior invariant, whatever the test of the other updates is. A
+ * slice is stepped out and shrunk, which is exact for any width: Neal (2003), figures 3 and 5,
  * doi:10.1214/aos/1056562461. */
 #include "inside.h"
 
-/* Steps that a slice is stepped out by at most. Any number is exact. */
+/* Maximum number of steps by which a slice is stepped out; any number is exact. */
 enum { MOST_STEPS = 32 };
 
-/* A line through `start`, along which a position is moved, and the log-density. */
+/* Line through `start` on which a position is updated, and the log-density. */
 typedef struct line {
     double *position;
     const double *start, *step;
@@ -27,10 +27,10 @@ static double value_at(const line *along, double t)
     return along->prior(along->position, along->context);
 }
 
-/* Whether a value is in the slice; one that is no finite number never is. */
+/* Whether a log-density is in the slice; infinite and NaN values never are. */
 static int is_inside(double value, double level) { return level <= value && value < INFINITY; }
 
-/* Step an end of the slice out, while it is inside; return the evaluations. */
+/* Step an end of the slice out while it is inside; return the number of evaluations. */
 static int64_t step_out(const line *along, double level, int64_t most, double way, double *end)
 {
     for (int64_t k = 0; k < most; k++) {
@@ -41,7 +41,7 @@ static int64_t step_out(const line *along, double level, int64_t most, double wa
     return most;
 }
 
-/* Draw from the slice between two ends, which are moved to what is outside of it. */
+/* Draw from the slice between two ends; a draw outside of it becomes the end on its side. */
 static double shrink(const line *along, double level, double low, double high,
                      const mh_generator *rng, int64_t *evaluations)
 {
@@ -49,7 +49,7 @@ static double shrink(const line *along, double level, double low, double high,
         const double t = low + (high - low) * mh_uniform(rng);
         const double value = value_at(along, t);
         ++*evaluations;
-        /* Shrunk to where it started, a slice has nothing else that numbers can tell apart. */
+        /* At t = 0 the slice has shrunk to its start, up to rounding. */
         if (is_inside(value, level) || t == 0.0)
             return value;
         if (t < 0.0)
@@ -71,7 +71,7 @@ mh_status mh_move_by_slice(double *position, int64_t size, const double *step, i
     const line along = {position, start, step, first, last, prior, context};
     const double level = *value + log1p(-mh_uniform(rng));
     double low = -mh_uniform(rng), high = low + 1.0;
-    /* How many of the steps may go to the left is drawn, or a limit would not be reversible. */
+    /* The number of steps to the left is random: otherwise the limit would break reversibility. */
     const int64_t left = (int64_t)((double)MOST_STEPS * mh_uniform(rng));
     *evaluations += step_out(&along, level, left, -1.0, &low);
     *evaluations += step_out(&along, level, MOST_STEPS - 1 - left, 1.0, &high);
@@ -79,8 +79,8 @@ mh_status mh_move_by_slice(double *position, int64_t size, const double *step, i
     return MH_OK;
 }
 
-/* Directions take turns. Where the moves are no multiple of their number, the first of them is drawn,
- * so that all have an equal share. */
+/* Directions take turns. Unless the number of updates is a multiple of theirs, the first direction
+ * is drawn, so that all are equally frequent. */
 mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices,
                                mh_log_prior prior, const int64_t *context,
                                const mh_generator *rng, double *value, int64_t *evaluations,

@@ -26,14 +26,14 @@ def summed(records: np.ndarray) -> np.void:
     return numbers(records).sum(axis=0).view(records.dtype)[0]
 
 
-#: Features of some steps, without which a statistic would be zero in every draw.
+#: Features that some steps lack, so that a statistic would be zero in every draw.
 type Feature = Literal[
     "batches", "bounds", "bright rows", "ceilings", "slices", "effects", "scales", "directions"
 ]
 
 
 class Statistic(NamedTuple):
-    """A statistic of a draw: type, meaning, and its entry of the counts if it has one.
+    """A statistic of a draw: type, meaning, and the name of its count if it has one.
 
     Averages are divided by the number of updates. Traces include it if the step has what it
     `needs`.

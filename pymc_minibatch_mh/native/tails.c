@@ -1,8 +1,8 @@
-/* Tails of distributions, and how many rows keep the variance of a batch below a limit.
+/* Tails of distributions, and the batch size that keeps a variance below a limit.
  *
  * The upper tail of Student's t has an absolute error below 1e-11. Below 30 degrees of freedom it
  * is half of the incomplete beta function I_x(degrees/2, 1/2), x = degrees/(degrees + t^2), from
- * its continued fraction; from 30 on, that of the normal deviate of Hill (1970),
+ * its continued fraction; from 30 on, it is the normal tail at the deviate of Hill (1970),
  * doi:10.1145/355598.362775. */
 #include "inside.h"
 
@@ -60,7 +60,7 @@ double mh_student_tail(double t, double degrees)
     if (degrees < FIRST_NORMAL_DEGREE)
         return student_tail_by_beta(t, degrees);
     const double a = degrees - 0.5, b = 48.0 * a * a;
-    /* An overflow of t * t would make the deviate NaN; this power is past every tail already. */
+    /* Limit y: an overflow of t * t would make the deviate NaN, and the tail is 0 here. */
     const double y = mh_smaller(a * log1p(t * t / degrees), 1500.0);
     const double series =
         (((-0.4 * y - 3.3) * y - 24.0) * y - 85.5) / (0.8 * y * y + 100.0 + b);

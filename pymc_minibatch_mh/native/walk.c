@@ -1,9 +1,9 @@
-/* A random walk theta' = theta + s L xi, xi standard normal: of the posterior's shape, of none, or of
- * a given one. */
+/* A random walk theta' = theta + s L xi, xi standard normal, with L from the posterior, the
+ * identity, or the user. */
 #include "inside.h"
 
-/* L is lower triangular: these are steps of the conditional distribution given that coordinates
- * before `first` stay. Without a factor L is the identity. */
+/* Add s L xi from coordinate `first` on. L is lower triangular: this is the conditional
+ * distribution given that the coordinates before it stay. Without a factor L is the identity. */
 void mh_walk_by(const double *factor, double scale, const mh_generator *rng, int64_t first,
                 int64_t size, mh_move *move)
 {

@@ -1,38 +1,39 @@
-/* Candidates dropped by their own ceilings, before their data are read: an 8-bit copy of rows.
+/* Candidates rejected by thinning bounds before their data are read: an 8-bit copy of rows.
  *
- * A row's remainder depends on a move through the whitened gradients of its linear forms alone.
- * With P the projection on their span, |dU_i| <= c_i M(P a, P a'), which is far below c_i M(a, a')
- * where there are many coordinates: of a random direction a row sees 1/sqrt(d). With t = |P a|,
- * t' = |P a'| and s = |P (a' - a)|, the *own ceiling* of a row is c_i times
+ * The remainder of a row depends on a proposal only through the whitened gradients of its linear
+ * predictors. With P the projection on their span, |dU_i| <= c_i M(P a, P a'), which is far
+ * below c_i M(a, a') in many dimensions: P keeps about 1/sqrt(d) of a random direction. With t =
+ * |P a|, t' = |P a'| and s = |P (a' - a)|, the *thinning bound* of a row is c_i times
  *
  *     order 2    min{ (t^3 + t'^3)/6, s max(t, t')^2/2 },    and |x'^3 - x^3|/6 of one direction,
  *     order 1    min{ (t^2 + t'^2)/2, s max(t, t') },
  *     order 0    s,
  *
- * or kappa times as much, but never more than c_i M. Candidates are drawn at the rates c_i M, which
- * add up without looking at any row; one is kept with probability (own ceiling)/(c_i M), before its
- * data are read, and the own ceiling takes the place of c_i M from there on. The share is symmetric
- * in the two ends, and is a function of the move alone: rows that are kept are independent Poisson
- * counts.
+ * or kappa times as much, but never more than c_i M. Candidates are drawn at the rates c_i M,
+ * whose total is known without any evaluation. One is kept with probability (thinning
+ * bound)/(c_i M), its *share*, before its data are read; the thinning bound then replaces c_i M.
+ * Shares are symmetric in the two ends and depend on the proposal alone: kept rows are
+ * independent Poisson counts.
  *
- * Shares are rounded outwards. A line of the copy has the directions e of a row, orthonormal, as
- * integers Q of 8 bits with a scale q and the residual |e - q Q|, so that |e.w| is at most
+ * Shares are rounded up. A line of the copy has the orthonormal directions e of a row, as 8-bit
+ * integers Q with a scale q and the residual |e - q Q|, so that |e.w| is at most
  *
  *     q |Q.w| + |e - q Q| |w| + (single-precision arithmetic) |w|.
  *
- * Directions that all rows may read, as of log sigma, are kept once and in full. */
+ * Directions that all rows share, such as that of log sigma, are stored once and in full
+ * precision. */
 #include "inside.h"
 
 enum { HEAD = 8 }; /* bytes of a scale and a residual */
 
-/* Length of what a direction has left without others, relative to it, from which it is its own. */
+/* Minimum relative length of a direction, after orthogonalisation, that counts as independent. */
 static const double DEPENDENT = 1e-8;
-/* Rounding of whitened gradients and positions, relative to lengths: far more than there is. */
+/* Relative rounding error of whitened gradients and positions, far above the actual one. */
 static const double WHITENED = 1.0 / (1 << 20);
 static const double HALF_ULP = 1.0 / (1 << 24); /* of single precision */
-/* Far more than the rounding errors of a share, and than that. */
+/* Factor far above the rounding errors of a share, and a factor far above the first one. */
 static const double ROUNDING = 1.0 + 1e-10, ABOVE_ROUNDING = 1.0 + 1e-9;
-/* Length that products lose where numbers of single precision are too small to be kept. */
+/* Bound of the loss of products by underflow in single precision. */
 static const double SMALLEST = 1e-30;
 
 /* ---- Packing of rows. ---- */
@@ -45,7 +46,7 @@ static double largest_entry(const double *vector, int64_t size)
     return largest;
 }
 
-/* Take its component along a direction off a vector. */
+/* Subtract from a vector its component along a unit direction. */
 static void without(const double *direction, double *vector, int64_t size)
 {
     const double along = mh_inner(direction, vector, size);
@@ -53,18 +54,18 @@ static void without(const double *direction, double *vector, int64_t size)
         vector[j] -= along * direction[j];
 }
 
-/* Infinity is for a direction that is not told from the others: it is set to zero, and may point
- * anywhere. */
+/* Orthonormalise a direction. Infinity means that rounding hides what is left of it: the direction
+ * is set to zero here, and may point anywhere. */
 double mh_orthogonalize(double *directions, const double *others, int64_t n_others, int64_t k,
                         int64_t size)
 {
     double *vector = directions + k * size;
     const double largest = largest_entry(vector, size);
-    /* Squares of small numbers, and of large ones, would be none. */
+    /* Rescaled, because squares of very small or large numbers would underflow or overflow. */
     for (int64_t j = 0; j < size; j++)
         vector[j] = largest > 0.0 ? vector[j] / largest : 0.0;
     const double before = mh_length_of(vector, size);
-    /* The second time takes off the rounding errors of the first. */
+    /* The second pass removes the rounding errors of the first. */
     for (int time = 0; time < 2; time++) {
         for (int64_t other = 0; other < n_others; other++)
             without(others + other * size, vector, size);
@@ -87,7 +88,7 @@ static float rounded_up(double number)
     return (double)single >= number ? single : nextafterf(single, INFINITY);
 }
 
-/* Write a direction of length 0 or 1, or an unknown one, in integers of 8 bits. */
+/* Write a direction of length 0 or 1, or an unknown one (infinity), in 8-bit integers. */
 static void pack(const double *direction, int64_t size, double length, int8_t *head, int8_t *line)
 {
     const float scale = (float)(largest_entry(direction, size) / 127.0);
@@ -118,7 +119,7 @@ void mh_pack_rows(double *whitened, int64_t n, int64_t own, int64_t size, const 
     }
 }
 
-/* ---- A move, as lines are multiplied by it. ---- */
+/* ---- A proposal in the form by which packed lines are multiplied. ---- */
 
 static double squares_along(const mh_copy *copy, const double *vector, int64_t size)
 {
@@ -128,11 +129,10 @@ static double squares_along(const mh_copy *copy, const double *vector, int64_t s
     return total;
 }
 
-/* Numbers that a line of one direction is multiplied by, up to a multiple of sixteen: a line has as
- * many, and they leave no rest. */
+/* Length of a packed line of one direction: a multiple of 16, so that loops have no remainder. */
 static int64_t length_of_line(int64_t size) { return (HEAD + size + 15) / 16 * 16; }
 
-/* Room for a vector behind the zeros that a head is multiplied by, and before others. */
+/* Allocate a vector, preceded by zeros for the head of a line and followed by zeros. */
 static float *with_zeros(int64_t size, mh_arena *scratch)
 {
     const int64_t n = length_of_line(size);
@@ -140,7 +140,7 @@ static float *with_zeros(int64_t size, mh_arena *scratch)
     return room ? (float *)memset(room, 0, (size_t)n * sizeof *room) + HEAD : NULL;
 }
 
-/* Symmetric in the two ends, up to their order. */
+/* Prepare a proposal for packed lines; symmetric in the two ends, up to their order. */
 mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t order, int64_t size,
                           double raised, mh_ends *out, mh_arena *scratch)
 {
@@ -171,14 +171,14 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
     return MH_OK;
 }
 
-/* ---- Own ceilings. ---- */
+/* ---- Thinning bounds of rows. ---- */
 
-/* A direction of a row by a move: e.a, e.a' and e.(a' - a)/2, and errors of the ends. */
+/* A row's direction e times a proposal: e.a, e.a' and Q.(a' - a)/2, with bounds of their errors. */
 typedef struct {
     double x, x_new, half, scale, residual, error, other_error;
 } products;
 
-/* Multiply the lines of some rows, which have one direction, by a move; `out` is (n, 2). */
+/* Multiply the packed lines of some one-direction rows by a proposal; `out` is (n, 2). */
 static void multiply_lines(const mh_copy *copy, const mh_ends *ends, const int64_t *rows, int64_t n,
                            float *out)
 {
@@ -209,7 +209,7 @@ static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t ro
     return products_by(ends, copy->lines + row * copy->width + HEAD * k, by);
 }
 
-/* M of a projected move, by the lengths of its ends and of its step. */
+/* M of a projected proposal, by the lengths of its ends and of its step. */
 static double size_of_ends(double x, double x_new, double step, int64_t order)
 {
     const double most = mh_larger(x, x_new);
@@ -220,7 +220,7 @@ static double size_of_ends(double x, double x_new, double step, int64_t order)
     return mh_smaller((mh_cube(x) + mh_cube(x_new)) / 6.0, 0.5 * step * most * most);
 }
 
-/* Whether all that a row sees of a move is its one direction, at order 2. */
+/* Whether each row depends on a proposal through a single direction, at order 2. */
 static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
 {
     return ends->order == 2 && copy->own == 1 && !copy->n_shared;
@@ -243,7 +243,7 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
     }
     const double size = size_of_ends(sqrt(x), sqrt(x_new), sqrt(step), ends->order);
     const double share = ends->raised * (mh_smaller(size, sharp) * ROUNDING);
-    /* Where anything overflowed the row is kept. */
+    /* After an overflow the row is kept. */
     return share < 1.0 ? share : 1.0;
 }
 
@@ -263,7 +263,7 @@ double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row)
 
 /* ---- Candidates. ---- */
 
-/* Draw some rows by an alias table, each with a chance that is uniform given the row. */
+/* Draw candidate rows from an alias table, each with a uniform number for its thinning. */
 static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_generator *rng,
                             int64_t n, int64_t *drawn, double *chances)
 {
@@ -276,7 +276,7 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
     for (int64_t k = 0; k < n; k++) {
         const double threshold = table->thresholds[drawn[k]];
-        /* Given which of the two it is, the chance is uniform again. */
+        /* Given the outcome of this comparison, the rescaled number is uniform again. */
         if (chances[k] < threshold) {
             chances[k] /= threshold;
         } else {
@@ -286,8 +286,8 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
 }
 
-/* Write the first those of n candidates that both ends do not drop, which are nearly all; where
- * these overflow, a row is kept. Returned is how many are left. */
+/* Reject candidates by the quick bound from both ends; move the others to the front and return
+ * their number. If the bound overflows, a candidate is kept. */
 static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
                             double *chances)
 {
@@ -304,7 +304,7 @@ static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n,
     return left;
 }
 
-/* All of a batch are drawn before the first is looked at: none is likely to be in a cache. */
+/* Draw candidates in batches and prefetch their lines, which are rarely in a cache; keep some. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table,
                            int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows)
 {
