@@ -37,28 +37,28 @@ from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 _log = logging.getLogger("pymc")
 
-#: Tolerable bias in standard deviations of the draws, with which 95 % intervals cover 94.9 %, its
-#: margin in standard errors, and the largest rounding error of exact tests.
+#: Maximum bias in standard deviations of the draws (95 % intervals then cover 94.9 %), its margin
+#: in standard errors, and the maximum rounding error of exact tests.
 MAX_BIAS, MARGIN, MAX_ROUNDING = 0.1, 2.0, 1e-6
 #: Probability of a false report of a bias, a drift, or a difference of rates.
 FALSE_ALARM = 1e-3
-#: Errors of an acceptance probability, by the first term of Edgeworth's series, of a warning and of
-#: a failure, and the supremum of that term in skewness/√b: φ(0)/6.
+#: Errors of an acceptance probability, by the first term of Edgeworth's series, above which the
+#: verdict is a warning or a failure; maximum of that term, divided by skewness/√b: φ(0)/6.
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
 EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
-#: Without a warning: the largest observation in standard deviations of a batch's sum, the fewest
-#: observations that carry half of a batch's variance, and shares of updates with a full-data
-#: evaluation and with an invalid proposal.
+#: Limits for a warning: maximum size of an observation in standard deviations of a batch's sum,
+#: minimum number of observations with half of a batch's variance, and maximum shares of updates
+#: with a full-data evaluation and with an invalid proposal.
 MAX_PULL, MIN_TOP_ROWS, MAX_FULL_PASSES, MAX_INVALID = 1.0, 10.0, 0.1, 0.1
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
 MIN_NOISE = 0.1
-#: Fewest draws of a chain for autocorrelations, and fewest and most pairs by default.
+#: Minimum draws per chain for autocorrelations; default minimum and maximum number of pairs.
 MIN_DRAWS, MIN_PAIRS, MAX_PAIRS = 50, 50, 200
-#: Seconds of an audit from which the log announces its duration.
+#: Expected seconds of an audit above which the log announces its duration.
 MAX_SILENT_SECONDS = 5.0
-#: Attribute ``state`` of an audit whose chain is not that of the trace.
+#: Attribute ``state`` of an audit whose chain was adapted again, after sampling.
 ANEW = "adapted anew, on draws of the trace"
-#: Checks in the order of their lines.
+#: Checks, in the order in which they are reported.
 CHECKS = ("bounds", "bias", "drift", "acceptance", "normality", "trace")
 
 
@@ -73,12 +73,12 @@ ok, warn, fail = (partial(Verdict, verdict) for verdict in ("ok", "warn", "fail"
 
 
 def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
-    """Updates between two draws of a trace; traces of `pm.sample` have as many as the step."""
+    """Number of updates per draw of a trace; a trace of `pm.sample` has the number of the step."""
     return int(trace["posterior"].attrs.get("updates_per_draw", step.updates_per_draw))
 
 
 def judge_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
-    """Verdict on the bounds of a method that has any: no observation may exceed its bound."""
+    """Verdict on the bounds, if the method has any: no observation may exceed its bound."""
     ratios, exact = pairs["bound_ratio"].to_numpy(), step.guarantee.is_exact
     if step.plan.bounds is None:
         return ok(f"{type(step).__name__} needs no bounds.")
@@ -137,7 +137,7 @@ def judge_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     return ok(f"{what}; no parameter has a larger one.")
 
 
-#: Causes and fixes for draws that further updates would change, or would not reach.
+#: Cause and remedy, for messages about a drift and about differing acceptance rates.
 ANOTHER_TRACE = (
     "the chains have not converged, or another step, model or data drew the trace. Sample longer, "
     "or pass the step that drew this trace, and all of its draws."
@@ -145,12 +145,12 @@ ANOTHER_TRACE = (
 
 
 def drift_limit(size: int) -> float:
-    """Standard errors beyond which a drift of one of `size` moments, or of the density, fails."""
+    """Maximum |z| of the drifts of `size` moments and of the log-density without a failure."""
     return float(-ndtri(0.5 * FALSE_ALARM / (size + 1)))
 
 
 def judge_drift(found: xr.Dataset) -> Verdict:
-    """Verdict on draws that should have the invariant distribution of the sampler."""
+    """Verdict on whether the draws have the invariant distribution of the sampler."""
     drift, joint = found["drift"].to_numpy(), float(found["log_density_drift"])
     surely = drift_limit(drift.size)
     worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
@@ -184,7 +184,7 @@ def judge_acceptance(rates: Rates) -> Verdict:
 
 
 def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
-    """Verdict on sums over batches, which approximate tests take to be normal."""
+    """Verdict on sums over batches, which approximate tests assume to be normal."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
         return ok(f"{type(step).__name__} does not assume normal sums over batches.")
@@ -197,7 +197,7 @@ def judge_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdi
     batch, skewness = batch[part], np.abs(rows["skewness"])
     beta = step.plan.reference.inverse_temperature
     noise = beta * n_rows * np.sqrt(rows["variance"] * (1.0 / batch - 1.0 / n_rows))
-    # Where noise is small against 1, so is what its shape does to a smooth probability.
+    # The shape of small noise has a small effect on a smooth acceptance probability.
     weight = np.minimum(1.0, noise**3)
     edgeworth = float(np.mean(weight * EDGEWORTH * skewness / np.sqrt(batch)))
     mattering = noise > MIN_NOISE
@@ -264,7 +264,7 @@ def judge_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
 
 
 def require_stats(trace: xr.DataTree) -> None:
-    """Refuse a trace without the stats of this package's steps."""
+    """Raise a SettingError if a trace lacks the statistics of this package's steps."""
     names = ("full_pass", "scaling", "accepted_share")
     found = trace["sample_stats"].data_vars if "sample_stats" in trace.children else ()
     missing = [name for name in names if name not in found]
@@ -276,7 +276,7 @@ def require_stats(trace: xr.DataTree) -> None:
 
 
 def require_draws(trace: xr.DataTree) -> None:
-    """Refuse a trace that is too short for autocorrelations."""
+    """Raise a SettingError if a trace is too short for autocorrelations."""
     draws = trace["posterior"].sizes["draw"]
     if draws < MIN_DRAWS:
         raise SettingError(
@@ -439,7 +439,7 @@ def _number_of_pairs(
     sampling = float(trace["posterior"].attrs.get("sampling_time", math.inf))
     first = {name: values[:1] for name, values in draws.items()}
     for _ in range(2):
-        # The first pair compiles functions, or loads them.
+        # The time of the first pair includes the compilation or loading of functions.
         began = time.perf_counter()
         _measure_pairs(step, first, 1, chain.copy(), np.random.default_rng(0))
         seconds = time.perf_counter() - began
@@ -458,7 +458,7 @@ def _number_of_pairs(
 
 
 def affordable_pairs(seconds: float, sampling: float) -> int:
-    """Number of pairs, each of so many seconds, that take as long as sampling, within limits."""
+    """Number of pairs, at `seconds` per pair, that take as long as sampling, clipped to limits."""
     return int(np.clip(sampling / max(seconds, 1e-9), MIN_PAIRS, MAX_PAIRS))
 
 
@@ -473,7 +473,7 @@ def _measure_pairs(
 
 
 def _label_pairs(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
-    """Published measurements, with the labels of chains and draws."""
+    """Measurements for the user, with the labels of chains and draws."""
     posterior = trace["posterior"]
     coords: dict[str, Any] = {"pair": np.arange(pairs.sizes["pair"])}
     for name in ("chain", "draw"):

@@ -59,14 +59,14 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Dra
     return values
 
 
-#: Draws of warm-up of a trace without that attribute: PyMC's default.
+#: Number of warm-up draws if a trace does not have that attribute: PyMC's default.
 USUAL_TUNE = 1_000
 
 
 def frozen_chain(
     step: MinibatchStep, trace: xr.DataTree, draws: Draws, rng: np.random.Generator
 ) -> tuple[Chain, int | None]:
-    """Frozen chain of a trace with its label, or a chain warmed up on its draws, with None."""
+    """Frozen chain that drew a trace and its label, or a chain warmed up on its draws and None."""
     step.require_unchanged()
     label = frozen_label(step, trace)
     if label is not None:
@@ -85,12 +85,12 @@ def frozen_chain(
 
 
 def frozen_label(step: MinibatchStep, trace: xr.DataTree) -> int | None:
-    """Label of the chain of a trace in whose frozen state a step still is, or None."""
+    """Label of the trace's chain whose frozen state the step still has, or None."""
     drawn = trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE) + trace.posterior.sizes["draw"]
     if step.chain.state.adapting or step.chain.state.n_draws != drawn:
         return None
     last = trace["sample_stats"]["scaling"].isel(draw=-1)
-    # Adapted in warm-up to all digits, the scale identifies a chain; the last one ran last.
+    # The digits of the adapted scale identify a chain; of equal scales, the last chain ran last.
     for chain in reversed(last["chain"].to_numpy()):
         if (last.sel(chain=chain).to_numpy() == step.chain.scaling).any():
             return int(chain)
@@ -104,7 +104,7 @@ def measure_pairs(
     label: str,
     measure: Callable[[np.ndarray, np.ndarray, str], dict[str, Any]],
 ) -> xr.Dataset:
-    """Measurements of at least so many pairs of draw and proposal, evenly spread over the trace.
+    """Measurements of at least `pairs` draws and proposals, evenly spread over the trace.
 
     `measure` takes a position, the values of all other variables, and the name of the draw.
     """
@@ -126,7 +126,7 @@ def measure_pairs(
     )
 
 
-#: A proposal of zero density, which is rejected before an observation is evaluated.
+#: Results for a proposal of zero density, which is rejected without evaluating observations.
 REJECTED = Acceptance(0.0, 0.0, 0.0, np.nan)
 UNREAD = MoveSummary(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 
@@ -142,7 +142,7 @@ def measure_decisions(step: MinibatchStep, draws: Draws, pairs: int, probe: Prob
         if not np.isfinite(rows.log_ratio):
             _require_density(step, position, where)
         forth = probe.acceptance(move) if possible else REJECTED
-        # From a proposal of zero density, the way back starts outside of the posterior.
+        # The reverse proposal cannot start at a point of zero density.
         back = probe.acceptance(move.reverse_move) if np.isfinite(rows.log_ratio) else REJECTED
         return {
             "proposal": move.new,
@@ -190,7 +190,7 @@ def measure_iterations(step: MinibatchStep, draws: Draws, pairs: int, chain: Cha
 
 
 def _locate_row(step: MinibatchStep, row: int) -> dict[str, Any]:
-    """Term of a row among all rows, and its number there; "" and -1 for row -1."""
+    """Term of a row, and its number within that term; "" and -1 for row -1."""
     term, number = step.target.term_and_row(row) if row >= 0 else ("", -1)
     return {"bound_term": term, "bound_row": number}
 
@@ -208,8 +208,8 @@ def _require_density(step: MinibatchStep, position: np.ndarray, where: str) -> N
 def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
     """Errors a - σ(Δ)(a + a') of the acceptance probabilities, and their standard errors.
 
-    a and a' are the probabilities there and back, a' NaN after a violated bound, Δ is the exact log
-    ratio, and σ the logistic function: 0 in detailed balance.
+    a and a' are the probabilities of a proposal and of its reverse (NaN after a violated bound), Δ
+    is the exact log ratio, and σ the logistic function. Detailed balance implies errors of 0.
     """
     backward = xr.apply_ufunc(expit, pairs["log_ratio"])
     forward = 1.0 - backward
@@ -220,8 +220,8 @@ def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-#: Least share of a trace's rate after another warm-up, because chains adapt differently, and of the
-#: coordinates that change between draws, which may be iterations apart.
+#: Minimum ratio of an audited rate to the trace's rate: of acceptance rates after another warm-up,
+#: as chains adapt differently; of changed coordinates, as draws may be several iterations apart.
 MIN_SHARE = 0.5
 
 
@@ -230,18 +230,18 @@ class Rates(NamedTuple):
 
     pairs: float
     trace: float
-    #: Bound of the log probability of such a difference; 0 for a difference that is no error.
+    #: Upper bound of the log probability of this difference; 0 if the difference is no error.
     log_chance: float
 
 
 def compare_rates(
     rates: np.ndarray, trace: xr.DataTree, label: int | None, times: np.ndarray
 ) -> Rates:
-    """Acceptance `rates` of audited proposals beside the rates of a trace at its last temperature.
+    """Compare acceptance `rates` of audited proposals with a trace's rate at its last temperature.
 
-    Where draws of another posterior reject every proposal, nothing drifts, but the rates differ.
+    If draws of another posterior reject every proposal, nothing drifts, but the rates differ.
     Without a `label`, after another warm-up, only less than half of the trace's rate is an error.
-    `times` are autocorrelation times between draws, of all moments.
+    `times` are the autocorrelation times of all moments, in draws.
     """
     rates = rates[np.isfinite(rates)]
     audited = float(rates.mean()) if rates.size else 0.0
@@ -255,7 +255,7 @@ def compare_rates(
     least = traced if label is not None else MIN_SHARE * traced
     chance = 0.0
     if label is not None or audited < least:
-        # Proposals from dependent draws say less than their number.
+        # Proposals from autocorrelated draws carry less information than their number suggests.
         chance = _log_chance(audited, min(rates.size, effective), least, effective)
     return Rates(audited, traced, chance)
 
@@ -282,7 +282,7 @@ def _accepted_shares(trace: xr.DataTree, label: int | None) -> list[np.ndarray]:
 
 
 def _log_chance(rate: float, count: float, other: float, other_count: float) -> float:
-    """Chernoff's bound -n KL(p | m) - n' KL(p' | m), for rates in [0, 1] of one mean m."""
+    """Chernoff's bound -n KL(p | m) - n' KL(p' | m) for two rates p, p' with pooled mean m."""
     mean = (count * rate + other_count * other) / (count + other_count)
     return -(count * _kl_divergence(rate, mean) + other_count * _kl_divergence(other, mean))
 
@@ -293,7 +293,7 @@ def _kl_divergence(rate: float, mean: float) -> float:
 
 #: Moments whose bias is estimated, in standard deviations of the draws.
 MOMENTS = ("mean", "sd")
-#: Least distance of ρ from 1, and smallest probability with a quantile.
+#: Minimum distance of the autocorrelation ρ from 1, and minimum probability for a quantile.
 MIN_GAP, MIN_TAIL = 1e-9, 1e-300
 
 
@@ -305,11 +305,11 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
 
     - ``bias`` and ``bias_mcse``, its Monte Carlo standard error, in standard deviations of the
       draws; that of the standard deviation itself is half the relative bias of the variance;
-    - ``bias_bound``, with the absolute value of every pair's contribution, noise included;
+    - ``bias_bound``, computed from the absolute contributions of all pairs, noise included;
     - ``drift``, the mean change of the moment in an update over its standard error: about standard
-      normal if the update leaves the distribution of the draws invariant. Few effective pairs give
-      Student's t, which is stated as the normal quantile of the same probability;
-    - ``autocorrelation_time``, the integrated one, between draws.
+      normal if the update leaves the distribution of the draws invariant. For few effective pairs,
+      Student's t is converted to the normal quantile of the same probability;
+    - ``autocorrelation_time``, the integrated autocorrelation time in draws.
     """
     moved = draws[..., first:]
     centre, scale = moved.mean(axis=(0, 1)), moved.std(axis=(0, 1))
@@ -318,7 +318,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     def moments_of(positions: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):
             z = (positions[..., first:] - centre) / scale
-        # Half of the square: a change of the variance in units of twice itself.
+        # Half of the squared z-score: its mean changes by half the relative change of the variance.
         return np.stack([z, 0.5 * z * z], axis=-2)
 
     change = moments_of(usable["proposal"].to_numpy()) - moments_of(usable["position"].to_numpy())
@@ -330,7 +330,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     time = draws.shape[0] * draws.shape[1] / effective
     gap = np.clip(np.mean(drift * change, axis=0) / (2.0 * values.var(axis=(0, 1))), MIN_GAP, 2.0)
     factor = 0.5 * (1.0 + time) * (1.0 - (1.0 - gap) ** updates_per_draw) / gap
-    # Pairs from dependent draws say less than their number.
+    # Pairs from autocorrelated draws carry less information than their number suggests.
     count = np.minimum(usable.sizes["pair"], effective)
     with np.errstate(invalid="ignore"):
         t = np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count))
@@ -348,14 +348,14 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
 
 
 def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
-    """Normal quantiles of the probabilities of Student's t."""
+    """Normal quantiles with the same tail probabilities as values of Student's t."""
     tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), MIN_TAIL)
     return np.copysign(ndtri(tail), t)
 
 
-#: Largest t that :func:`log_density_drift` tries.
+#: Maximum t in :func:`log_density_drift`.
 MAX_TILT = 20.0
-#: Fewest pairs with an autocorrelation.
+#: Minimum number of pairs for an autocorrelation.
 MIN_PAIRS = 8
 
 
@@ -379,7 +379,7 @@ def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
     total, variance = contribution.sum(), np.sum((change * noise) ** 2)
 
     def log_chance(t: float) -> float:
-        """Chernoff's bound of the log probability of so large a sum, for one t."""
+        """Chernoff's bound of the log probability of a sum as extreme as `total`, for one t."""
         forth = log_expit(-odds) + t * share * change
         back = log_expit(odds) - t * (1.0 - share) * change
         return float(np.logaddexp(forth, back).sum() + 0.5 * t * t * variance - t * total)
@@ -390,14 +390,14 @@ def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
 
 
 def _errors_of_shares(pairs: xr.Dataset) -> list[np.ndarray]:
-    """Errors of shares of the acceptance beside σ(Δ), and their Monte Carlo standard errors."""
+    """Errors of the shares a/(a + a') relative to σ(Δ), and their Monte Carlo standard errors."""
     both = pairs["acceptance"] + pairs["acceptance_back"].fillna(0.0)
     errors = [pairs[name] / both for name in ("acceptance_error", "acceptance_error_mcse")]
     return [np.nan_to_num(one.to_numpy(), posinf=0.0, neginf=0.0) for one in errors]
 
 
 def _independent_share(series: np.ndarray) -> float:
-    """Share of a series that counts as independent draws."""
+    """Effective sample size of a series, as a share of its length."""
     if series.size < MIN_PAIRS or np.ptp(series) == 0.0:
         return 1.0
     return min(float(az.ess(series[None], method="mean")) / series.size, 1.0)

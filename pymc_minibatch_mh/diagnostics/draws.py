@@ -28,14 +28,14 @@ from pymc_minibatch_mh.progress import count_parts
 #: Draws by the names of variables, each of shape (chain, draw, ...).
 type Draws = Mapping[str, np.ndarray]
 
-#: Deterministics of a few operations are evaluated without compilation.
+#: Mode without compilation, for deterministics of a few operations.
 IN_PYTHON = Mode(linker="py", optimizer=None)
-#: Rounding error of an affine function, relative to its largest slope.
+#: Maximum rounding error of an affine function, relative to its largest slope.
 MAX_ROUNDING = 1e-9
 
 
 def track_progress[T](label: str, parts: Sequence[T]) -> Iterator[T]:
-    """Parts of some work, with a line of progress."""
+    """Yield parts of some work, and show how many are done."""
     with count_parts(label, len(parts)) as advance:
         for part in parts:
             yield part
@@ -43,7 +43,7 @@ def track_progress[T](label: str, parts: Sequence[T]) -> Iterator[T]:
 
 
 def require_trace(data: Any) -> xr.DataTree:
-    """Refuse, by a SettingError, data that are not a tree of groups."""
+    """Raise a SettingError if `data` are not a tree of groups."""
     if not isinstance(data, xr.DataTree):
         raise SettingError(
             f"data={type(data).__name__} is no trace. Pass the trace that pm.sample() returns."
@@ -52,7 +52,7 @@ def require_trace(data: Any) -> xr.DataTree:
 
 
 def require_group(data: Any, group: str, variable: str, expected: str) -> xr.Dataset:
-    """Group of a tree with a variable in it; SettingError says what to pass instead."""
+    """Group of a tree; SettingError with the `expected` data if it lacks the variable."""
     node = require_trace(data).children.get(group)
     dataset = xr.Dataset() if node is None else node.to_dataset(inherit=False)
     if variable not in dataset:
@@ -61,7 +61,7 @@ def require_group(data: Any, group: str, variable: str, expected: str) -> xr.Dat
 
 
 def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
-    """Refuse, by a StaleDataError, model data that differ from the data in the trace."""
+    """Raise a StaleDataError if the model's data differ from the data in the trace."""
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
     stored = {name: values for group in groups for name, values in group.data_vars.items()}
     for name, array in arrays.named_arrays():
@@ -76,7 +76,7 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
 def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
     """Draws of all free variables, by name, each of shape (chain, draw, ...).
 
-    Missing variables are solved for from deterministics, and changes by Bambi's ``fit`` are undone.
+    Missing variables are computed from deterministics, and changes by Bambi's ``fit`` are undone.
     SettingError if the trace holds no posterior, or not all free variables.
     """
     if "posterior" not in require_trace(data).children:
@@ -108,16 +108,16 @@ def posterior_draws(data: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]
 
 
 def in_model_order(draws: xr.DataArray, model: pm.Model) -> np.ndarray:
-    """Draws with axes in the model's order, (chain, draw, ...), which a trace may not have."""
+    """Draws with axes in the model's order, (chain, draw, ...); a trace may have another order."""
     dims = model.named_vars_to_dims.get(str(draws.name)) or ()
     named = set(dims) <= set(draws.dims)
     return draws.transpose("chain", "draw", *(dims if named else ()), ...).to_numpy()
 
 
 def solve_missing(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[str, np.ndarray]:
-    """Draws of other free variables z, from deterministics a + b z of the trace.
+    """Draws of missing free variables z, from deterministics a + b z in the trace.
 
-    a and b depend on known variables, solved ones included.
+    a and b depend on known variables, including those already solved.
     """
     known = dict(draws)
     for rv in model.free_RVs:
@@ -131,7 +131,7 @@ def solve_missing(model: pm.Model, posterior: xr.Dataset, draws: Draws) -> dict[
 
 
 def _may_share_axes(rv: Variable, graph: Variable, model: pm.Model) -> bool:
-    """Whether a deterministic may have the axes of a variable: dims exclude those of all rows."""
+    """Whether a deterministic may have the axes of a variable: different dims exclude that."""
     known = (model.named_vars_to_dims.get(str(v.name)) for v in (rv, graph))
     dims = [tuple(names) for names in known if names]
     return graph.type.ndim == rv.type.ndim and (len(dims) < 2 or dims[0] == dims[1])
@@ -161,7 +161,7 @@ def _solve_affine(
             with np.errstate(divide="ignore", invalid="ignore"):
                 z[chain] = (of_chain - a) / b
     except (NotImplementedError, TypeError, ValueError):
-        # An operation that serves one draw only, or that needs another shape.
+        # An operation supports single draws only, or needs another shape.
         return None
     return z if np.isfinite(z).all() else None
 
@@ -180,10 +180,10 @@ def _compile_at(
 
 
 def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.ndarray]:
-    """Draws of the intercepts of a model of Bambi, which its ``fit`` moved by other coefficients.
+    """Draws of a Bambi model's intercepts for centred predictors, without the shift by its ``fit``.
 
-    Bambi's own code moves them once more here, and the model's intercepts lie on the other side.
-    SettingError if the Bambi model is not in this process: the PyMC model holds no means.
+    Bambi's own code shifts them a second time here, to find the shift that is then subtracted.
+    SettingError if the Bambi model is not in this process: the PyMC model lacks the means.
     """
     backend = backend_of(model)
     if backend is None:
@@ -192,7 +192,7 @@ def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.nda
             "is from Bambi's fit, which moves intercepts by means of predictors. Pass the "
             "bambi.Model as model=, built on the same data."
         )
-    # Coefficients may be deterministics; those of all rows are not needed, and may be large.
+    # Coefficients may be deterministics; deterministics of all rows are not needed and large.
     posterior = data["posterior"].to_dataset().drop_dims(OBSERVATION_DIM, errors="ignore")
     twice = clean_trace(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     return {
@@ -203,12 +203,12 @@ def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.nda
 
 
 def stand_ins(model: pm.Model) -> dict[Variable, Variable]:
-    """Inputs in the place of the random graphs of all free variables."""
+    """Input variables that replace the random graphs of all free variables."""
     return {rv: rv.type(name=str(rv.name)) for rv in model.free_RVs}
 
 
 def value_graphs(model: pm.Model, inputs: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
-    """Value variables as functions of the free variables, for which `inputs` stand."""
+    """Value variables as functions of the free variables, which `inputs` replace."""
     values = {}
     for rv, inner in inputs.items():
         transform = model.rvs_to_transforms[rv]
@@ -220,7 +220,7 @@ def value_graphs(model: pm.Model, inputs: Mapping[Variable, Variable]) -> dict[V
 
 
 def transformed_draws(draws: Draws, model: pm.Model) -> Draws:
-    """Draws of all value variables of a model, from those of its free variables."""
+    """Draws of all value variables of a model, from draws of its free variables."""
     inputs = stand_ins(model)
     values, graphs = {}, {}
     for variable, graph in value_graphs(model, inputs).items():

@@ -60,12 +60,12 @@ from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
-#: Fewest draws of pilots from which an effective sample size is estimated.
+#: Minimum number of draws of pilots for an effective sample size.
 MIN_DRAWS = 100
-#: Settings of a step that say how its model is read.
+#: Settings of a step that describe the model's observations.
 READING = ("observed", "weights", "observation_dims")
 NO_NUTS = "cannot sample this model, or has no gradient"
-#: Kinds of bounds in words.
+#: Descriptions of the kinds of bounds.
 KINDS = {
     DIRECTIONAL: "summed over directions",
     JOINT: "over the joint length of the arguments",
@@ -78,14 +78,14 @@ KINDS = {
 class Certificate:
     """Whether the draws are exact, and by which bounds."""
 
-    #: Promise of the method, for valid bounds if it needs any, and the error that it controls.
+    #: Guarantee of the method (given valid bounds, if it needs any) and the error that it controls.
     guarantee: str
     #: Whether proved bounds make the draws exact, and the reason, such as a BoundsError.
     certified: bool
     reason: str
     #: Sums C of the bounds over all observations, with their regions.
     tables: tuple[str, ...]
-    #: C of all but the influential observations; NaN without bounds.
+    #: Smallest C without the influential observations; NaN without bounds.
     drawn: float
     #: Number of influential observations, which every update evaluates.
     n_heavy: int = 0
@@ -117,8 +117,8 @@ class Explanation:
     Parameters
     ----------
     method, step
-        Step method of the forecast, and that step, ready for ``sample(found.step)``; empty and None
-        for an unsupported model.
+        Name of the step method, and the step, ready for ``sample(found.step)``; empty and None for
+        an unsupported model.
     recommended, reason
         Sampler to take, and why, with figures.
     refused
@@ -128,8 +128,8 @@ class Explanation:
     terms, others
         Likelihood terms that are subsampled; variables and potentials that are not, and why.
     coordinates
-        Variables that the chain samples through others, in which observations are linear, and
-        objections to that.
+        Variables that the chain samples through other variables, in which observations are linear,
+        and reasons against that.
     taylor_order, order_reason, centre
         Order of the control variates, its reason, and the point around which they are built.
     certificate, forecast
@@ -279,9 +279,9 @@ def explain(
         as :func:`pymc.sample` needs to compile it: seconds, for large graphs a minute. If False,
         NUTS is left out of the comparison.
     random_seed
-        Seed of the pilots. The same seed gives the same figures, except for times. The clock ends
-        the further draws that count observations, in steps of two, and leaves out the last pilots
-        of a model whose draws take milliseconds: there, figures change within their error.
+        Seed of the pilots. The same seed gives the same figures, except for times. Further draws,
+        which count observations, double in number until a time limit. If draws take milliseconds,
+        the last pilots are left out. In these cases figures can change within their error.
     **settings
         Settings of all step methods, for the step of a model: see :class:`TunaMH`.
 
@@ -403,7 +403,7 @@ def _explain_refusal(
 
 
 def certify_step(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
-    """Exactness of a step with `certified` pilots, or the BoundsError that rules it out."""
+    """Exactness of a step, from its pilots (`certified`) or a BoundsError (`why_not_exact`)."""
     tables, heavy, lines = step.tables, step.plan.n_rows - step.plan.n_drawn, []
     drawn, source = nan, step.plan.requirements.bounds
     if tables is not None:

@@ -28,17 +28,17 @@ from pymc_minibatch_mh.steps.deterministics import describe_size
 from pymc_minibatch_mh.steps.penalty import penalty_beside
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, MIN_ACCEPTANCE, next_warning
 
-#: Pilots, whose spread gives the errors, their least number, and seconds after which none starts.
+#: Number of pilots, whose spread gives the errors; its minimum; seconds after which none starts.
 PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
-#: Fewest and most further draws of each pilot in blocks, and seconds after which no block starts.
-#: Blocks double in length, so that the clock rarely changes a figure.
+#: Minimum and maximum of further draws per pilot in blocks, and seconds after which no block
+#: starts. The number of draws doubles with each block, so that timing rarely changes a figure.
 MIN_IN_BLOCKS, MAX_IN_BLOCKS, MAX_BLOCK_SECONDS = 128, 32_768, 0.6
 #: Effective draws for which times are stated, and the draws of warm-up before them.
 EFFECTIVE, WARM_UP = 1_000, 1_000
 
 
 class PilotSettings(NamedTuple):
-    """Draws that all pilots keep together, draws of warm-up of each, and the seeds."""
+    """Total draws of all pilots, draws of warm-up of each, and the generator of their seeds."""
 
     draws: int
     tune: int
@@ -55,7 +55,7 @@ class Pilots:
     #: Statistics by name, shape (pilots, draws), and counts, shape (pilots, further draws).
     stats: Mapping[str, np.ndarray]
     counts: np.ndarray
-    #: Seconds of a draw in blocks after warm-up, and of a draw of warm-up.
+    #: Seconds per draw: in blocks after warm-up, and during warm-up.
     seconds_in_blocks: float
     seconds_in_warm_up: float
     #: First warning of any chain, or of all updates together.
@@ -70,7 +70,7 @@ class Pilots:
 
 
 class _Run(NamedTuple):
-    """One pilot; seconds are those of a draw of warm-up."""
+    """Result of one pilot, with the seconds per draw of warm-up."""
 
     step: MinibatchStep
     point: dict[str, np.ndarray]
@@ -80,7 +80,7 @@ class _Run(NamedTuple):
 
 
 def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
-    """Step with a new chain on the same preparation, which a pickled copy would repeat."""
+    """Step with a new chain on the same preparation; a pickled copy would prepare again."""
     other = object.__new__(type(step))
     other.__dict__.update(step.__dict__)
     other.setup_chain(rng, tune, 0)
@@ -92,8 +92,8 @@ def first_point(
 ) -> dict[str, np.ndarray]:
     """Start of a pilot: a draw from the Gaussian approximation.
 
-    With ``centre="start"`` the centre, perturbed if a scale is zero: the density may vanish around
-    it, as beside a manifold.
+    With ``centre="start"`` it is the centre, perturbed if slice updates without the likelihood
+    would diverge from there.
     """
     if step.target.covariance is None:
         return {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
@@ -107,7 +107,7 @@ def first_point(
 def run_pilots(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilots:
-    """Up to four new chains of a step, with `draws` together; fewer if they are slow."""
+    """Up to four new chains of a step, with `draws` draws in total; fewer if they are slow."""
     factorization, others = step.target.factorization, step.target.source.others
     before, label = others.copy(), f"Pilots of {type(step).__name__}"
     report_stage(label)
@@ -161,7 +161,7 @@ def _run_pilot(
 
 
 def advance_in_blocks(chains: list[Chain]) -> tuple[np.ndarray, float]:
-    """Counts of draws that copies of chains make in blocks, as many each, and seconds of a draw."""
+    """Counts of draws that copies of chains make in blocks of equal length; seconds per draw."""
     copies, blocks, made = [chain.copy() for chain in chains], [], 0
     for copied in copies:
         copied.advance(1)
@@ -219,12 +219,12 @@ class Forecast:
     acceptance: float
     acceptance_error: float
     full_pass_share: float
-    #: Time within the step, with its share of the step's own overhead.
+    #: Time per update within the step, including its share of the overhead per draw.
     microseconds_per_update: float
     #: Smallest bulk effective sample size of a coordinate, and the name of that coordinate.
     ess: float
     worst: str
-    #: Of one chain after warm-up in pm.sample(), and in sample(): 0 if other steps run.
+    #: ESS/s of one chain after warm-up by pm.sample(), and by sample(): 0 if other steps run.
     ess_per_second: float
     ess_per_second_in_blocks: float
     #: Time to 1,000 draws of warm-up and 1,000 effective draws of one chain, in sample() if it can.
@@ -342,7 +342,7 @@ def summarize_pilots(
 
 
 def seconds_per_draw(pilots: Pilots) -> float:
-    """Mean time of a draw within the step, in which rare full passes count."""
+    """Mean time per draw within the step, including rare full-data evaluations."""
     return float(pilots.stats["perf_counter_diff"].mean())
 
 
@@ -355,13 +355,13 @@ def effective_draws(draws: np.ndarray) -> np.ndarray:
 
 
 def error_of_mean(means: np.ndarray) -> float:
-    """Half width of Student's 95 % interval for the mean of the means of pilots."""
+    """Half width of Student's 95 % interval for the mean, from the means of pilots."""
     n = len(means)
     return float(stdtrit(n - 1, 0.975) * np.std(means, ddof=1) / np.sqrt(n))
 
 
 def memory_of(step: MinibatchStep) -> Memory:
-    """Bytes of a step; a data array counts once, whatever number of terms reads it."""
+    """Memory of a step in bytes; a data array of several terms counts once."""
     tables, source = step.plan.bounds, step.target.source
     arrays = [column.values for column in source.columns]
     data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
@@ -370,17 +370,17 @@ def memory_of(step: MinibatchStep) -> Memory:
     return Memory(sum(data.values()), n_tables, sums, not source.in_memory)
 
 
-#: Gradients per effective draw of the worst coordinate, over √κ, and the error of this rule as a
-#: factor: see docs/before.md.
+#: Gradients per effective draw of the worst coordinate, divided by √κ, and the error of this rule
+#: as a factor: see docs/before.md.
 GRADIENTS, RULE_ERROR = 5.0, 3.0
 #: Gradients per effective draw with hundreds of effects, as measured for radon with varying
 #: intercepts (docs/before.md); with varying slopes 1,700. κ at one point cannot predict them.
 GRADIENTS_FOR_RADON = 119.0
-#: Errors of PyTensor where it has no gradient.
+#: Errors that PyTensor raises if it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
-#: Numbers of gradients that are timed, and seconds after which they suffice.
+#: Minimum and maximum number of timed gradients, and seconds of timing that suffice.
 MIN_TIMED, MAX_TIMED, TIMED_SECONDS = 3, 500, 0.5
-#: Call of the faster NUTS, and the samplers of recommendations beside this package's steps.
+#: Call of NUTS by nutpie, and names of recommended samplers other than this package's steps.
 NUTPIE = 'pm.sample(nuts_sampler="nutpie")'
 NUTS, WITHOUT_NUTS = "pm.NUTS", "pm.sample() with the steps that PyMC assigns"
 
@@ -398,7 +398,7 @@ class NutsForecast:
     #: Shortest time of a gradient on one core, and seconds of compilation; NaN for ``nuts=False``.
     gradient_microseconds: float = nan
     compile_seconds: float = nan
-    #: Of one chain, after warm-up.
+    #: ESS/s of one chain, after warm-up.
     ess_per_second: float = nan
 
     @property
@@ -407,7 +407,7 @@ class NutsForecast:
         return not isnan(self.ess_per_second)
 
     def with_gradient(self, seconds: float, compile_seconds: float = nan) -> "NutsForecast":
-        """The same forecast with the speed of a gradient that takes so many seconds."""
+        """The same forecast with the speed for a gradient that takes `seconds`."""
         speed = 1.0 / (self.gradients_per_effective_draw * (seconds + LEAPFROG))
         return replace(
             self,
@@ -444,13 +444,13 @@ def forecast_nuts(
 ) -> NutsForecast | None:
     """Forecast of NUTS on a model's continuous variables; None if it cannot run.
 
-    The gradient is compiled as by PyMC, also for its cache, unless nothing is `timed`.
+    If `timed`, the gradient is compiled as PyMC compiles it, which also fills PyTensor's cache.
     """
     variables = list(model.continuous_value_vars)
     number, gradients = gradients_by_rule(covariance)
     try:
         with warnings.catch_warnings():
-            # PyMC writes a pm.Simulator by deprecated functions of PyTensor: no matter of users.
+            # PyMC builds a pm.Simulator with deprecated functions, which users cannot change.
             warnings.simplefilter("ignore", DeprecationWarning)
             density = model.logp()
             if not variables or stored_arrays([density]):
@@ -492,7 +492,7 @@ def seconds_per_call(
 ) -> tuple[float, float]:
     """Time of a function's first call, which compiles it, and the shortest of others, on one core.
 
-    The shortest time leaves out the load of a busy machine, in favour of NUTS.
+    The shortest time excludes the load of a busy machine, to the advantage of NUTS.
     """
     seconds: list[float] = []
     with threadpool_limits(limits=1):
@@ -522,8 +522,8 @@ def recommend_sampler(
 ) -> tuple[str, str]:
     """Sampler to take and the reason: the step `method` of a forecast, NUTS or PenaltyMH.
 
-    `nuts` may be untimed, and is None for models without gradients. `approximate` is known if most
-    updates of an exact step read all rows.
+    `nuts` may be untimed, and is None for models without gradients. `approximate` is passed if most
+    updates of an exact step evaluate all observations.
     """
     if forecast.acceptance < MIN_ACCEPTANCE:
         return alternative_sampler(nuts), (
@@ -538,7 +538,7 @@ def recommend_sampler(
             f"{faster}, but approximate; {method}, which is exact, has "
             f"{format_figure(forecast.ess_per_second)}, because {reads_all}"
         )
-    # With more dimensions, bounds of order 2 add up to about as many rows as there are.
+    # With more dimensions, bounds of order 2 require about as many evaluations as there are rows.
     few = ""
     if size > np.sqrt(n_rows) / 2.0:
         few = f"N/d = {n_rows / size:,.0f} is too small (d = {size:,} exceeds √N/2): "
@@ -556,12 +556,12 @@ def recommend_sampler(
 
 
 def alternative_sampler(nuts: NutsForecast | None) -> str:
-    """Sampler of a model that subsampling does not suit."""
+    """Recommended sampler for a model that is unsuitable for subsampling."""
     return WITHOUT_NUTS if nuts is None else NUTS
 
 
 def _highest_speed(nuts: NutsForecast | None) -> float:
-    """Most ESS/s of NUTS within the error of the rule."""
+    """Maximum ESS/s of NUTS within the error of the rule; infinite if untimed."""
     if nuts is None:
         return 0.0
     return RULE_ERROR * nuts.ess_per_second if nuts.is_timed else np.inf

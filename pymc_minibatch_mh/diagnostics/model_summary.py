@@ -49,12 +49,12 @@ class NotSubsampled(NamedTuple):
 
     name: str
     reason: str
-    #: Whether every update evaluates many observations for it.
+    #: Whether every update evaluates all of its observations.
     in_full: bool = False
 
 
 class Reparametrized(NamedTuple):
-    """A variable and the expression that the chain samples it through, or why there is none."""
+    """A variable, and the expression that the chain samples instead or the reason against it."""
 
     name: str
     words: str
@@ -68,7 +68,7 @@ class _PredictorText(NamedTuple):
     factorization: Factorization
 
     def describe(self, form: LinearForm) -> str:
-        """Terms of a linear form; a block with several coordinates is one term."""
+        """Terms of a linear predictor as text; several coordinates of a block are one term."""
         groups: dict[tuple[str, str], list[graph.Monomial]] = {}
         for term in form.terms:
             data = " × ".join(self.data(expr, entries=False) for expr in term.monomial)
@@ -105,11 +105,11 @@ class _PredictorText(NamedTuple):
         return next(words, self.block_of(place).name)
 
     def data(self, expr: graph.Expr, entries: bool) -> str:
-        """Source of a data expression."""
+        """Text for a data expression, such as the name of its column."""
         if isinstance(expr, graph.Data):
             entry = str(list(expr.entry)) if entries and expr.entry else ""
             name = self.function.columns[expr.column].name
-            # Bambi names no design matrix: its columns are told apart by their numbers.
+            # Bambi does not name its design matrix: numbers distinguish its columns.
             return ("data" if name.startswith("a data array of") else name) + entry
         if isinstance(expr, graph.Constant):
             return f"{expr.value:g}"
@@ -122,7 +122,7 @@ class _PredictorText(NamedTuple):
         return "row number"
 
     def data_sources(self, expr: graph.Expr, entries: bool) -> list[str]:
-        """Distinct data of an expression, in which each category of a column is a term."""
+        """Names of the data in an expression, without repetition for each category of a column."""
         if isinstance(expr, graph.Apply):
             inside = (self.data_sources(operand, entries) for operand in expr.inputs)
             return list(dict.fromkeys(chain.from_iterable(inside)))
@@ -138,7 +138,7 @@ def _subsampled_term(parts: Factorization, term: Likelihood, why_graph: str) -> 
     arguments: tuple[str, ...] = ()
     not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
     try:
-        # One term at a time: a term that cannot be taken apart does not hide the others.
+        # One term at a time: a term without linear predictors does not affect the others.
         (function,) = row_functions(replace(parts, terms=(term,)))
         text = _PredictorText(function, parts)
         arguments = tuple(text.describe(form) for form in function.arguments)
@@ -155,7 +155,7 @@ def _describe_array(column: Column) -> str:
 
 
 def reparametrized_variables(parts: Factorization) -> tuple[Reparametrized, ...]:
-    """Reparametrised variables, and those with a reason against it."""
+    """Reparametrised variables, and variables with reasons against a reparametrisation."""
     mapped = [Reparametrized(one.name, one.label) for one in parts.maps]
     refused = [Reparametrized(name, "", why) for name, why in parts.refused]
     return (*dict.fromkeys(mapped), *refused)
@@ -164,7 +164,7 @@ def reparametrized_variables(parts: Factorization) -> tuple[Reparametrized, ...]
 def not_subsampled(
     model: pm.Model, parts: Factorization, directions: Sequence[np.ndarray] = ()
 ) -> tuple[NotSubsampled, ...]:
-    """Variables and potentials without subsampling, with reasons and `directions` without rows."""
+    """Variables and potentials that are not subsampled, and why; `directions` need no rows."""
     chosen = set(likelihood_names(parts.terms))
     observed = [
         NotSubsampled(str(rv.name), _explain_full(number_of_rows(model, rv)), in_full=True)
@@ -180,7 +180,7 @@ def not_subsampled(
 def try_each_observed(
     model: pm.Model, variables: list[Variable], **reading: Any
 ) -> tuple[NotSubsampled, ...]:
-    """Reasons against subsampling each observed variable of an unsupported model by itself."""
+    """Reasons against subsampling, for each observed variable of an unsupported model alone."""
     tried = {**reading, "weights": None}
     refused = []
     for rv in model.observed_RVs:
@@ -215,7 +215,7 @@ def _priors_and_potentials(model: pm.Model, reasons: dict[str, str]) -> list[Not
 
 
 def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:
-    """Why value variables are left to other steps, by name."""
+    """Reasons why value variables are left to other steps, by name."""
     reasons = {}
     for block in (*parts.blocks, *parts.others):
         if block.name in parts.discrete_in_rows:
@@ -231,7 +231,7 @@ def _reasons_of_other_steps(parts: Factorization) -> dict[str, str]:
 
 
 def _updates_without_rows(parts: Factorization, directions: Sequence[np.ndarray]) -> dict[str, str]:
-    """How value variables are also updated without observations, by name."""
+    """Descriptions of additional updates without observations, by name of the value variable."""
     updates = {}
     for direction in directions:
         moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.diagnostics.audit import MARGIN, MAX_BIAS, drift_limit
 from pymc_minibatch_mh.diagnostics.draws import require_group, require_trace
 from pymc_minibatch_mh.errors import SettingError
 
-#: Log ratios beyond which pairs are drawn at the edge, and half the distance of two moments.
+#: Limit to which log ratios are clipped, and half the distance between the points of two moments.
 MAX_RATIO, APART = 20.0, 0.15
 #: Height of a figure, width of a panel, and height of a parameter, in dots.
 HEIGHT, WIDTH, LINE = 400, 550, 24
@@ -24,12 +24,12 @@ ARTISTS = (
     "zero", "tolerable", "error", "bias", "drift", "interval", "share", "tail", "bound", "slowest",
     "ess",
 )  # fmt: skip
-#: Fewest effective draws for reliable R-hat and intervals: Vehtari et al. (2021), section 4,
+#: Minimum effective sample size for reliable R-hat and intervals: Vehtari et al. (2021), section 4,
 #: doi:10.1214/20-BA1221.
 MIN_ESS = 400.0
-#: Marks on an axis, marks with long labels, and parameters of an audit.
+#: Maximum number of ticks, of ticks with long labels, and of parameters of an audit.
 MAX_TICKS, MAX_LONG_TICKS, MAX_PARAMETERS = 8, 5, 20
-#: Share of the distance between two bins that bars fill.
+#: Total width of the bars of a bin, as a share of the distance between bins.
 FILLED = 0.8
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
@@ -132,7 +132,7 @@ def plot_rows(
         As in ArviZ's plots; no label depends on `labeller`. Visuals are ``share``, ``xticks``,
         ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
-        ``updates_per_draw``: number of updates per draw, of which the mean is shown; default the
+        ``updates_per_draw``: number of updates per draw, to show means over them; default the
         attribute of the trace.
 
     Returns
@@ -274,7 +274,7 @@ def plot_summary(
     return figure.with_legend()
 
 
-#: Name of an audit in errors, and title and labels of the panel of ratios to bounds.
+#: Name of an audit in messages; title and axis labels of the panel of ratios to bounds.
 AUDIT = "the result of audit()"
 BOUNDS = (
     "Largest change of an observation",
@@ -323,20 +323,20 @@ class _Figure:
         used = self._aes.get(name, self.collection.aes_set if mapped else ())
         ignored = set(self.collection.aes_set) - set(used)
         settings = {**defaults, **(wanted if isinstance(wanted, Mapping) else {})}
-        # Changes of an axis are no artists, except in the backend that only records.
+        # Changes of an axis create no artist, except in the backend that only records calls.
         settings["store_artist"] = name in ARTISTS or self.collection.backend == "none"
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
     def draw_errors(self, data: xr.Dataset) -> None:
-        """Panel with the errors of the acceptance probabilities of pairs."""
+        """Draw the panel with the errors of the acceptance probabilities of pairs."""
         self.draw_visual("error", shapes.scatter_xy, data, color="gray")
         self.draw_visual("zero", shapes.hline, _constant_panel(data), color="gray")
         labels = "Audited decisions", "exact log ratio", "error of the acceptance probability"
         self.label_panel("acceptance_error", *labels)
 
     def draw_shares(self, data: xr.Dataset) -> None:
-        """Panel with the shares of updates in bins of numbers of observations."""
+        """Draw the panel with the shares of updates in bins of numbers of observations."""
         (shares,) = data.data_vars.values()
         bars = data if self._is_coloured else data.assign(n_obs=_pool_chains(shares))
         self.draw_visual("share", shapes.hist, bars)
@@ -385,7 +385,7 @@ class _Figure:
         return any(self._coloured_by in x.dims for x in self.collection.aes.children.values())
 
     def with_legend(self) -> PlotCollection:
-        """Legend of the colours, unless there are none or the caller left it out."""
+        """Add a legend of the colours, unless there are none or the caller left it out."""
         wanted = self._visuals.get("legend") is not False
         if self._is_coloured and wanted and self.collection.backend != "none":
             self.collection.add_legend(self._coloured_by)

@@ -45,12 +45,12 @@ from pymc_minibatch_mh.model.stored_ops import stored_arrays
 from pymc_minibatch_mh.model.terms import read_term
 from pymc_minibatch_mh.progress import show_progress
 
-#: Observations that an evaluation of all of them reads at a time.
+#: Chunk size of full-data evaluations, in observations.
 CHUNK = 65_536
 
 
 class BatchFunction:
-    """A graph of a batch of rows, its axis 0, compiled once for all draws and batches.
+    """A graph of a batch, with rows on axis 0, compiled once for all draws and batches.
 
     Arguments are `inputs` for the free variables, the number of rows, and batches of data arrays.
     """
@@ -126,7 +126,7 @@ class RowLogLikelihood(BatchFunction):
 
 
 def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
-    """Observed variable of a name, by default the only one."""
+    """Observed variable with a name; by default the only observed variable."""
     by_name = {str(rv.name): rv for rv in model.observed_RVs}
     if var_name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
@@ -141,7 +141,7 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
 
 
 def row_numbers(observations: Any, n_rows: int, name: str) -> np.ndarray:
-    """Numbers of observations as int64, after a check."""
+    """Validated numbers of observations, as int64."""
     numbers = as_numeric_array("observations= has", observations)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise SettingError(
@@ -166,7 +166,7 @@ def row_dimension(model: pm.Model, name: str) -> str:
 def label_rows(
     values: np.ndarray, rows: np.ndarray, model: pm.Model, name: str, draws: xr.Dataset | None
 ) -> xr.Dataset:
-    """Dataset of values of observations, shape (observation, ...), or of these for all `draws`."""
+    """Dataset of values, shape (observation, ...), or (chain, draw, observation, ...) for draws."""
     dims = [row_dimension(model, name), *list(model.named_vars_to_dims.get(name) or ())[1:]]
     dims += [f"{name}_dim_{k}" for k in range(len(dims), values.ndim)]
     labels = model.coords.get(dims[0])
@@ -232,8 +232,8 @@ def log_likelihood(
     return xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": dataset})
 
 
-#: Modules of random variables that follow NumPy's rules of batches. Variables that call a function
-#: of the user, as a CustomDist(random=...), belong to other modules.
+#: Modules of random variables whose batch axes are independent, as in NumPy. Variables that call a
+#: function of the user, such as CustomDist(random=...), belong to other modules.
 BATCHED_MODULES = ("pytensor.tensor.random.", "pymc.distributions.")
 
 
@@ -312,7 +312,7 @@ def _observed_rows(model: pm.Model, rv: Variable, chosen: np.ndarray) -> np.ndar
 class PredictiveWalk(BatchWalk):
     """Walk through a random graph, with the observation axis carried through random variables.
 
-    Values are independent along all axes except the core ones of a draw.
+    Random values are independent along all axes except the core axes of a draw.
     """
 
     def __init__(self, name: str, n_rows: int, names: dict[Variable, str]) -> None:
@@ -320,7 +320,7 @@ class PredictiveWalk(BatchWalk):
         self._by_rows: Counter[Apply] = Counter()
 
     def require_single_draws(self) -> None:
-        """Refuse graphs that use a random variable twice, or by rows and in another way."""
+        """Raise a MixedRowsError if a random variable is used twice, or by rows and as a whole."""
         shared = visit(self.shared_by_all, inputs_of_values)
         others = {v.owner for v in shared if v.owner is not None}
         twice = [node for node, count in self._by_rows.items() if count > 1 or node in others]
@@ -402,7 +402,7 @@ class LazyLogLikelihood(BackendArray):
         self.dtype = np.dtype(float)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        """Evaluate the selection of a key of xarray."""
+        """Evaluate the entries that a key of xarray selects."""
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._evaluate_at)
 
@@ -497,7 +497,7 @@ def loo_subsample(
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
-    # ArviZ reads no observation, but only their number.
+    # ArviZ uses only the number of observations, not their values.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {

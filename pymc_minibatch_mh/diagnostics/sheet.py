@@ -1,6 +1,6 @@
 """Sheets of facts: sections of labels and values, as text in a terminal and as HTML in a notebook.
 
-A fact is a row (section, label, value); records elsewhere supply lines of labels and values.
+A fact is a row (section, label, value); other modules supply lines of labels and values.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Columns of a sheet, and of its labels.
+#: Width of a sheet and of its labels, in characters.
 WIDTH, LABELS = 88, 23
 
 

@@ -74,7 +74,7 @@ def read_with_text(path: Path, digest: str = "") -> tuple[dict[str, np.ndarray],
 def record_leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yield copies of the numbers and arrays in a nested record, with their names.
 
-    SettingError for any other type, as a custom proposal may have in its record.
+    SettingError for other types, which the record of a custom proposal may contain.
     """
     if isinstance(part, tuple):
         for field, value in zip(getattr(part, "_fields", range(len(part))), part, strict=True):
@@ -91,7 +91,7 @@ def record_leaves(name: str, part: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def fill_record(name: str, like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Record of the same type as `like`, filled with arrays by their names from :func:`leaves`."""
+    """Record of the type of `like`, filled with arrays by the names of :func:`record_leaves`."""
     if isinstance(like, tuple):
         fields = getattr(like, "_fields", range(len(like)))
         values = [
@@ -159,7 +159,7 @@ class Checkpoint:
         self._began = time.perf_counter()
         self._digest = blake2b(json.dumps(run).encode(), digest_size=16).hexdigest()
         n = run["settings"]["chains"]
-        #: Names and digests of the blocks of each chain, and its written draws (warm-up, later).
+        #: Names and digests of each chain's blocks, and its written draws (in warm-up, after it).
         self._blocks: list[list[list[str]]] = [[] for _ in range(n)]
         self._written = [(0, 0)] * n
         #: Digests of the states of chains in the folder.
@@ -218,7 +218,7 @@ class Checkpoint:
         return cls(folder, run)
 
     def require_fitting(self, step: MinibatchStep, given: Mapping[str, Any]) -> None:
-        """Raise a SettingError for another step, model, data or setting than the run has."""
+        """Raise a SettingError if step, model, data or settings differ from those of the run."""
         what = key_difference(self.run["key"], run_key(step))
         if what:
             raise SettingError(

@@ -39,7 +39,7 @@ _log = logging.getLogger("pymc")
 
 #: Draws of the pilot and of its warm-up, and its seed, separate from the generator of the run.
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
-#: Share of the observations above which an exact step is compared with an approximate one.
+#: Share of observations per update above which an exact step is compared with an approximate one.
 MAX_EXACT_SHARE = 0.1
 #: Recommended line of code if nutpie cannot sample the model.
 PYMC_LINE = "pm.sample()"

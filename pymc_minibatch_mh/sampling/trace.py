@@ -133,7 +133,7 @@ def _evaluate_blocks(
 class BlockFunction:
     """Vectorised function of many positions, with the value variables `blocks` as inputs.
 
-    OneByOneError or NotImplementedError if an operation supports single draws only.
+    NotVectorizedError or NotImplementedError if an operation supports single draws only.
     """
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
@@ -149,7 +149,7 @@ class BlockFunction:
         self._many = _numpy_function(list(many.values()), vectorize_graph(graphs, many), NUMPY_MODE)
 
     def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Values of each variable; OneByOneError if a single draw gives other values."""
+        """Values of each variable; NotVectorizedError if a single draw gives other values."""
         n = len(positions)
         with np.errstate(all="ignore"):
             count = self._draws_in_block(positions[:1])
@@ -190,7 +190,7 @@ def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]
 
 
 def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> None:
-    """Raise a OneByOneError if an operation on the way to the outputs needs single draws."""
+    """Raise a NotVectorizedError if an operation that depends on `inputs` needs single draws."""
     inside = set(inputs)
     for node in toposort(outputs):
         if inside.isdisjoint(node.inputs):
@@ -209,7 +209,7 @@ def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable])
 
 
 def _numpy_function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
-    # Without a compiler PyTensor must not fall back on one for constant folding.
+    # This setting keeps PyTensor from using a C compiler for constant folding.
     with pytensor.config.change_flags(cxx=""):
         return pytensor.function(
             inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True
@@ -368,7 +368,7 @@ def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factoriza
 
 @dataclass(frozen=True, eq=False)
 class _GroupMaker:
-    """Groups of the trace of a model; those of draws have the attributes `attrs`."""
+    """Builder of the groups of a trace; groups with draws get the attributes `attrs`."""
 
     model: pm.Model
     factorization: Factorization

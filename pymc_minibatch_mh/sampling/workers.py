@@ -133,7 +133,7 @@ class Record:
         self.stats["certified"][where] &= sound
 
     def of(self, chains: Sequence[int], draws: int) -> Kept:
-        """First draws of some chains, as views for all chains."""
+        """First draws of some chains, without copies if these are all chains."""
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}
@@ -250,7 +250,7 @@ class Workers:
         updates = chain.program.updates_per_draw
         if record is not None:
             record.write(where, block, updates, perf_counter_diff=seconds / draws, **shared)
-            # Adaptation ends a block.
+            # A block ends with an adaptation, so that its last draw has the adapted scale.
             record.stats["scaling"][number, first + draws - 1] = chain.scaling
         progress.count(block, updates, seconds, tuning=record is not self.kept)
         if self.keep is not None:
