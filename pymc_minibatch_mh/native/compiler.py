@@ -4,8 +4,8 @@ Each source file is a unit. Its object file is stored under a digest of everythi
 on, so that an edit compiles one unit. The module imports nothing of the package: the build hook
 runs this file by its path.
 
-Environment variables: CC names a compiler, MH_CC_OPTIONS adds options for it, as for sanitizers,
-and MH_SOURCES is a folder with other sources. Their libraries have separate names.
+Environment variables: CC names a compiler, MH_CC_OPTIONS adds options such as sanitizers, and
+MH_SOURCES is a folder with other sources. Libraries of other options have other names.
 """
 
 import os

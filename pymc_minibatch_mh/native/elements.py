@@ -67,7 +67,7 @@ class ElementChain(NamedTuple):
 
     @property
     def worst_move(self) -> np.ndarray | None:
-        """Worst violation, as in ``KernelState``."""
+        """Ends of the proposal with the largest violation of a bound, as in ``KernelState``."""
         return self.chain.worst_move
 
 

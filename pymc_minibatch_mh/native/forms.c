@@ -182,7 +182,7 @@ void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, co
     }
 }
 
-/* Sums of absolute products of a row's linear predictors with a vector, `picked` at fixed ones. */
+/* Write the sums of absolute products, |coefficient * entry|, in a row's linear predictors. */
 static void write_sizes(const mh_term *term, const mh_forms *forms, const double *vector,
                         int64_t row, double *out)
 {

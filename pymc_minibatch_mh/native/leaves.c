@@ -298,7 +298,7 @@ void mh_add_products(const double *fixed, int64_t n_fixed, const double *weights
 /* ---- Interval arithmetic, rounded outward: functions/interval.py. An infinite end means that
  * there is no bound; no end is ever NaN. ---- */
 
-/* Slack: thousands of times one rounding error, and more than underflow loses; largest number. */
+/* Relative and absolute slack, far above rounding errors and underflow; and the largest number. */
 static const double RELATIVE = 1e-12, TINY = 1e-300, LARGEST = 1.7976931348623157e308;
 
 /* Move a lower end outward; an overflow to +inf counts as the largest number, NaN as no bound. */

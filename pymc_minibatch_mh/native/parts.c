@@ -11,7 +11,7 @@
  * its *thinning bound* (mh_ceiling). */
 #include "inside.h"
 
-/* Factor far above the rounding errors of a thinning bound. */
+/* Factor far above the relative rounding errors of a thinning bound. */
 static const double ROUNDING = 1.0 + 1e-10;
 
 double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row)

@@ -21,7 +21,7 @@ enum { WIDTHS, BELOW };
 /* Drawn rows, in the order of their evaluation. */
 typedef struct {
     mh_read read;
-    double *shares; /* where in their ranges the log-likelihoods lie, in [0, 1] */
+    double *shares; /* relative positions of the log-likelihoods in their ranges, [0, 1] */
 } levels;
 
 double mh_keep_by_level(double share, double raised) { return (raised + share) / (raised + 1.0); }

@@ -15,11 +15,11 @@ class Reference(NamedTuple):
     #: L with L Lᵀ = A⁻¹, A the posterior precision at the centre, and L⁻¹.
     factor: np.ndarray
     whitener: np.ndarray
-    #: Sums of all gradients and Hessians at the centre; zero at order 0, and below order 2.
+    #: Sums of gradients (zero at order 0) and of Hessians (zero below order 2) at the centre.
     gradient: np.ndarray
     hessian: np.ndarray
     order: int
-    #: β, the factor of the log-likelihood alone.
+    #: β, which multiplies the log-likelihood but not the log prior.
     inverse_temperature: float
     first: int = 0
     #: β relative to the β of the bounds and predicted noise, which are proportional to it at order

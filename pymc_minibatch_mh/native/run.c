@@ -187,7 +187,7 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
         const double probability = by_verdict ? (double)decision.accepted : decision.probability;
         outcomes[TOTAL] += probability;
         outcomes[SQUARES] += probability * probability;
-        /* Tests that first scan all rows count them in counts.n_obs. */
+        /* A test may also count rows in counts.n_obs by itself. */
         outcomes[ROWS] += decision.n_obs + counts.n_obs;
         outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
     }

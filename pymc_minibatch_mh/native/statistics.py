@@ -16,7 +16,7 @@ TALLY, KIND_TALLY = dtype_of("mh_tally"), dtype_of("mh_kind_tally")
 def numbers(records: np.ndarray) -> np.ndarray:
     """View of contiguous records as numbers, in the same memory.
 
-    The shape is that of the records, with one more axis, for their fields.
+    The shape has one more axis than the records, for their fields.
     """
     return records.reshape(-1).view(np.float64).reshape(*records.shape, records.itemsize // 8)
 

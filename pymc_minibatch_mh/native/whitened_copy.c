@@ -158,7 +158,7 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
     }
     middle = sqrt(middle);
     half = sqrt(half);
-    /* |q Q| is at most 2; every operation of a sum of d products is off by half an ulp. */
+    /* |q Q| is at most 2; each operation in a sum of d products is off by half an ulp at most. */
     const double relative = 2.0 * ((double)size + 4.0) * HALF_ULP + WHITENED;
     out->slack[0] = relative * (middle + half) + SMALLEST;
     out->slack[1] = 2.0 * relative * half + SMALLEST;
