@@ -35,6 +35,8 @@ def line(form: Form, parts: Factorization | None = None) -> str:
     else:
         accepted, reason = "yes", found.reason
         certified = {2: "yes", None: "no"}.get(found.order, f"`taylor_order={found.order}`")
+    if form.key not in WRITTEN:
+        raise LookupError(f"{form.key!r}: write its name and its line of PyMC into {PAGE} by hand.")
     exprs = (form.name, f"`{WRITTEN[form.key]}`", accepted, certified, reason)
     return "| " + " | ".join(expr.replace("|", "\\|") for expr in exprs) + " |\n"
 

@@ -58,11 +58,11 @@ def test_rows_are_those_of_the_arrays(kind, room, tmp_path):
             assert all(pool.map(lambda rows: assert_read(storage, rows, expected) is None, asked))
 
 
-#: Kind of files -> one of them, and rows that lie in it and in the one before.
+#: Kind of files -> one of them, columns of the first 50 rows in others, and rows that need it.
 FILES = {
-    "files": ("t.npy", slice(0, 1), np.array([3, 9])),
-    "large chunks": ("X/c/1/0", slice(5_000, 7_000), np.array([3, 6_500])),
-    "row groups": ("part-1.parquet", slice(PART - 5, PART + 5), np.array([3, PART + 7])),
+    "files": ("t.npy", ["X"], slice(0, 1), np.array([3, 9])),
+    "large chunks": ("X/c/1/0", ["X"], slice(5_000, 7_000), np.array([3, 6_500])),
+    "row groups": ("part-1.parquet", ["X"], slice(PART - 5, PART + 5), np.array([3, PART + 7])),
 }
 #: Bytes that a pickle has at most: no rows are in it.
 PICKLED = {"files": 2_000, "large chunks": 20_000, "row groups": 4_000}
@@ -84,7 +84,7 @@ def touched(path):
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_that_changes_is_named(kind, fault, read_before, tmp_path):
     storage, folder = in_folder(tmp_path, kind)
-    name, *asked = FILES[kind]
+    name, elsewhere, *asked = FILES[kind]
     if read_before:
         storage.read(list(arrays()), slice(None))
     kept = pickle.dumps(storage)
@@ -98,8 +98,7 @@ def test_a_file_that_changes_is_named(kind, fault, read_before, tmp_path):
         with pytest.raises(SourceError, match=f"{name}.* {of_copy}"):
             pickle.loads(kept).read(["X", "t"], rows)
     # The others are what they were.
-    others = {"X": arrays()["X"]}
-    assert_read(storage, slice(0, 50), others)
+    assert_read(storage, slice(0, 50), {column: arrays()[column] for column in elsewhere})
     assert name in storage.where(3) or kind != "files"
 
 
