@@ -27,7 +27,7 @@ WINDOW = 50
 WINDOW_WEIGHT = 0.97
 #: The same for the mean of warm-up positions: smaller, because early draws may not have converged.
 POSITION_WEIGHT = 0.9
-#: Maximum distance from the centre, beyond the usual one, for windows whose tallies are summed.
+#: Maximum excess over the usual distance from the centre for a chain whose tallies are summed.
 MAX_EXCESS = 4.0
 #: Minimum root mean square distance of the warm-up mean, in posterior sd, that moves the centre.
 MIN_SHIFT = 1.0
@@ -178,7 +178,7 @@ class Chain:
     def advance(self, draws: int, positions: np.ndarray | None = None) -> Draws:
         """Make draws, and adapt to them in warm-up.
 
-        The optional contiguous `positions`, shape (draws, d), are overwritten by them.
+        Draws are written to `positions`, contiguous of shape (draws, d), or to a new array.
         BoundViolationError if an observation exceeds its bound, unless the method tolerates that.
         """
         if positions is None:
@@ -253,7 +253,7 @@ class Chain:
         return self._linked
 
     def _drawn_ahead(self) -> Prefetcher | None:
-        """Prefetched rows, None if all rows are in memory."""
+        """Buffer of prefetched rows; None if all rows are in memory."""
         if self.plan.target.source.in_memory:
             return None
         if self._pool is None or self._pool.plan is not self.plan:

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.reference.full_data import (
 
 #: Observations per evaluated block.
 ROWS_PER_BLOCK = 65_536
-#: Fraction of observations that are summarised as the largest, and its maximum number.
+#: Fraction of observations that are summarised as the largest, and their maximum number.
 TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000
 #: Number of pilot repetitions that measure a test's cost, and limits on the later repetitions.
 PILOT_REPETITIONS, MIN_REPETITIONS, MAX_REPETITIONS = 2, 2, 100
@@ -124,7 +124,7 @@ class Probe:
         )
 
     def rows(self, move: ProposedMove) -> MoveSummary:
-        """Differences of all observations in a proposal, evaluated in blocks."""
+        """Summary of the differences of all observations in a proposal, evaluated in blocks."""
         table, m = self._bounds_of(move)
         chunks = chunks_of(self.n_rows, ROWS_PER_BLOCK)
         ends = move.position, move.new, self._posterior.reference.centre

@@ -69,7 +69,7 @@ def possible_slices(plan: Plan) -> Slices:
 
 @dataclass(frozen=True, eq=False)
 class SamplerSpec:
-    """Everything that chains share, in any threads: plan, sampler and compiled functions.
+    """Everything that chains share, in any thread: plan, sampler and compiled functions.
 
     Each update is followed by `moves_without_rows` slice proposals in the null space of the
     likelihood; None selects their number automatically. SettingError if the sampler cannot run on
@@ -116,7 +116,7 @@ class SamplerSpec:
 
     @cached_property
     def statistics(self) -> dict[str, Statistic]:
-        """Statistics of a draw: those of all steps, and those of this step's features."""
+        """Statistics of a draw that all steps have, or that this step's features add."""
         has = self.sampler.features(self.plan)
         if self.slices.moves:
             has.add("slices")

@@ -62,7 +62,7 @@ class BoundSource(ABC):
         rng: np.random.Generator,
         rows: np.ndarray | None = None,
     ) -> str:
-        """Description of the first row that exceeds its bound in typical moves, or ""."""
+        """Description of a row that exceeds its bound in typical proposals; else ""."""
         return objection_of(target, reference, tables, rng, rows)
 
     def excess(self, ratio: float) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.threads import one_thread_of_blas
 
-#: Number of trial proposals, and the maximum of them that may evaluate all stored rows.
+#: Number of trial proposals, and maximum number of them that may evaluate all stored rows.
 MOVES, MAX_PASSES = 10_000, 1
 #: Minimum fraction of used rows among fetched ones; below it a warning is logged.
 MIN_KEPT_SHARE = 0.01

@@ -19,8 +19,8 @@ def best_chi(
     """Choose the χ that maximises the effective draws per second.
 
     The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
-    2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
-    is accepted with probability a has an effective sample of a/(2 - a) per update.
+    2Φ(-√v/2) under noise of variance v = mean_square CM/(1 + χ CM). Independence proposals that are
+    accepted with probability a have an effective sample size of a/(2 - a) per update.
 
     `sizes` are C M of typical proposals, `mean_square` is the mean of (dU_i/(c_i M))² over drawn
     rows, and `row_cost` the cost of a row in units of the rest of an update. Above `max_rate`

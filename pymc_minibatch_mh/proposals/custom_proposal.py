@@ -184,7 +184,7 @@ class LinkedCustom(NamedTuple):
 
 
 def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) -> LinkedCustom:
-    """Record of a function compiled for ``MOVE_SIGNATURE``; the caller keeps it alive."""
+    """Record with the address of a compiled function, which the caller keeps alive."""
     move = address_of(function, MOVE_SIGNATURE, raises=True)
     room = np.zeros(1, np.int64), batch_size, state, np.zeros(size)
     return LinkedCustom(address_of(call_move, CALL_SIGNATURE), move, *room)

@@ -90,7 +90,7 @@ class RandomWalk(Proposal):
 
     @property
     def in_own_terms(self) -> bool:
-        """Whether the covariance is custom."""
+        """Whether the covariance is custom or the identity, in terms of the model's variables."""
         return not (isinstance(self.covariance, str) and self.covariance == "laplace")
 
     def record(self, size: int) -> WalkNumbers:

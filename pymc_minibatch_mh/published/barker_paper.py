@@ -46,7 +46,7 @@ class BarkerPaperSettings(BarkerTestSettings):
 class BarkerPaperMH(BarkerMinibatchMH):
     """Barker's test on growing batches, as published.
 
-    Guarantee: *approximate*, like :class:`BarkerMinibatchMH`, with a bias by batches that grow
+    Guarantee: *approximate*, like :class:`BarkerMinibatchMH`, with a bias because batches grow
     until their noise is below sigma.
 
     References

@@ -161,7 +161,7 @@ class FireflySampler(Metropolis):
         return Likelihood(below.space, below.reference, below.tables, below)
 
     def features(self, plan: Plan) -> set[Feature]:
-        """Statistics of bright rows, whose bounds are checked."""
+        """Features of bright observations, and of bounds, because lower bounds are checked."""
         return super().features(plan) | {"bright rows", "bounds"}
 
 

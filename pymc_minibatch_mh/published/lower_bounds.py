@@ -201,7 +201,7 @@ class LowerBounds:
 
 
 def require_lower_bounds(touching: Touching, functions: Sequence[RowFunction]) -> None:
-    """BoundsError for observations without quadratic lower bounds, before the mode search."""
+    """Raise BoundsError before the mode search if observations have no quadratic lower bound."""
     for function in functions:
         if touching == AT_CENTRE:
             _gap_root(function, _AtCentre(function.exprs, len(function.columns)))

@@ -86,7 +86,7 @@ class RangesPass(RowPass):
 
 
 def _require_ranges(functions: Sequence[RowFunction], support: tuple[Array, Array]) -> None:
-    """BoundsError if one of a few trial observations has no range, before the mode search."""
+    """Raise BoundsError before the mode search if one of a few trial observations has no range."""
     for function in functions:
         data = trial_rows(function)
         enclosure = _enclose_rows(function, data, _best_pieces(function, support), support)
@@ -210,7 +210,7 @@ class RangeSource(BoundSource):
         return ""
 
     def excess(self, ratio: float) -> tuple[str, str]:
-        """Distance of an observation from its range."""
+        """Distance of an observation from the middle of its range, and the name of the setting."""
         return f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
 
 

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.reference.target import whitened_directions
 
 
 class Records(NamedTuple):
-    """Records of a sampler in a chain: tuples of floats, ints and arrays, None without any."""
+    """Records of a sampler in a chain: tuples of floats, ints and arrays, or None if not needed."""
 
     proposal: Any
     test: Any
@@ -85,7 +85,7 @@ class Sampler[P: Plan](ABC):
 
     @property
     def moves_without_rows(self) -> bool:
-        """Whether slice updates that leave the likelihood unchanged follow by default."""
+        """Whether slice updates in the likelihood's null space follow each update by default."""
         return True
 
     def require_possible(self, plan: Plan) -> None:

@@ -51,7 +51,7 @@ class Componentwise(Sampler[ArrowPlan]):
 
     @property
     def n_decisions(self) -> int:
-        """One per effect and scale, one for common effects, one for joint directions."""
+        """Number of decisions: one per effect and scale, for common effects, and for directions."""
         return 2 + sum(self.sizes) + self.n_scales
 
     @property

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 _log = logging.getLogger("pymc")
 
-#: Moment fields before the remainders of observations are measured, with E|X|^3 of a normal X.
+#: Values of the moment fields before remainders are measured; E|X|^3 is for a normal X.
 UNMEASURED = {
     "skewness": 0.0,
     "third_moment": 2.0 * math.sqrt(2.0 / math.pi),

@@ -111,7 +111,7 @@ class ConfidenceSettings(SharedSettings):
         return confidence_test(self.batch_size, self.gamma, self.p, self.delta)
 
     def __post_init__(self) -> None:
-        """SettingError for batches that do not grow, and for errors that are no probabilities."""
+        """SettingError if `gamma`, `p` or `delta` is out of range."""
         super().__post_init__()
         if not self.gamma > 1.0:
             raise SettingError(

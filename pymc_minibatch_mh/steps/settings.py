@@ -265,7 +265,7 @@ class SharedSettings(ReadingSettings):
 
     @property
     def used_proposal(self) -> Proposal:
-        """The proposal; "auto" mixes Laplace moves and a random walk."""
+        """The proposal; "auto" mixes Laplace proposals and a random walk."""
         return Mixture() if isinstance(self.proposal, str) else self.proposal
 
     @property
@@ -274,7 +274,7 @@ class SharedSettings(ReadingSettings):
         return None if isinstance(self.full_pass_above, str) else self.full_pass_above
 
     def order_for(self, discrete: Sequence[str]) -> int:
-        """Order of the control variates; "auto" is 2 where observations can be expanded.
+        """Order of the control variates; "auto" is 2 if observations can be expanded.
 
         There is no expansion in `discrete` variables, around a start, or under a schedule of
         temperatures, where each temperature would need its own.
