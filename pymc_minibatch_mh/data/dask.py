@@ -81,7 +81,7 @@ def compute_on(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
 
 
 def _default_client() -> Any:
-    # A process with a client has imported the library.
+    # If this process has a client, it has imported the library.
     distributed = sys.modules.get("distributed")
     if distributed is None or dask.config.get("scheduler", None) not in _OF_CLUSTERS:
         return None

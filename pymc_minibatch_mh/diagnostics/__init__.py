@@ -1,1 +1,1 @@
-"""Questions to a model before sampling, and to a trace after it."""
+"""Forecasts for a model before sampling, and diagnostics of a trace after it."""

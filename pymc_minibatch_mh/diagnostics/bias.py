@@ -220,8 +220,8 @@ def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-#: Minimum ratio of an audited rate to the trace's rate: of acceptance rates after another warm-up,
-#: as chains adapt differently; of changed coordinates, as draws may be several iterations apart.
+#: Minimum ratio of an audited rate to the trace's rate: of acceptance rates after another warm-up
+#: (chains adapt differently), and of changed coordinates (draws may be several iterations apart).
 MIN_SHARE = 0.5
 
 
@@ -304,7 +304,7 @@ def bias_of(draws: np.ndarray, pairs: xr.Dataset, first: int, updates_per_draw: 
     Proposals that ended in a violated bound are left out. By moment and coordinate:
 
     - ``bias`` and ``bias_mcse``, its Monte Carlo standard error, in standard deviations of the
-      draws; that of the standard deviation itself is half the relative bias of the variance;
+      draws; the bias of the standard deviation is half the relative bias of the variance;
     - ``bias_bound``, computed from the absolute contributions of all pairs, noise included;
     - ``drift``, the mean change of the moment in an update over its standard error: about standard
       normal if the update leaves the distribution of the draws invariant. For few effective pairs,

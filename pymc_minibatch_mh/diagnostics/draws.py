@@ -192,7 +192,7 @@ def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.nda
             "is from Bambi's fit, which moves intercepts by means of predictors. Pass the "
             "bambi.Model as model=, built on the same data."
         )
-    # Coefficients may be deterministics; deterministics of all rows are not needed and large.
+    # Coefficients may be deterministics; deterministics of all rows are large and not needed.
     posterior = data["posterior"].to_dataset().drop_dims(OBSERVATION_DIM, errors="ignore")
     twice = clean_trace(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     return {

@@ -120,9 +120,9 @@ class Explanation:
         Name of the step method, and the step, ready for ``sample(found.step)``; empty and None for
         an unsupported model.
     recommended, reason
-        Sampler to take, and why, with figures.
+        Recommended sampler, and the reason with figures.
     refused
-        Why the model cannot be subsampled; empty where it can.
+        Reason why the model cannot be subsampled; empty if it can.
     n_rows, size
         Number N of subsampled observations, and d of dimensions.
     terms, others
@@ -135,10 +135,10 @@ class Explanation:
     certificate, forecast
         Exactness and figures of the step; None for an unsupported model.
     approximate
-        An approximate step and its forecast, where more than half of the updates of the exact one
+        An approximate step and its forecast, if more than half of the updates of the exact step
         evaluate all observations; else None.
     nuts
-        Forecast of NUTS, without its speed for ``nuts=False``; None where NUTS cannot sample the
+        Forecast of NUTS, without its speed for ``nuts=False``; None if NUTS cannot sample the
         model.
     large_deterministics, var_names
         Deterministics that :func:`pymc.sample` would evaluate and store at every draw; all other
@@ -265,13 +265,13 @@ def explain(
     Parameters
     ----------
     model_or_step
-        A model, by default that of the context: :class:`TunaMH` is tried on it, and
-        :class:`PenaltyMH` where no bounds can be derived. Or a step, which is not changed: its
-        chain goes on as if it had not been explained.
+        A model, by default the model of the context: :class:`TunaMH` is tried on it, and
+        :class:`PenaltyMH` if no bounds can be derived. Alternatively a step, which is not changed:
+        its chain continues as if it had not been explained.
     vars
-        Variables that the step for a model moves; by default all continuous ones.
+        Variables that the step for a model updates; by default all continuous variables.
     draws
-        Draws that four pilots keep together, 100 or more.
+        Total number of draws of the four pilots, 100 or more.
     tune
         Draws of warm-up of each pilot.
     nuts

@@ -520,7 +520,7 @@ def recommend_sampler(
     nuts: NutsForecast | None,
     approximate: Approximate | None = None,
 ) -> tuple[str, str]:
-    """Sampler to take and the reason: the step `method` of a forecast, NUTS or PenaltyMH.
+    """Recommended sampler and the reason: the step `method` of a forecast, NUTS or PenaltyMH.
 
     `nuts` may be untimed, and is None for models without gradients. `approximate` is passed if most
     updates of an exact step evaluate all observations.

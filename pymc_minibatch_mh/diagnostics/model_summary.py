@@ -26,7 +26,7 @@ PRIOR = "a prior, which has no observations"
 
 
 class SubsampledTerm(NamedTuple):
-    """A likelihood term whose observations are subsampled, by the name of the observed variable."""
+    """A likelihood term with subsampled observations, named after the observed variable."""
 
     name: str
     n_rows: int

@@ -399,7 +399,7 @@ class _Figure:
 
 
 def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: Any) -> Any:
-    """Ticks of the y axis; ArviZ has a visual for the x axis alone."""
+    """Set the ticks of the y axis; ArviZ has such a visual for the x axis only."""
     return backend_from_object(target).yticks(values, labels, target, **kwargs)
 
 
@@ -418,7 +418,7 @@ def _worst_coordinates(moments: xr.Dataset, name: str, most: int) -> xr.Dataset:
 
 
 def _moment_points(values: xr.DataArray) -> xr.DataArray:
-    """Points of the values of coordinates, with the moments of a coordinate a little apart."""
+    """Points of the values of coordinates, with small vertical shifts between the moments."""
     shift = xr.DataArray([APART, -APART], {"moment": values["moment"]}, "moment")
     return _xy_points(values.drop_vars("coordinate"), _indices_along(values, "coordinate") + shift)
 

@@ -187,7 +187,7 @@ def log_likelihood(
 ) -> xr.DataTree:
     """Evaluate the log-likelihood of chosen observations at every draw.
 
-    Observations come from the present data of the model, those of :func:`pymc.set_data` included.
+    Observations come from the model's current data, including changes by :func:`pymc.set_data`.
     No array of all observations times all draws is made.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The absolute value and the sign, with exact values."""
+"""Enclosures of the absolute value and of the sign, without rounding."""
 
 import numpy as np
 from pytensor.scalar import basic as scalar

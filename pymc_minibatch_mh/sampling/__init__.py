@@ -1,1 +1,1 @@
-"""Runs of chains."""
+"""Sampling with chains as threads: starts, runs, traces and checkpoints."""

@@ -69,7 +69,7 @@ class Choice:
         # A chain without accepted proposals is slow; its exact speed is unknown.
         speed = max(found.ess_per_second_in_blocks, 1e-9)
         seconds = tune * found.ess / (found.draws * speed) + EFFECTIVE / (speed * threads)
-        seconds = max(seconds, 0.1)  # The time of a call with the fastest draws.
+        seconds = max(seconds, 0.1)  # Minimum time of a call, even with the fastest draws.
         return (
             f"{type(self.step).__name__} ({guarantee}): {rows} of {n_rows:,} observations a draw, "
             f"{EFFECTIVE:,} effective draws in about {format_duration(seconds)}"
