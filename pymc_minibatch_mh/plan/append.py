@@ -39,7 +39,7 @@ class NotExtendedError(Exception):
 def extended_sums(
     target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
 ) -> Reference:
-    """Control variates extended by new rows; NotExtendedError if too many, or the mode moves."""
+    """Control variates extended by new rows; NotExtendedError for too many rows or a far mode."""
     n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
     if n_new > MAX_NEW_SHARE * n_rows:
         raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")
