@@ -1,4 +1,4 @@
 """Compilation of graphs and row functions to functions of fixed signatures."""
 
-# It configures PyTensor's folder, before any import that writes there.
+# Imported first: it reports a cache folder to which PyTensor cannot write.
 import pymc_minibatch_mh.functions.base  # noqa: F401

@@ -1,4 +1,4 @@
-"""Derivatives of an observation's log-likelihood, and its differences in a proposed move.
+"""Derivatives of an observation's log-likelihood, and its change in a proposal.
 
 The rounding of two large values can exceed their difference f(u') - f(u), if counts are large or
 observations are many. So differences are propagated through the expression: they are summed over
@@ -212,7 +212,7 @@ class PlainArithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """An expression at both ends of a move, with rounding errors in machine epsilons."""
+    """An expression before and after a proposal, its change, and rounding errors in epsilons."""
 
     before: Expr
     after: Expr
@@ -222,7 +222,7 @@ class Difference:
 
 
 class Differences:
-    """Differences of expressions, whose form is kept: equal expressions may give other floats."""
+    """Differences of expressions without simplification, which could change rounding errors."""
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
         self.plain = PlainArithmetic(exprs)
@@ -284,7 +284,7 @@ class Differences:
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
 
     def _in_one(self, op: ScalarOp, before: Expr, after: Expr, x: Difference) -> Difference:
-        """Difference of a function that has a special operation for it."""
+        """Difference of a function such as exp by its cancellation-free operation in `CHANGES`."""
         node = self._exprs.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
         sensitivity = self._relative_slope_error(op, x)
@@ -297,7 +297,7 @@ class Differences:
         return Difference(before, after, step, error, doubt)
 
     def _slope_or_bound(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
-        """Slope of a function before the move, or an upper bound of it."""
+        """Derivative of a function before the proposal, or an upper bound of it."""
         one = self._exprs.one
         if isinstance(op, scalar.Exp):
             return before
@@ -307,7 +307,7 @@ class Differences:
         return self.plain.absolute_ratio(one, inner)
 
     def _relative_slope_error(self, op: ScalarOp, x: Difference) -> Expr:
-        """Relative error of a function's slope, from the error of its argument."""
+        """Relative error of a function's derivative, from the error of its argument."""
         if isinstance(op, _EXPONENTIAL):
             return x.error
         if isinstance(op, scalar.Log1p):
@@ -326,7 +326,7 @@ class Differences:
         step, doubt = choose_side(here, yes.step, no.step), choose_side(here, yes.doubt, no.doubt)
         error = choose_side(here, yes.error, no.error)
         if here is not condition.after:
-            # Different branches before and after the move: their values are subtracted.
+            # If the proposal changes the branch, the values of both branches are subtracted.
             stays = self._exprs.node(scalar.eq, (here, condition.after))
             step = choose_side(stays, step, plain.subtract(after, before))
             doubt = choose_side(stays, doubt, plain.sizes(before, after, yes.error, no.error))
@@ -343,7 +343,7 @@ class Differences:
 
 
 def partial_derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
-    """Partial derivatives of f of some orders from 0, the second ones for all a <= b."""
+    """Partial derivatives of f of some orders (0 is f), once for each combination of arguments."""
     slopes, numbers = PartialDerivatives(function.exprs), range(len(function.arguments))
     return [
         slopes.of(function.root, *index)
@@ -353,7 +353,7 @@ def partial_derivatives(function: RowFunction, orders: Sequence[int]) -> list[Ex
 
 
 def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]:
-    """Difference r(u') - r(u) of f less its Taylor polynomial around û, and its rounding error.
+    """Change r(u') - r(u) of f minus its Taylor polynomial around û, and its rounding error.
 
     Both are functions of 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order
     of 0 to 2.
@@ -377,7 +377,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     return step, plain.sizes(*steps, *terms, *(x.doubt for x in known))
 
 
-#: An argument in a move: its difference, and the midpoint of its ends relative to û.
+#: An argument in a proposal: its difference, and the midpoint of u and u' relative to û.
 _MovedArgument = tuple[Difference, Expr]
 
 
@@ -392,7 +392,7 @@ def _moved_argument(
 
 
 def _product_change(plain: PlainArithmetic, moves: Sequence[_MovedArgument]) -> Expr:
-    """Change of an argument, of half its square or of a product of two, relative to û."""
+    """Change of u_a, u_a²/2 or u_a u_b in a proposal, where u is relative to û."""
     (one, middle), *others = moves
     if not others:
         return one.step

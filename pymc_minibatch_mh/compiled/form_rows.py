@@ -46,7 +46,7 @@ from pymc_minibatch_mh.structure.row_function import (
 ROWS_PER_BLOCK = 65_536
 
 
-#: Data of a term that linear predictors need precomputed, cached per row function.
+#: Cache of precomputed data expressions of linear predictors, by row function.
 _computed: WeakKeyDictionary[RowFunction, dict[Expr, np.ndarray]] = WeakKeyDictionary()
 
 
@@ -77,7 +77,7 @@ class DataLeaves:
             values[rows] = RowData(self._function, rows).value(expr)
 
     def _without_cast(self, expr: Expr) -> Expr:
-        """Data without a cast to the type of storage or of reading."""
+        """Data expression without a cast to its stored type or to float64."""
         if not (isinstance(expr, Apply) and isinstance(expr.op, scalar.Cast)):
             return expr
         inner = self._without_cast(expr.inputs[0])
@@ -102,7 +102,7 @@ def _make_leaf(column: Column, entry: tuple[int, ...], array: Hashable) -> Leaf:
 
 
 def form_pieces(form: LinearForm, leaves: DataLeaves) -> list[Piece]:
-    """Runs, products and choices of a linear predictor."""
+    """Pieces of a linear predictor: runs of consecutive entries, products, indexed coordinates."""
     pieces: list[Piece] = []
     for term in form.terms:
         piece = _make_piece(term, leaves)
@@ -122,7 +122,7 @@ def _make_piece(term: Monomial, leaves: DataLeaves) -> Piece:
 
 
 def _extend_run(run: Piece, piece: Piece) -> Piece | None:
-    """Run extended by a number, if the number follows it in memory."""
+    """Run extended by a piece, or None if the piece does not follow it in memory."""
     if not run.kind == piece.kind == RUN:
         return None
     (first,), (leaf,) = run.leaves, piece.leaves
@@ -225,7 +225,7 @@ class FormRows:
         self._compiled: dict[tuple[str, int], list[FunctionAt]] = {}
 
     def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":
-        """Rows at their location in this process."""
+        """Observations with the addresses of their data in this process."""
         if not source.in_memory:
             return StoredFormRows(self, source)
         return PlacedFormRows(self, source)
@@ -258,7 +258,7 @@ class FormRows:
 
     @cached_property
     def has_bend(self) -> bool:
-        """Whether third derivatives exist, for few enough arguments to average them."""
+        """Whether third derivatives exist, and arguments are few enough to average them."""
         if any(len(f.arguments) > MAX_ARGUMENTS for f in self.functions):
             return False
         try:
@@ -304,7 +304,7 @@ class _Rows:
 
 
 class PlacedFormRows(_Rows):
-    """Observations in memory, with the row functions of `rows`, or `functions` for their data."""
+    """Observations in memory with the compiled functions of `rows`; `functions` hold other data."""
 
     def __init__(
         self, rows: FormRows, source: ArrayRows, functions: Sequence[RowFunction] | None = None
@@ -318,7 +318,7 @@ class PlacedFormRows(_Rows):
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Space of the rows with compiled differences of an `order` and derivatives, on request."""
+        """Row space with compiled differences of an `order` and derivatives, if requested."""
         asked = order, derivatives, skewness
         if asked not in self._terms:
             functions = self._rows.functions_of(order, derivatives, skewness)
@@ -328,7 +328,7 @@ class PlacedFormRows(_Rows):
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
     def on_block(self, block: ArrayRows) -> Self:
-        """The rows themselves, because their blocks are in memory."""
+        """These observations, because all blocks are in memory."""
         return self
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
@@ -360,7 +360,7 @@ class StoredFormRows(_Rows):
         return PlacedFormRows(self._rows, read, functions)
 
     def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
-        """Buffer for rows, with the values outside of the position."""
+        """Buffer for `count` rows; `others` are the values outside of the position."""
         kinds = [(c.name, (count, *c.row_shape), c.values.dtype) for c in self._source.columns]
         room = [Column(name, np.zeros(shape, dtype), 0) for name, shape, dtype in kinds]
         return self.on_block(ArrayRows(room, [count], others=others))

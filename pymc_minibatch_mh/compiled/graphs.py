@@ -98,7 +98,7 @@ class ReadRows(Op):
 def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object:
     dtype = np.dtype(op.dtype)
     stored, batch_dtype = from_dtype(dtype), np.dtype(dtype_in_batch(dtype))
-    # A row with fewer than two axes is treated as a matrix with a single line or entry.
+    # A row with fewer than two axes is treated as a matrix with a single row or entry.
     height, width = (1, 1, *op.shape)[-2:]
     shape, first = op.shape, op.slot
     n_axes, last = len(shape), first + 1 + len(shape)
@@ -120,7 +120,7 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
 
 #: Slot of the context with the address of the values that all rows share.
 OTHERS_SLOT = 0
-#: Entries of the context for a graph of the prior part: the address and two strides.
+#: Number of context entries for a graph of the prior part: the address and two strides.
 PRIOR_ADDRESSES = 3
 #: Start of PyTensor's warning about Python code inside of a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
@@ -176,7 +176,7 @@ def compiled_graph(
     outputs: Sequence[Variable],
     compile_kwargs: CompileOptions,
 ) -> Callable:
-    """Compile a graph to a numba function; UnsupportedModelError for an operation without one."""
+    """Compile a graph with numba; UnsupportedModelError if an operation cannot be compiled."""
     options = numba_options(compile_kwargs)
     with without_reordering(), warnings.catch_warnings():
         warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
@@ -212,7 +212,7 @@ def compiled_on_position(
 class GraphRows:
     """Observations as graphs of all parameters, for models without a few linear predictors."""
 
-    #: Whether a Hessian takes a single pass instead of one per coordinate.
+    #: Whether a Hessian takes one evaluation of the data instead of one per coordinate.
     cheap_hessian = False
     #: Whether averages of third derivatives exist.
     has_skewness = False
@@ -235,23 +235,23 @@ class GraphRows:
         self.context = source.context
 
     def at(self, source: ArrayRows) -> "GraphRows":
-        """Rows at their location in this process."""
+        """Observations with the addresses of their data in this process."""
         placed = copy(self)
         placed._source, placed.context = source, source.context
         return placed
 
     def on_block(self, block: ArrayRows) -> Self:
-        """The rows themselves, because their blocks are in memory."""
+        """These observations, because all blocks are in memory."""
         return self
 
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Space of the rows with the requested compiled functions.
+        """Row space with the requested compiled functions.
 
         These are differences of the remainders of an `order`, and derivatives up to the second.
-        Log-likelihoods are subtracted before the expansion, because both differences are of the
-        size of a step, unlike the values.
+        The change of the log-likelihood is computed first, and then the change of the expansion is
+        subtracted: both are of the size of a step, unlike the values.
         """
         assert not skewness
         space = RowSpace(self._split.size, self._source.term_starts, self.context)
@@ -309,7 +309,7 @@ class GraphRows:
 
     @cached_property
     def derivatives(self) -> tuple[list[Variable], Variable]:
-        """Graph of value, gradient and a Hessian-vector product, after its inputs."""
+        """Inputs, and graph of value, gradient and a Hessian-vector product."""
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
@@ -366,7 +366,7 @@ class GraphRows:
 
 
 def numba_options(compile_kwargs: CompileOptions) -> dict[str, Any]:
-    """Arguments of :func:`pytensor.function` from the user, checked, for the numba linker."""
+    """Checked user arguments of :func:`pytensor.function` for the numba linker."""
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(
             f"compile_kwargs={compile_kwargs!r} is not a dictionary. Give keyword arguments of "

@@ -38,7 +38,7 @@ from pymc_minibatch_mh.structure.row_function import (
 
 #: Type of the densities of random effects: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
-#: Compiled observations at their location in this process.
+#: Compiled observations with the addresses of their data in this process.
 PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
 
 
@@ -88,7 +88,7 @@ class CompiledModel:
 
     @property
     def why_graph(self) -> str:
-        """Reason for a graph of all parameters; empty if there are linear predictors."""
+        """Reason for using a graph of all parameters; empty if linear predictors are used."""
         return self._as_forms if isinstance(self._as_forms, str) else ""
 
     @cached_property
@@ -98,7 +98,7 @@ class CompiledModel:
         try:
             return FormRows(self.row_functions, self.factorization.size)
         except LoweringError as error:
-            # For such an operation only PyTensor's graph has derivatives.
+            # Some operations have derivatives only in PyTensor's graph.
             return str(error)
 
     @cached_property

@@ -58,7 +58,7 @@ from pymc_minibatch_mh.model.constant_data import AS_SAMPLED
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.native.library import FunctionAt
 
-#: Maximum numbers per array, and maximum scalar operations, of a small prior part.
+#: Maximum number of entries per array, and of scalar operations, in a small prior part.
 MAX_ENTRIES, MAX_OPERATIONS = 200, 600
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
@@ -123,7 +123,7 @@ class GraphPrior:
         value, gradient, products = found
         if not hessian:
             return float(value), gradient, np.empty((0, 0))
-        # A constant zero Hessian, as of Laplace priors alone, needs a single product.
+        # A constant zero Hessian, as with Laplace priors only, has a single product.
         return float(value), gradient, np.broadcast_to(products, directions.shape)
 
     @cached_property
@@ -134,7 +134,7 @@ class GraphPrior:
     def _by_differences(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value and gradient from compiled code, and their differences as the Hessian."""
+        """Value and gradient from compiled code, and Hessian from differences of gradients."""
         context = Column("other variables", others[None], 0).address
         value, *gradient = self.slopes(position, context)
         if not hessian:
@@ -151,7 +151,7 @@ class GraphPrior:
 
     @cached_property
     def _as_written(self) -> Callable:
-        # Graphs with a few dozen evaluations are neither compiled nor rewritten.
+        # Graphs that are evaluated only a few dozen times are neither compiled nor rewritten.
         return self._in_python(_AS_WRITTEN)
 
     @cached_property

@@ -171,7 +171,7 @@ def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
-# Sources of wrappers around functions of floats; other names come from their globals.
+# Sources of wrappers around functions of floats; undefined names come from their globals.
 
 
 def _rowwise_loop(inputs, outputs, n):  # type: ignore[no-untyped-def]

@@ -58,14 +58,14 @@ _STEPS = (
 
 
 def as_number(exprs: ExprGraph, expr: Expr) -> Expr:
-    """Condition as one or zero; any other expression unchanged."""
+    """Convert a condition to the number 1 or 0; return any other expression unchanged."""
     if expr.is_data or expr.dtype.kind != "b":
         return expr
     return exprs.node(scalar.switch, (expr, exprs.one, exprs.zero))
 
 
 def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr | None:
-    """Result of an operation outside real arithmetic, or None for an arithmetic one."""
+    """Simplified cast, equality or logical operation; None for real arithmetic."""
     if isinstance(op, scalar.Cast):
         return _simplify_cast(exprs, op, *operands)
     if isinstance(op, _EQUALITIES):
@@ -80,13 +80,13 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
     result = scalar_output_type(op, *dtypes)
     if isinstance(op, scalar.IsInf | scalar.IsNan):
         (x,) = operands
-        # Data may be infinite.
+        # Data factors are excluded, because data may be infinite.
         if is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms):
             return exprs.constant(False)
     asks = "tests the parameters in a way that bounds cannot follow"
     require_lowerable(result.kind != "b", op, asks)
     require_lowerable(result.kind == "f", op, "computes in integers from the parameters")
-    # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.
+    # PyTensor computes (x > 0) * 0.5 in single precision, but this product is exact.
     chosen = isinstance(op, scalar.Mul) and sum(dtype.kind != "b" for dtype in dtypes) == 1
     require_lowerable(
         chosen or result.itemsize >= 8, op, f"computes in single precision; {USE_DOUBLE_PRECISION}"
@@ -118,7 +118,7 @@ def simplify_logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> 
 def _simplify_equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
         value = constant_value(other)
-        # Compared as real numbers: shares of 1 that some models overwrite are rounded.
+        # Equality of real numbers: a logistic function is 1 only after rounding.
         never = (
             (value == 0.0 and is_positive(one))
             or (value == 1.0 and is_a(one, scalar_math.Sigmoid))
@@ -128,8 +128,8 @@ def _simplify_equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) 
             return exprs.constant(isinstance(op, scalar.NEQ))
     if provably_varies(left, right):
         return exprs.node(op, (left, right))
-    # b * x is zero if x is, and max(b, 0) on a whole region. Over a box, order relations can be
-    # decided or are recognised as undecided.
+    # An equality such as max(b, 0) == 0 may hold on a whole region. Bounds over a box can decide
+    # order relations but not equality, so == becomes >= and <=.
     at_least, at_most = (exprs.node(o, (left, right)) for o in (scalar.ge, scalar.le))
     equal = exprs.node(scalar.and_, (at_least, at_most))
     return equal if isinstance(op, scalar.EQ) else exprs.node(scalar.invert, (equal,))
@@ -182,7 +182,7 @@ def _like_terms(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 
 
 def _telescope_tails(exprs: ExprGraph, parts: list[Expr]) -> tuple[list[Expr], Expr]:
-    """Parts without normal probabilities that add up to a number, and that number."""
+    """Remove normal probabilities that add up to a constant; return other parts and constant."""
     shares = [x for x in parts if is_a(scaled_core(exprs, x)[0], scalar.Exp)]
     found = tail_coefficients(exprs, shares) if len(shares) > 1 else None
     if found is None or found[1]:
@@ -259,7 +259,7 @@ def _collect_affine(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 
 
 def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]]:
-    """The only affine factor of a product, times all its data, and the other factors."""
+    """The only affine factor of a product, times the data factors, and the remaining factors."""
     factors = product_factors(expr)
     own = [x for x in factors if isinstance(x, Affine)]
     if len(own) != 1 or len(factors) == 1:
@@ -273,7 +273,7 @@ def affine_factor(exprs: ExprGraph, expr: Expr) -> tuple[Expr | None, list[Expr]
 def _join_differences(
     exprs: ExprGraph, parts: list[Expr], difference: Callable[[ExprGraph, Expr, Expr], Expr | None]
 ) -> list[Expr]:
-    """Replace k f - k g by k times their difference, for pairs with a known difference."""
+    """Replace k f - k g by k d for pairs whose difference d = f - g has a simpler form."""
     kept: list[Expr] = []
     for part in parts:
         core, factor = scaled_core(exprs, part)
@@ -315,7 +315,7 @@ def _complete_shares(exprs: ExprGraph, parts: list[Expr]) -> list[Expr]:
 def _with_mirror(
     exprs: ExprGraph, share: Expr, rest: list[Expr], kept: list[Expr]
 ) -> tuple[int, Expr | None]:
-    """Index of the summand with the mirror σ(-x) of the share σ(x), and the sum of both."""
+    """Index of the summand with σ(-x) that matches a summand with σ(x), and the sum of both."""
     mirror = sigmoid_expr(exprs, negate_expr(exprs, share.inputs[0]))
     partner = multiply_exprs(exprs, mirror, *rest)
     if partner in kept:
@@ -324,7 +324,7 @@ def _with_mirror(
     for place, (core, factor) in enumerate(scaled_core(exprs, x) for x in kept):
         m = constant_value(factor)
         if core is mirror and k is not None and m is not None:
-            # The smaller coefficient becomes the constant: a small share loses no digits.
+            # The smaller coefficient is the constant, so that a small share keeps its digits.
             low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
             slope = exprs.constant(rounded_sum((high, -low)))
             return place, add_exprs(
@@ -363,7 +363,7 @@ def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
         pairs = [core_and_factor(exprs, x) for x in others]
         others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
     others = _join_squares(exprs, others)
-    # Exponentials that cancel leave data.
+    # If exponentials cancel, data remain.
     data = exprs.product(1.0, [x for x in (*factors, *others) if x.is_data])
     # A fixed order gives equal products the same expression.
     others = [*exprs.in_order([f for x in others if not x.is_data for f in product_factors(x)])]
@@ -410,7 +410,7 @@ def _sum_is_shorter(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
 
 
 def _distribute_sum(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
-    """Products of a sum's parts with the other factors if one of them cancels, or None."""
+    """Factors of the products after expanding a sum in which an exponential cancels, or None."""
     for total in (x for x in factors if is_a(x, scalar.Add)):
         rest = without_value(factors, total)
         parts = [f for part in total.inputs for f in product_factors(part)]
@@ -452,7 +452,7 @@ def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Core and factor for an even function; the first part of a sum gets coefficient one."""
+    """Core and factor of an even function's argument; a sum's first part has coefficient one."""
     if not is_a(x, scalar.Add):
         return core_and_factor(exprs, x)
     pairs = [core_and_factor(exprs, part) for part in x.inputs]
@@ -516,7 +516,7 @@ def divide_exprs(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def exp_expr(exprs: ExprGraph, x: Expr) -> Expr:
-    """Exponential function, which undoes logarithms."""
+    """Exponential function, simplified for logarithms."""
     if x.is_data:
         return exprs.node(scalar.exp, (exprs.real(x),))
     if is_a(x, scalar.Log) and is_positive(x.inputs[0]):

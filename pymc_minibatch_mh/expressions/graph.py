@@ -91,7 +91,7 @@ CoordinateIndex = int | Gather
 
 
 def coordinates_at(place: CoordinateIndex) -> range:
-    """Coordinates that a fixed or indexed coordinate may be."""
+    """Range of coordinates that a fixed or data-indexed coordinate can take."""
     if isinstance(place, Gather):
         return range(place.first, place.first + place.step * place.size, place.step)
     return range(place, place + 1)
@@ -142,7 +142,7 @@ class Apply(Expr):
 
 
 def without_value[T](values: Iterable[T], one: T) -> list[T]:
-    """Values without the first occurrence of one of them."""
+    """Values without the first occurrence of `one`."""
     rest = list(values)
     rest.remove(one)
     return rest
@@ -158,7 +158,7 @@ def _is_infinite(offset: Expr) -> bool:
 
 
 class ExprGraph:
-    """Factory of expressions, which makes equal expressions once.
+    """Factory of expressions; equal expressions are the same object.
 
     :meth:`node` computes in the types of its operands, as the model does. All other arithmetic
     combines separate parts of the model and uses real numbers: in ``(theta * a) * b`` the product
@@ -169,15 +169,15 @@ class ExprGraph:
         self._known: dict[tuple, Expr] = {}
         # Creation order, which makes the sums of a model the same in every process.
         self._serial: dict[Expr, int] = {}
-        #: Coordinates that represent their logarithms until a bijection rewrites them.
+        #: Coordinates that stand for their logarithms until a bijection rewrites the observations.
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Any] = {}
-        #: Logarithms of a share of several and of the others, by shares.
+        #: Softmax share -> its logarithm, and the logarithms of the other shares of its sum.
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
-        #: Expressions and their numbers, by the shape of the expression without its numbers.
+        #: Expressions and their coefficients, by the form of the expression without coefficients.
         self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
         #: Known Cholesky factors of matrices.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
@@ -253,7 +253,7 @@ class ExprGraph:
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
         common = reduce(common_values, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
-        # Coordinates that represent their logarithms have no factor.
+        # No factor can be taken out of a coordinate that stands for its logarithm.
         if any(k in self.logs for t in affine.terms for k in coordinates_at(t.place)):
             common, number = (), 1.0
 
@@ -276,7 +276,7 @@ class ExprGraph:
         return product
 
     def first_like[E: Expr](self, expr: E, shape: tuple, numbers: Sequence[float]) -> E:
-        """First expression of a shape whose numbers are equal up to rounding."""
+        """First expression of the same form whose coefficients are equal up to rounding."""
         values, known = self._alike.setdefault(shape, ([], []))
         array = np.array(numbers, dtype=np.float64)
         if known:

@@ -61,7 +61,7 @@ from pymc_minibatch_mh.expressions.rules import apply_operation, log_of_sum
 @lower_node.register(CAReduce)
 def _lower_reduction(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
-    # A sum of booleans counts; entry by entry, PyTensor would compute a disjunction.
+    # A sum of booleans is a count, but PyTensor's addition of two booleans is a disjunction.
     result = node.outputs[0].type.dtype
     wide = scalar.Cast(scalar.get_scalar_type(getattr(op, "acc_dtype", None) or result))
 
@@ -128,18 +128,18 @@ def _lower_softmax(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Ten
     return fill_array(x.shape, entry_at)
 
 
-#: Number of linear predictors above which finding the independent ones takes too long.
+#: Maximum number of linear predictors whose rank is computed; for more it takes too long.
 MAX_FORMS_TO_RANK = 200
-#: Numbers with a ratio this close to 1 are equal.
+#: Maximum relative difference of coefficients that count as equal.
 ROUNDING = 1e-13
 
-#: Data and coordinate of a term.
+#: Data factors and coordinate of a term.
 _Key = tuple[tuple[Expr, ...], CoordinateIndex]
 Terms = Sequence[Monomial]
 
 
 def index_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    """Index the last `width` axes, which all entries of a batch share, as for a latent class."""
+    """Index an array that all entries of a batch share; its first `width` axes have length 1."""
     x, *index = inputs
     shared = all(node.inputs[0].type.broadcastable[:width])
     require_lowerable(shared, op, "indexes a different array for each observation")
@@ -162,7 +162,7 @@ def _lower_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> 
     require_lowerable(simple, op, "has a slice between index arrays")
     integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
     require_lowerable(integers, op, "has an index that is not an integer")
-    # Indexed axes replace the first index array, as in NumPy for adjacent ones.
+    # The indexed axes stand at the first index array, as in NumPy for adjacent arrays.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.transpose([*before, *arrays, *after])
@@ -213,8 +213,8 @@ def _select_element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) 
 def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Expr:
     """Select one of several expressions by data; negative indices count from the end.
 
-    Indexing moves inside operations that several of them share, down to evenly spaced coordinates
-    or constants. So an observation depends only on its selected entry.
+    Indexing moves inside operations that the expressions have in common, down to evenly spaced
+    coordinates or constants. So an observation depends on its selected entry only.
     """
     first = choices[0]
     if all(choice is first for choice in choices):
@@ -233,7 +233,7 @@ def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Exp
         x for x in product_factors(first) if all(x in product_factors(choice) for choice in choices)
     ]
     if shared and shared != [first]:
-        # Operand by operand, because a product may repeat a factor.
+        # Shared factors are removed one by one, because a product may repeat a factor.
         own = [reduce(without_value, shared, list(product_factors(choice))) for choice in choices]
         products = tuple(multiply_exprs(exprs, *rest) for rest in own)
         return multiply_exprs(exprs, *shared, select_expr(exprs, products, index))
@@ -241,7 +241,7 @@ def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Exp
     for k, choice in enumerate(choices):
         alike.setdefault(_common_kind(choice), []).append(k)
     if len(alike) > 1:
-        # An indexed coordinate is useless if the observation depends on all of them anyway.
+        # Indexed coordinates gain nothing if the observation depends on all of them anyway.
         by_kind = _select_by_kind(exprs, choices, index, list(alike.values()))
         return min(_select_by_switch(exprs, choices, index), by_kind, key=_n_linear)
     operands = zip(*map(_sorted_operands, choices), strict=True)
@@ -250,14 +250,14 @@ def select_expr(exprs: ExprGraph, choices: tuple[Expr, ...], index: Expr) -> Exp
 
 
 def _common_kind(expr: Expr) -> tuple:
-    """Common part of expressions that are indexed together."""
+    """Key that is equal for expressions whose operands can be indexed together."""
     if isinstance(expr, Apply) and not expr.is_data:
         return (str(expr.op), expr.op, len(expr.inputs))
     return ("",)
 
 
 def _n_linear(expr: Expr) -> int:
-    """Number of linear predictors in an expression; approximate for very many."""
+    """Number of independent linear predictors in an expression; an upper bound for very many."""
     forms = list(dict.fromkeys(x.terms for x in affines_in(expr)))
     few = forms and len(forms) <= MAX_FORMS_TO_RANK
     return int(np.linalg.matrix_rank(predictor_coefficients(forms))) if few else len(forms)
@@ -297,7 +297,7 @@ def _select_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Ex
 
 
 def _split_common(choices: Sequence[Terms]) -> tuple[list[Monomial], list[list[Monomial]]]:
-    """Common part of most choices, and the remainder of each choice."""
+    """Terms that most choices have in common, and the remaining terms of each choice."""
     numbers: defaultdict[_Key, list[float]] = defaultdict(list)
     for term in chain.from_iterable(choices):
         numbers[term.monomial, term.place].append(term.factor)
@@ -325,7 +325,7 @@ def _remaining_terms(terms: Sequence[Monomial], common: Mapping[_Key, float]) ->
 def _gather_coordinates(
     exprs: ExprGraph, choices: Sequence[Terms], index: Expr
 ) -> list[Expr] | None:
-    """Evenly spaced coordinates of the choices that have any, as many in each."""
+    """Indexed coordinates, if all choices with terms have equally many, evenly spaced; or None."""
     here = np.array([bool(terms) for terms in choices])
     taken = [terms for terms in choices if terms]
     if len(set(map(len, taken))) > 1:
@@ -340,7 +340,7 @@ def _gather_coordinates(
 
 
 def _coefficient_tables(exprs: ExprGraph, choices: Sequence[Terms], index: Expr) -> list[Expr]:
-    """Each coordinate times its coefficient in the choice."""
+    """Products of each coordinate and a table of its coefficients in the choices."""
     numbers: dict[_Key, np.ndarray] = {}
     for k, terms in enumerate(choices):
         for term in terms:
@@ -357,7 +357,7 @@ def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> E
     if len(places) < len(terms):
         return None
     if 1 < len(set(places)) < len(places):
-        # Several choices may share a coordinate, as groups share the one of their region.
+        # Several choices may share a coordinate, such as all groups of one region.
         found, numbers = np.unique(places, return_inverse=True)
         places, index = found.tolist(), exprs.lookup(numbers, index)
     steps = np.diff(places)
@@ -371,7 +371,7 @@ def _gather_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> E
 def _select_by_switch(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     chosen = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
-        # Counted from the start or from the end.
+        # Entry k is indexed from the start or, by a negative number, from the end.
         numbers = map(np.int64, (k, k - len(choices)))
         equal = [exprs.node(scalar.eq, (index, exprs.constant(x))) for x in numbers]
         condition = exprs.node(scalar.or_, equal)

@@ -43,7 +43,7 @@ from pymc_minibatch_mh.expressions.lower import (
 from pymc_minibatch_mh.expressions.patterns import constant_value, is_positive, sum_parts
 from pymc_minibatch_mh.expressions.rules import sqrt_expr
 
-#: Maximum number of rows of a parameter matrix; its expressions grow too fast beyond.
+#: Maximum number of rows of a matrix of parameters; expressions of larger ones are too long.
 MAX_MATRIX_SIZE = 4
 _SYMMETRIC = ("sym", "her", "pos")
 

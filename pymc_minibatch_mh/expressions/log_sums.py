@@ -1,7 +1,7 @@
 """Logarithms of sums of exponentials in an expression, as in softmax and mixtures.
 
 Simplification writes log(exp(x) + exp(y)) as x + softplus(y - x), nested for more exponentials.
-This module merges them again: their joint bounds do not grow with their number.
+This module merges them again: the joint bounds do not grow with the number of exponentials.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,9 +43,9 @@ class LogSum:
 class NonlinearParts:
     """Nonlinear summands of a log-likelihood.
 
-    `mixture` has the exponents of one more log-sum, each with all other summands, so that terms
-    outside of the sum cancel again; two exponents for one softplus. `others` are the summands if
-    there is no mixture.
+    `mixture` are the exponents of one more log-sum. All other summands are added to each exponent,
+    so that terms outside of the log-sum cancel. `others` are the remaining summands if there is no
+    mixture.
     """
 
     log_sums: tuple[LogSum, ...]
@@ -62,7 +62,7 @@ def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
         spread = [(x, core) for x, core in _expand_summands(exprs, part) if not as_linear((core,))]
         known |= {core: _linear_terms(core) for _, core in spread if core not in known}
         if any(known[core] is None for _, core in spread):
-            # A sum that is one operation may cancel inside, unlike its separate parts.
+            # Terms of this part may cancel each other, so it is not split.
             others.append(part)
             continue
         for data, core in spread:
@@ -80,7 +80,7 @@ def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
 def _expand_summands(
     exprs: ExprGraph, expr: Expr, data: Product = ()
 ) -> list[tuple[Product, Expr]]:
-    """Expression as a sum of products of data and cores; a choice is both values times 0 or 1."""
+    """Expression as a sum of data times cores; a switch on data adds each branch times 0 or 1."""
     if expr.is_data:
         return []
     if is_a(expr, scalar.Add):
@@ -98,14 +98,14 @@ def _expand_summands(
 
 
 def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
-    """Maximum number of arguments of one part, except of log-sums, whose bounds are joint."""
+    """Maximum number of arguments of a nonlinear summand that is not a log-sum."""
     parts = [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
     return max((sum(isinstance(y, Argument) for y in subexpressions(x)) for x in joint), default=0)
 
 
 def choice_branches(root: Expr) -> Iterator[Expr]:
-    """Expressions that a choice by data selects from."""
+    """Expressions from which nested switches on data select."""
     waiting = [root]
     while waiting:
         expr = waiting.pop()
@@ -116,7 +116,7 @@ def choice_branches(root: Expr) -> Iterator[Expr]:
 
 
 def log_sum_exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
-    """Exponents, each as summands, of a sum with log softplus(x); None if too many."""
+    """Exponents l_k with softplus(x) = log Σ exp(l_k), each as summands; None if too many."""
     raised: list[tuple[Expr, ...]] = [()]
     for part in sum_parts(expr.inputs[0]):
         inner = log_sum_exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]

@@ -1,8 +1,8 @@
 """Lowering of a minibatch's log-likelihood graph to expressions of one observation.
 
-A tensor becomes an array of expressions, for a minibatch of one observation. The independence proof
-came before. It does not cover parameters common to all observations, nor the prior part: their
-operations are checked only here.
+A tensor becomes an array of expressions, for a minibatch of one observation. Observations have been
+proved independent before. That proof does not cover parameters common to all observations or the
+prior part: their operations are checked only here.
 """
 
 from collections.abc import Callable, Sequence

@@ -77,7 +77,7 @@ def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
 
 
 def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
-    """Factors of a product that are not data, and the data."""
+    """Product of the factors that are not data, and the data factor, 1 if there is none."""
     if not is_a(expr, scalar.Mul) or not expr.inputs[0].is_data:
         return expr, exprs.one
     data, *others = expr.inputs
@@ -138,7 +138,7 @@ def with_affines(exprs: ExprGraph, root: Expr, replaced: Callable[[Affine], Expr
 
 
 def evaluate_exprs(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
-    """Add the values of expressions that are sorted with operands first."""
+    """Evaluate expressions, sorted with operands first, and add their values to `known`."""
     for expr in order:
         if isinstance(expr, Constant):
             known[expr] = np.asarray(expr.value)
@@ -173,7 +173,7 @@ def _keeps_finite(expr: Expr) -> bool:
 
 
 def predictor_coefficients(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
-    """Coefficients of linear predictors, by predictor and by their data and coordinate."""
+    """Coefficients of linear predictors: a row per predictor, a column per data and coordinate."""
     keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
     columns = {key: k for k, key in enumerate(keys)}
     matrix = np.zeros((len(forms), len(columns)))
@@ -210,7 +210,7 @@ def _expr_varies(expr: Expr, known: dict[Expr, bool]) -> bool:
         elif is_a(expr, scalar.Add):
             known[expr] = _some_term_varies(expr.inputs, known)
         elif is_a(expr, scalar.Mul):
-            # No factor is zero at all positions for an observation.
+            # The product varies only if no factor is zero at all positions for some observation.
             nonzero = (
                 is_positive(x) or _expr_varies(x, known) or constant_value(x) not in (None, 0.0)
                 for x in expr.inputs
@@ -252,7 +252,7 @@ def is_probability(expr: Expr) -> bool:
 
 
 def _is_log_of_normal_probability(expr: Expr) -> bool:
-    """Whether this is log(erfc(u) / 2), or the logarithm of a difference or of less."""
+    """Whether this is log(k erfc(u)) or log(k (erfc(y) - erfc(x))) with k at most 1/2."""
     others, size = split_numbers(sum_parts(expr))
     tails = [is_a(x, LogErfc, LogBetweenTails) for x in others]
     return tails == [True] and size <= LOG_HALF + _ROUNDED
@@ -288,8 +288,8 @@ def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
 
 
 def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
-    """Whether the exponential of a sum is better than a product of exponentials."""
-    # A new combination of global parameters would be an additional argument.
+    """Whether exp(total), total = left + right, should replace exp(left) exp(right)."""
+    # A new combination of global parameters would be an additional linear predictor.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
         return True
     if not isinstance(total, Affine):

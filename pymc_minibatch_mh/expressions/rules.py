@@ -1,4 +1,4 @@
-"""Forms of scalar operations with the tightest bounds, one rule per operation."""
+"""Rewriting of scalar operations to forms with tight bounds, one rule per operation."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -70,7 +70,7 @@ ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
     """Difference σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)); others unchanged.
 
-    Nothing cancels in the product; but as differences, the shares of all categories add up to one.
+    Nothing cancels in the product. Sums keep the difference: all categories then add up to one.
     """
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
@@ -131,7 +131,7 @@ def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
     if is_a(right, scalar.Add) and is_positive(left):
         rest = subtract_exprs(exprs, right, left)
-        # Quotients by a sum of three keep it, so that shares of one sum are recognised.
+        # A sum of three or more is kept, so that all quotients by it are recognised as shares.
         if is_positive(rest) and not is_a(rest, scalar.Add):
             odds = subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest))
             return sigmoid_expr(exprs, odds)
@@ -224,7 +224,7 @@ def _log_of_probability(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
 
 
 def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
-    """Multiple of a probability as a factor and logarithms, or None."""
+    """Multiple of a probability: factor, log-probability and log-complement; None for others."""
     if x in exprs.shares:
         return Probability(1.0, *exprs.shares[x])
     exponential = is_a(x, scalar.Exp) and (
@@ -239,7 +239,7 @@ def _as_probability(exprs: ExprGraph, x: Expr) -> Probability | None:
 
 
 def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
-    """Logarithm of k (erfc(y) - erfc(x)), x > y, with any scaling, else None."""
+    """Logarithm of k (erfc(y) - erfc(x)), x > y, also in terms of erfcx; None for others."""
     exponent, whole = _split_scale(exprs, x)
     found = tail_coefficients(exprs, sum_parts(whole))
     if found is None or len(found[1]) != 2:
@@ -254,7 +254,7 @@ def _log_between_tails(exprs: ExprGraph, x: Expr) -> Expr | None:
         return None
     if not is_positive(subtract_exprs(exprs, right, left)):
         return None
-    # One of two equivalent forms, so that all spellings give one expression.
+    # Choose one of two equivalent forms, so that equal probabilities give one expression.
     mirrored = negate_expr(exprs, right), negate_expr(exprs, left)
     if exprs.in_order([left, mirrored[0]])[0] is not left:
         left, right = mirrored
@@ -274,7 +274,7 @@ def _between_tails(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def _split_scale(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Parts e and y of a sum exp(e) y of scaled error functions erfcx(u) = exp(u²) erfc(u)."""
+    """Split a sum x with erfcx(u) = exp(u²) erfc(u) into e and y with x = exp(e) y."""
     parts = [product_factors(part) for part in sum_parts(x)]
     if not any(is_a(factor, scalar_math.Erfcx) for factors in parts for factor in factors):
         return exprs.zero, x
@@ -291,7 +291,7 @@ def _split_scale(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]) -> list[Expr]:
-    """Factors with exp(u²) erfc(u) for erfcx(u), which reuse existing squares if possible."""
+    """Factors with exp(u²) erfc(u) instead of erfcx(u); existing squares are reused."""
     found = list[Expr]()
     for factor in factors:
         if is_a(factor, scalar_math.Erfcx):
@@ -306,13 +306,13 @@ def _without_scale(exprs: ExprGraph, factors: Sequence[Expr], squares: set[Expr]
 
 
 def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
-    """Function of a choice as a choice between its values."""
+    """Apply a function to both branches of a switch."""
     condition, *branches = choice.inputs
     return apply_operation(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
 
 
 def _as_choice(exprs: ExprGraph, x: Expr) -> Expr:
-    """Choice for a factor that is zero on a region; other expressions unchanged."""
+    """Rewrite max(x, 0), or a product with a zero branch, as a switch; others unchanged."""
     if is_a(x, scalar.Maximum) and 0.0 in (ends := [constant_value(part) for part in x.inputs]):
         value = x.inputs[1 - ends.index(0.0)]
         return switch_expr(
@@ -381,10 +381,10 @@ def _unfit_to_subtract(exprs: ExprGraph, x: Expr) -> tuple[bool, bool, bool, int
 
 @cached_rule
 def _split_infinite(exprs: ExprGraph, expr: Expr, infinity: float) -> _FinitePart:
-    """Sum without infinite branches of choices, and the condition that none is taken."""
+    """Sum without infinite branches of switches, and the condition that none is taken."""
     parts = [_split_summand(exprs, part, infinity) for part in _all_summands(exprs, expr)]
     possible = simplify_logic(exprs, scalar.and_, [condition for _, condition in parts])
-    # Finite sums keep their form.
+    # A sum without infinite branches is left unchanged.
     finite = expr if constant_value(possible) else add_exprs(exprs, *(part for part, _ in parts))
     return finite, possible
 
@@ -455,7 +455,7 @@ def is_impossible(expr: Expr) -> bool:
 
 
 def log1p_expr(exprs: ExprGraph, x: Expr) -> Expr:
-    """Function log(1 + x), where x completes a probability or an exponential."""
+    """Function log(1 + x), simplified if 1 + x is a probability or 1 plus an exponential."""
     if is_a(x, scalar.Exp):
         return softplus_expr(exprs, x.inputs[0])
     core, factor = scaled_core(exprs, x)
@@ -514,7 +514,7 @@ def incomplete_beta(exprs: ExprGraph, a: Expr, b: Expr, x: Expr) -> Expr:
 
 
 def power_expr(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
-    """Power, through the exponential function unless the exponent is data."""
+    """Power, written with the exponential function unless the exponent is data."""
     if exponent.is_data:
         known = constant_value(exponent)
         if known in (0.0, 1.0):
@@ -541,7 +541,7 @@ def sqrt_expr(exprs: ExprGraph, x: Expr) -> Expr:
         return x.inputs[0]
     if is_a(x, scalar.Reciprocal):
         return reciprocal_expr(exprs, sqrt_expr(exprs, x.inputs[0]))
-    # Two negative factors have only a common root.
+    # Two negative factors have a real root only as a product.
     groups = _positive_groups(exprs, product_factors(x))
     if len(groups) > 1:
         return multiply_exprs(exprs, *(sqrt_expr(exprs, part) for part in groups))
@@ -549,7 +549,7 @@ def sqrt_expr(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def switch_expr(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
-    """Choice, or one of its values if it decides nothing."""
+    """Switch, or one of its branches if the condition is constant or makes no difference."""
     known = constant_value(condition)
     if known is not None:
         return left if known else right
@@ -562,7 +562,7 @@ def switch_expr(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> E
 
 
 def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
-    """Whether a choice is zero where x = y, and a multiple of x - y elsewhere."""
+    """Whether a switch is zero where x = y, and a multiple of x - y elsewhere."""
     pair = equality_sides(condition)
     if pair is None or constant_value(left) != 0.0:
         return False
@@ -581,7 +581,7 @@ def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def _record_check(exprs: ExprGraph, condition: Expr) -> Expr:
-    """Condition of a parameter check, which is recorded as one."""
+    """Record a condition as a parameter check, and return it."""
     exprs.checks.add(condition)
     return condition
 

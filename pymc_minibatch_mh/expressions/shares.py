@@ -1,7 +1,7 @@
 """Polynomials of probabilities as sums of positive products.
 
 The complement 1 - l - (1 - 2 l) σ of a probability with a lapse rate l is l σ + (1 - l)(1 - σ). Its
-logarithm is one of a sum of exponentials, whose intervals never exceed zero.
+logarithm is then the log of a sum of exponentials, whose interval bounds never exceed zero.
 """
 
 from collections.abc import Callable, Hashable
@@ -32,7 +32,7 @@ MAX_PRODUCTS = 64
 
 @dataclass(frozen=True)
 class Probability:
-    """Factor times one of several probabilities that add up to one, as logarithms."""
+    """Factor times the probability exp(`log`), which adds up to one with exp(`others`)."""
 
     factor: float
     log: Expr
@@ -43,7 +43,7 @@ class Probability:
 ProbabilityReader = Callable[[ExprGraph, Expr], Probability | None]
 #: A coefficient, and the logarithms of the summands of every factor of a product.
 Product = tuple[float, list[list[Expr]]]
-#: Basis functions of each simplex, and the coefficients of the products of their sums.
+#: For each simplex, indices of basis functions to sum; and coefficients of products of these sums.
 BasisProduct = tuple[frozenset[int], ...]
 BasisProducts = dict[BasisProduct, float]
 
@@ -72,7 +72,7 @@ def probability_products(
     for axis in range(len(simplices)):
         cells = _join_products(cells, axis)
     products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
-    # The remainder of a simplex whose shares are all there is zero, and so are its products.
+    # A factor without logarithms is zero: the other shares of its simplex add up to one.
     return [product for product in products if all(product[1])]
 
 
@@ -131,7 +131,7 @@ class _PolynomialReader:
         ]
 
     def _logs_of(self, simplex: Simplex, powers: tuple[int, ...]) -> list[Expr]:
-        """Logarithm of a basis function, or those of its summands."""
+        """Logarithm of a basis function, or logarithms of its summands."""
         own = [self._logs[x] for x in simplex.shares]
         used = [x.log for x in own]
         rest = [log for log in own[0].others if log not in used]

@@ -69,7 +69,7 @@ def backend_of(model: pm.Model) -> Any | None:
 
 
 def is_fitted(data: xr.DataTree) -> bool:
-    """Whether Bambi's ``fit`` returned a trace, by the attribute that it gives to its groups."""
+    """Whether a trace comes from Bambi's ``fit``, which sets an attribute of its groups."""
     return any(group.attrs.get("modeling_interface") == "bambi" for group in data.children.values())
 
 
@@ -79,7 +79,7 @@ def clean_trace(backend: Any, data: xr.DataTree) -> xr.DataTree:
 
 
 def name_data(model: pm.Model) -> None:
-    """Name a Bambi model's data arrays, in the same way for every way to pass the model."""
+    """Name a Bambi model's data arrays, independently of how the user passes the model."""
     backend = backend_of(model) if model not in _NAMED else None
     _NAMED.add(model)
     if backend is None:
@@ -94,7 +94,7 @@ def name_data(model: pm.Model) -> None:
 
 
 def _named_arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Pairs of name and array for the linear predictors: matrices, slopes' predictors, groups."""
+    """Names and data of the linear predictors: design matrices, slope predictors, group indices."""
     for name, component in components.items():
         terms = component.component
         of = "" if terms.is_parent else f"_{name}"

@@ -29,13 +29,13 @@ from pymc_minibatch_mh.model.terms import log_densities
 
 #: Largest accepted difference between the factorization and the model, in double precision.
 TOLERANCE = 1e-8
-#: Largest relative change of the log-density by double-precision constants, and the accepted
-#: difference for models that sum their log-density in single precision.
+#: Largest accepted relative difference between the log-density with double-precision constants and
+#: the log-density in the model's own precision.
 SINGLE_PRECISION = 1e-6
 
 #: Number of rows above which saving memory outweighs half a second of rewriting.
 MIN_ROWS_TO_SAVE_MEMORY = 100_000
-# Operations work in place, which saves memory.
+# Mode with operations in place, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
     AS_SAMPLED,
     optdb.query(RewriteDatabaseQuery(include=["inplace"])),
@@ -43,7 +43,7 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class DensityValue(NamedTuple):
-    """Log-density in double precision and in the model's own, and its rounding error."""
+    """Log-density in double precision and in the model's own precision, and its rounding error."""
 
     value: float
     written: float
@@ -51,7 +51,7 @@ class DensityValue(NamedTuple):
 
 
 class ModelDensity:
-    """Log-density of a model, in Python: compilation would not pay for a handful of points."""
+    """Log-density of a model, evaluated in Python, because a few points are not worth compiling."""
 
     def __init__(
         self, model: pm.Model, factorization: Factorization, rows: np.ndarray | None = None
@@ -61,7 +61,7 @@ class ModelDensity:
         self._rows = rows
 
     def all_densities(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], DensityValue]]:
-        """Ways to compute the log-density at a position, by their names in messages."""
+        """Functions that compute the log-density at a position, by their names in messages."""
         return {
             "as it is written": lambda x: self.as_written(x, others),
             "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
@@ -166,7 +166,7 @@ def _are_close(one: float, other: float, tolerance: float) -> bool:
 
 
 def stabilise_graph(graph: Variable) -> Variable:
-    """Log-density after PyTensor's rewrites against the loss of digits."""
+    """Log-density after PyTensor's rewrites for numerical stability."""
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
     AS_SAMPLED.rewrite(opened)
     (result,) = rewrite_pregrad(list(opened.outputs))
@@ -174,7 +174,7 @@ def stabilise_graph(graph: Variable) -> Variable:
 
 
 def rounding_error(graph: Variable) -> Variable:
-    """Graph of the rounding error of a scalar to first order; infinite derivatives do not count."""
+    """First-order rounding error of a scalar, as a graph; non-finite derivatives are ignored."""
     results = [node.outputs[0] for node in toposort([graph]) if len(node.outputs) == 1]
     inner = [x for x in results if getattr(x.type, "dtype", "").startswith("float")]
     without: Any = {"disconnected_inputs": "ignore", "return_disconnected": "disconnected"}

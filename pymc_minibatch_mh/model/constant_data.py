@@ -81,12 +81,12 @@ def drop_sum_of_scalar(fgraph: object, node: Apply) -> list[Variable] | None:
     return [x.astype(total.type.dtype)] if x.type.ndim == 0 else None
 
 
-#: Inlines symbolic operations and turns violated parameter checks into -inf, as in PyMC's samplers.
+#: Rewriter that inlines symbolic operations and returns -inf for violated parameter checks.
 AS_SAMPLED = dfs_rewriter(
     local_check_parameter_to_ninf_switch, inline_symbolic_op, drop_sum_of_scalar
 )
 
-#: Evaluates graphs once, without compilation.
+#: Mode that evaluates graphs in Python, without compilation.
 IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_op, drop_sum_of_scalar))
 
 
@@ -129,7 +129,7 @@ def with_double_constants(graph: Variable) -> Variable:
                 computed.add(node.outputs[0])
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
-    # A single-precision constant that replaces an expression keeps the expression.
+    # All expressions that a single-precision operation depends on stay as they are.
     for node in reversed(nodes):
         if node.outputs[0] in kept:
             kept.update(node.inputs)
@@ -141,7 +141,7 @@ def with_double_constants(graph: Variable) -> Variable:
 def _double_result(
     node: object, numbers: dict[Variable, Variable], folded: dict[Variable, float]
 ) -> Variable | None:
-    """Result of a node on double-precision constants, or None if that changes nothing."""
+    """Result of a node on double-precision constants; None if it is no single-precision number."""
     op, inputs, outputs = node.op, node.inputs, node.outputs  # type: ignore[attr-defined]
     single = len(outputs) == 1 and _is_single(outputs[0]) and _is_number(outputs[0])
     of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)
@@ -165,8 +165,8 @@ def _as_double(number: Variable, folded: dict[Variable, float]) -> Variable:
     return pt.constant(np.full(value.shape, folded[number]) if number in folded else value)
 
 
-#: Roots and logarithms of integers and of their inverses, by PyMC's single-precision folding of
-#: them and of their reciprocals.
+#: Exact roots and logarithms of small integers, and their reciprocals, by the single-precision
+#: constants to which PyMC folds them.
 _ROUNDED = {
     sign * rounded: sign * exact
     for sign in (1.0, -1.0)
@@ -176,7 +176,7 @@ _ROUNDED = {
     if rounded != exact
 }
 _KEYS = np.array(sorted(_ROUNDED))
-#: Relative rounding error of a quotient, and the number of digits of a product of two constants.
+#: Relative rounding error of a quotient, and the minimum number of characters of a folded constant.
 _QUOTIENT, _MIN_DIGITS = 5e-16, 15
 
 

@@ -1,7 +1,7 @@
 """Factorization of a model: a prior part times conditionally independent observations.
 
 Bijections replace some of the model's own variables by other coordinates. The density includes
-their exact Jacobian and draws are mapped back, so density and draws stay those of the model.
+their exact Jacobian and draws are mapped back, so the model's posterior does not change.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ from pymc_minibatch_mh.model.terms import (
 )
 from pymc_minibatch_mh.model.weights import Weights, weigh_terms
 
-#: Block size in values, which fits the cache.
+#: Number of values in a block that fits in the cache.
 _CACHED = 2**16
 
 
@@ -98,7 +98,7 @@ class Factorization:
     arrays: ModelArrays
     #: Bijections of a few coordinates each; empty if the position is the value variables.
     maps: tuple[Bijection, ...] = ()
-    #: Pairs of variables that observations contain in products, and reasons against mapping them.
+    #: Variables in products within observations, each with the reason why it is not mapped.
     refused: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -133,7 +133,7 @@ class Factorization:
 
     @property
     def boundary(self) -> list[int]:
-        """Mapped coordinates that are bounded below by 0, where their mode may be."""
+        """Mapped coordinates with lower bound 0; the mode may lie on this boundary."""
         return sorted({k for one in self.maps if one.lower_bounded for k in one.moved_indices})
 
     def positions(self, values: np.ndarray) -> np.ndarray:
@@ -141,11 +141,11 @@ class Factorization:
         return _apply_changes(values, [one.forward for one in self.maps])
 
     def values(self, positions: np.ndarray, overwritten: bool = False) -> np.ndarray:
-        """Ravelled value variables of shape (..., d); `overwritten` positions lend their memory."""
+        """Ravelled value variables, shape (..., d); `overwritten` allows reuse of memory."""
         return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def in_support(self, positions: np.ndarray) -> np.ndarray:
-        """Positions with negative coordinates reflected to be positive, where they must be."""
+        """Positions with absolute values in the coordinates that must be nonnegative."""
         found = positions.copy()
         found[..., self.boundary] = np.abs(found[..., self.boundary])
         return found
@@ -308,7 +308,7 @@ def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
 
 
 def _check_for_random_densities(model: pm.Model) -> None:
-    # Also terms in the prior part: a random minibatch is as wrong there.
+    # Terms in the prior part are checked, too: a random minibatch is also wrong there.
     for rv in model.observed_RVs + model.potentials:
         if isinstance(rv.owner_op, SimulatorRV):
             raise refusal_message(

@@ -54,7 +54,7 @@ class Likelihood:
     axis: int = 0
     #: Weight of each observation's log-likelihood, shape (N,); None if all are 1.
     weights: np.ndarray | StoredArray | None = None
-    #: Terms that this term is the sum of, each with its own axis and weights.
+    #: Terms whose sum is this term, each with its own axis and weights; empty for a single term.
     joined: Sequence["Likelihood"] = ()
 
     @property
@@ -142,7 +142,7 @@ class BatchWalk:
         except UnsupportedModelError:
             raise
         except (IndexError, TypeError, ValueError) as error:
-            # PyTensor never makes such an operation, so the tracked axis is not the observation
+            # The operands no longer fit each other, so the tracked axis is not the observation
             # axis.
             name = operation_name(node.op)
             why = f"the operands of {name} have other shapes for fewer observations"
@@ -178,8 +178,8 @@ class BatchWalk:
 def _repeat_single_row(batch: Variable, axis: int, length: Variable) -> Variable:
     """Repeat a term with a single observation to the length of a minibatch.
 
-    Rules read a length of 1 as common to all rows. A result of such inputs alone would keep that
-    length in every minibatch, and compiled code would read beyond its end.
+    Rules treat an axis of length 1 as common to all rows. If all inputs have such axes, the result
+    would keep length 1 in every minibatch, and compiled code would read beyond its end.
     """
     if not batch.type.broadcastable[axis]:
         return batch

@@ -67,14 +67,14 @@ class MixedRowsError(Exception):
 
 
 def require_dense(variables: Iterable[Variable], op: object) -> None:
-    """Reject sparse matrices, whose rows have no compiled access."""
+    """Raise MixedRowsError for sparse matrices, because compiled code cannot read their rows."""
     if any(isinstance(variable.type, SparseTensorType) for variable in variables):
         why = f"{operation_name(op)} takes a sparse matrix, whose rows cannot be read one by one"
         raise MixedRowsError(op, why, USE_DENSE_ARRAY)
 
 
 class Walk(Protocol):
-    """Interface of the walk that rules use."""
+    """Interface by which rules rebuild the inputs of an operation."""
 
     length: Variable
 
@@ -105,7 +105,7 @@ def _each_along(inputs: Iterable[Variable], axis: int, walk: Walk) -> list[Varia
 
 
 def _along_or_whole(x: Variable, axis_from_end: int, walk: Walk) -> Variable:
-    """Input for a minibatch, common to all rows if it has no such axis or one entry along it."""
+    """Input for a minibatch; common to all rows if the axis is missing or has one entry."""
     axis = x.type.ndim + axis_from_end
     common = axis < 0 or x.type.broadcastable[axis]
     return walk.whole(x) if common else walk.rows(x, axis)
@@ -130,7 +130,7 @@ def _condition_of_rows(condition: Variable, guarded: Variable, axis: int, walk: 
         try:
             rows = walk.rows(condition, own_axis)
         except (MixedRowsError, UnsupportedModelError):
-            # Parameters common to all rows, such as a vector of class probabilities.
+            # The condition is on parameters of all rows, such as class probabilities.
             return pt.all(walk.whole(condition))
         return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
     whole = walk.whole(condition)
@@ -224,7 +224,7 @@ def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Var
         return _rebuild_dot(op.core_op, node, axis, walk)
     x, *index = node.inputs
     if isinstance(op.core_op, AdvancedSubtensor) and all(x.type.broadcastable[:n_batch]):
-        # Every matrix of the batch is indexed alike, as for each value of a latent class.
+        # The batch shares one indexed matrix, for example across values of a latent class.
         shared = x[(0,) * n_batch]
         return walk.rows(shared[tuple(_axis_indices(op.core_op, shared, index))], axis)
     if axis >= n_batch:
@@ -235,7 +235,7 @@ def _rebuild_blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Var
 
 
 def _separate_columns(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
-    """Inputs of a product or a solution whose observations are columns or rows."""
+    """Inputs of a matrix product or linear solve whose observations are rows or columns."""
     label = op.outputs_sig[0][core_axis]
     counts = [sig.count(label) for sig in (*op.inputs_sig, op.outputs_sig[0])]
     if not isinstance(op.core_op, _BY_ROW_AND_COLUMN) or (sum(counts), counts[-1]) != (2, 1):
@@ -279,7 +279,7 @@ def _rebuild_advanced_index(op: AdvancedSubtensor, node: Apply, axis: int, walk:
 
 
 def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
-    """Entries of `x` that broadcast index arrays select for a minibatch."""
+    """Entries of `x` for a minibatch, selected by index arrays that broadcast together."""
     arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
     numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
     chosen = [
@@ -291,7 +291,7 @@ def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) 
         return walk.whole(x)[tuple(chosen)]
     shape = [1] * entries[numbers].type.ndim
     if x.type.broadcastable[numbers]:
-        # A single row, common to all observations.
+        # The only row is common to all observations.
         chosen.insert(numbers, pt.zeros(shape, dtype="int64"))
         return walk.whole(x)[tuple(chosen)]
     shape[axis_from_end] = -1
@@ -316,14 +316,14 @@ def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
 
 
 def whole_entry(entry: Any, walk: Walk) -> Any:
-    """Entry of an index that is common to all rows."""
+    """Index entry whose variables are declared common to all rows."""
     if isinstance(entry, slice):
         return slice(*(whole_entry(x, walk) for x in (entry.start, entry.stop, entry.step)))
     return walk.whole(entry) if isinstance(entry, Variable) else entry
 
 
 def _index_whole(x: Variable, source: int, entries: list, op: Op, walk: Walk) -> Variable:
-    """Index an array whose observation axis `source` is kept as a whole."""
+    """Index an array, and keep its observation axis `source` complete."""
     inner = walk.rows(x, source)
     if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")

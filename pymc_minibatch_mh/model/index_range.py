@@ -26,7 +26,7 @@ from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.model.stored_ops import explain_missing_group, row_blocks
 from pymc_minibatch_mh.progress import count_parts
 
-#: Compiles nothing, and computes no values if shapes suffice.
+#: Mode without compilation, which computes no values where shapes suffice.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
@@ -47,7 +47,7 @@ def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> No
 
 
 class OutOfRangeIndex(NamedTuple):
-    """An out-of-range index: argument position, value, axis length, and row or None for all."""
+    """An out-of-range index: its number, value, axis length, and row (None if common to all)."""
 
     number: int
     entry: int
@@ -151,7 +151,7 @@ def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices |
                 continue
             above = set(ancestors([index]))
             if above.isdisjoint(values):
-                # Values at a position of zeros need not exist, as of a Cholesky factor.
+                # At a position of zeros, values such as a Cholesky factor may not exist.
                 static = array.type.shape[axis]
                 length = array.shape[axis] if static is None else pt.constant(np.int64(static))
                 from_start = not stored.isdisjoint(above)

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.model.stored_ops import stored_array
 
 
 def resolve_model(model: Any) -> pm.Model:
-    """PyMC model of the argument, which may be Bambi's, or else of the context."""
+    """PyMC model of a PyMC or Bambi argument; the model of the context if it is None."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
         if model is None:
@@ -66,7 +66,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
 
 
 def resolve_point(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
-    """User's point, by the names of the value variables."""
+    """User's point as arrays by the names of the value variables."""
     if not isinstance(point, Mapping):
         raise SettingError(
             f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
@@ -92,7 +92,7 @@ def resolve_point(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
 
 
 def as_numeric_array(subject: str, values: Any) -> np.ndarray:
-    """Numeric array of user values; objects that are numbers become numbers."""
+    """User values as an array; an object array of numbers becomes a numeric one."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{subject} masked entries, whose values are missing. Give numbers without a mask."
@@ -105,13 +105,13 @@ def as_numeric_array(subject: str, values: Any) -> np.ndarray:
 
 
 def fits_shape(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
-    """Whether an array matches the declared shape of a variable, as far as it is known."""
+    """Whether a shape equals a declared shape in all lengths that are known."""
     pairs = zip(shape, declared, strict=False)
     return len(shape) == len(declared) and all(known in (None, length) for length, known in pairs)
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Generator of the seed in the setting `name`."""
+    """Random generator from the seed in the setting `name`."""
     if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
         raise SettingError(
             f"{name}={seed} has no seed sequence, from which the generators of chains are made. "
@@ -148,7 +148,7 @@ def join_terms(terms: Sequence[Likelihood]) -> list[Likelihood]:
     batches: dict[str, tuple[Column, Variable]] = {}
     replaced: dict[Variable, Variable] = {term.length: first.length for term in terms}
     for column, batch in (pair for term in terms for pair in term.batches):
-        # One array may have several names.
+        # Several terms may read the same stored array.
         _, replaced[batch] = batches.setdefault(column.values.name, (column, batch))
     logps = clone_replace([term.logp for term in terms], replaced, rebuild_strict=False)
     name, total = " and ".join(term.name for term in terms), reduce(add, logps)
@@ -164,11 +164,11 @@ class ModelArrays:
         self._seen: set[Variable] = set()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Pickle nothing."""
+        """Pickle as an empty collection."""
         return type(self), ()
 
     def add(self, graphs: Sequence[Variable], owner: str) -> None:
-        """Collect the inputs of graphs."""
+        """Collect the arrays and numbers that graphs depend on."""
         waiting = list(reversed(graphs))
         while waiting:
             variable = waiting.pop()

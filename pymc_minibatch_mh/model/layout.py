@@ -27,7 +27,7 @@ class Block:
     start: int
     stop: int
     shape: tuple[int, ...]
-    #: Whether the variable has one more number along the last axis, along which the sum is 0.
+    #: Whether the variable sums to 0 along its last axis, with one entry more than the value.
     adds_up_to_0: bool
 
 
@@ -81,7 +81,7 @@ def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
 
 
 def natural_values(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
-    """Free variables by name, as functions of the value variables, on which transforms depend."""
+    """Free variables by name, as graphs of the value variables."""
     free = {}
     for value in values:
         rv = model.values_to_rvs[value]
@@ -114,7 +114,7 @@ def support_bounds(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.
 
 
 def _finite_bound(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
-    # A random or mutable end bounds nothing.
+    # A random or mutable end of an interval is no fixed bound.
     if end is None or any(
         v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
     ):

@@ -1,7 +1,7 @@
 """Parameter checks of distributions as conditions of single observations.
 
 PyMC guards a log-density with one check over all rows at once, such as "every p lies in [0, 1]",
-and its samplers give a violation density zero. A minibatch tests the condition of each row instead.
+and its samplers return density zero if it fails. A minibatch tests each row's condition instead.
 Conditions that provably hold at every position are dropped: they would cost an evaluation.
 """
 
@@ -15,7 +15,7 @@ from pymc_minibatch_mh.functions.checked import Checked
 from pymc_minibatch_mh.model.parameter_ranges import Ranges
 
 checked = Elemwise(Checked(scalar.same_out, name="checked"))
-# Tolerated rounding error of a sum in a check that a sum equals one.
+# Allowed rounding error in a check that a sum equals one.
 _ROUNDED = 1e-9
 
 
@@ -49,7 +49,7 @@ def always_holds(condition: Variable) -> bool:
     small, large = inputs if isinstance(op, scalar.LT | scalar.LE) else inputs[::-1]
     rest = Ranges().of_difference(large, small)
     if isinstance(getattr(small.owner_op, "scalar_op", None), scalar.Abs):
-        # The distance of a sum from one.
+        # For a check |sum - 1| <= tolerance, allow for the rounding of the sum.
         return rest.low >= _ROUNDED
     return rest.is_positive if isinstance(op, scalar.GT | scalar.LT) else rest.low >= 0.0
 

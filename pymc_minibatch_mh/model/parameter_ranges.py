@@ -1,11 +1,11 @@
 """Ranges of parameters, proved for all positions.
 
-A parameter becomes a polynomial of shares and sizes, such as logistic functions and exponentials: l
-+ (1 - 2 l) σ of two shares l and σ lies between 0 and 1, although its summands do not. Statements
-concern real numbers, so exp(-1000) is positive.
+A parameter is written as a polynomial in *shares* (numbers in [0, 1], such as logistic functions)
+and *sizes* (such as exponentials): l + (1 - 2 l) σ with shares l and σ lies in [0, 1], although its
+summands do not. Statements concern real numbers, so exp(-1000) is positive.
 
-A view distinguishes the entries of a tensor: a label for every axis along which entries vary, None
-for an axis with one entry. Tensors of equal values under equal views are the same quantity.
+A *view* labels the axes of a tensor: one label for every axis along which entries vary, and None
+for an axis with one entry. Equal tensors with equal views are the same quantity.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -62,12 +62,12 @@ _PASS_ON = (Subtensor, AdvancedSubtensor, Max, Min)
 _SUMS = (scalar.Add, scalar.Sub, scalar.Neg)
 _ONE = pt.constant(1.0)
 _HIGHEST_POWER = 8
-#: Tolerated rounding error of fixed shares that add up to one.
+#: Allowed rounding error in the sum of constant shares that add up to one.
 _ROUNDED = 1e-9
 
 
 class Ranges:
-    """Ranges of the quantities in a condition, each numbered."""
+    """Ranges of the tensors in a condition; equal computations get the same number."""
 
     def __init__(self) -> None:
         self._tensors: list[Variable] = []
@@ -124,7 +124,7 @@ class Ranges:
         if _shared_axes(variable) is not None:
             return self._in_range(variable, view, _CLOSED)
         low, high = float(values.min()), float(values.max())
-        # Constants that NumPy folded beforehand, such as 1 - g for data g.
+        # Data that NumPy computed from other data, such as 1 - g from g.
         for other in self._tensors[: self._tensor_number(variable)] if low < high else ():
             line = _affine_fit(other, variable)
             if line is not None:
@@ -133,7 +133,7 @@ class Ranges:
         return self._in_range(variable, view, Range(low, high, False, False))
 
     def _in_range(self, variable: Variable, view: View, of: Range) -> Polynomial | None:
-        """Quantity with a known range and no known form."""
+        """Polynomial of one unknown in a range; None if the range is the whole real line."""
         if of.low == -np.inf and of.high == np.inf:
             return None
         if of.low == of.high:
@@ -143,7 +143,7 @@ class Ranges:
         return linear_polynomial(of, self._unknown_of(key, of, None, view, shared))
 
     def _of_share(self, variable: Variable, view: View) -> Polynomial | None:
-        """One of several shares that add up to one, or a tensor of such shares."""
+        """Polynomial of shares that add up to one, or of one selected share; None for others."""
         if _shared_axes(variable) is not None:
             return self._in_range(variable, view, _SHARE)
         entry = _entry_of_shares(variable)
@@ -219,7 +219,7 @@ class Ranges:
     def _added_up(
         self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
     ) -> Polynomial | None:
-        """Sum of a polynomial along axes of `x`, whose shares add up to one."""
+        """Sum of a polynomial along axes of `x`; None if a varying term has no weights of sum 1."""
         if polynomial is None:
             return None
         along = frozenset(view[k] for k in axes) - {None}
@@ -346,7 +346,7 @@ def _are_same_computation(one: Variable, other: Variable) -> bool:
 
 
 def _as_view(variable: Variable, labels: Sequence[Hashable]) -> View:
-    """Labels of the axes along which a tensor has several entries."""
+    """Labels of the axes along which a tensor has several entries, None for other axes."""
     single = getattr(variable.type, "broadcastable", ())
     return tuple(None if one else label for one, label in zip(single, labels, strict=True))
 
@@ -462,7 +462,7 @@ _RULES: tuple[tuple[type | tuple[type, ...], Callable[..., Range]], ...] = (
 
 
 def _entry_of_shares(variable: Variable) -> tuple[Variable, int] | None:
-    """Shares that a tensor selects one entry of, and the index of the entry."""
+    """Shares and entry index behind a tensor that selects one share; None for other tensors."""
     if variable.owner is None or not isinstance(variable.owner.op, Subtensor):
         return None
     shares, *index = variable.owner.inputs
@@ -480,7 +480,7 @@ def _entry_of_shares(variable: Variable) -> tuple[Variable, int] | None:
 
 
 def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
-    """Axes over which positive shares add up to one, if any."""
+    """Axes along which the entries of a tensor provably add up to one, or None."""
     if isinstance(shares, Constant):
         return _axes_of_fixed_shares(np.asarray(shares.data))
     if isinstance(shares.owner_op, Softmax):
@@ -488,7 +488,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     if isinstance(shares.owner_op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
-        # A dropped axis has a single share, which is one.
+        # A dropped axis has length one, so its only share is 1.
         return inner and tuple(k for k, source in enumerate(order) if source in inner)
     if isinstance(shares.owner_op, AdvancedSubtensor):
         return _axes_of_taken_shares(shares)
@@ -505,7 +505,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
 
 
 def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
-    """Last axis, if the numbers add up to one along it."""
+    """Last axis if nonnegative numbers add up to one along it, or None."""
     if not values.ndim or values.dtype.kind != "f" or values.shape[-1] < 2 or values.min() < 0.0:
         return None
     add_up = (np.abs(values.sum(axis=-1) - 1.0) <= _ROUNDED).all()
@@ -513,7 +513,7 @@ def _axes_of_fixed_shares(values: np.ndarray) -> tuple[int, ...] | None:
 
 
 def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
-    """Axes of sum one of an indexed array that takes whole sets of shares, as P[group]."""
+    """Axes along which an indexed array such as P[group] adds up to one, or None."""
     op, (shares, *_) = taken.owner.op, taken.owner.inputs
     inner = _shared_axes(shares)
     if inner is None or 0 in inner or op.idx_list != (0,):

@@ -235,7 +235,7 @@ class Rows:
         4
         """
         self._require_name("n_groups", name)
-        # Reading detects replaced files: the stamp is still that of the old ones.
+        # Reading raises an error if files were replaced; the stamp alone would not show it.
         self.storage.read([name], slice(0, 1))
         stamp = self.stamp
         known = self._largest.get(name)
@@ -258,7 +258,7 @@ def _describe_array(name: str, field: Any) -> str:
 
 
 def _import_storage(module: str, extra: str) -> Any:
-    """Module of a kind of storage; SettingError without the libraries of the extra."""
+    """Module of a storage class; SettingError if libraries of the extra are not installed."""
     try:
         return import_module(f"pymc_minibatch_mh.data.{module}")
     except ModuleNotFoundError as error:
@@ -269,7 +269,7 @@ def _import_storage(module: str, extra: str) -> Any:
 
 
 def _as_numpy_array(name: str, values: Any) -> np.ndarray:
-    """Array of another library as NumPy sees it, without a copy."""
+    """NumPy view of another library's array, without a copy."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{name!r} has masked entries, whose values are missing. Drop their rows from all "
@@ -278,7 +278,7 @@ def _as_numpy_array(name: str, values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     what = f"Rows({name}=...) is of type {type(values).__name__}"
-    # Lazily computed arrays give a new array every time.
+    # A lazy array would be computed again at every access.
     if getattr(values, "__dask_graph__", lambda: None)() is not None:
         raise SettingError(f"{what}, which Dask computes. Give its array to Rows.from_dask().")
     if not hasattr(values, "__array__") or type(values).__module__.startswith(("zarr", "h5py")):
@@ -307,7 +307,7 @@ def find_largest_group(storage: Storage, name: str) -> int:
     largest, where, n_rows = -1, 0, storage.n_rows
     starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_group, name)
     blocks: list[Block] = [(slice(k, min(k + BLOCK_ROWS, n_rows)), call) for k in starts]
-    # Shared work stays on a cluster while it is referenced, which None cannot be.
+    # The shared argument needs weak references to stay on a cluster, and None has none.
     answers = map_blocks(storage, [name], _largest_group, blocks)
     with count_parts(f"Counting the groups of {name!r}", len(blocks)) as advance:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):

@@ -1,8 +1,8 @@
 """PyTensor operations for stored arrays, and graphs that contain them.
 
 PyTensor's caches keep every operation until the process ends. So an operation has a weak reference
-to its storage, and its output variable a strong one, shared by all copies of the output: storage
-lives as long as a graph on it.
+to its storage, and its output variable a strong one, shared by all copies of the output: a storage
+lives as long as a graph that reads it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ class ReadStored(_StoredOp):
     """Placeholder of a stored array in a model, of constant size."""
 
     def make_node(self) -> Apply:
-        """Output with the shape of a row; the number of rows is no part of its type."""
+        """Output variable with the shape of a row; its type omits the number of rows."""
         array: StoredArray = self.held
         shape = (None, *array.shape[1:])
         return self._apply_with_tag(TensorType(str(array.dtype), shape=shape)(name=array.name))
@@ -80,12 +80,12 @@ class ReadStored(_StoredOp):
         )
 
     def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
-        """Shape, without reading."""
+        """Shape of the array, without reading it."""
         return [(NumberOfRows(self.held.storage)(), *self.held.shape[1:])]
 
 
 class NumberOfRows(_StoredOp):
-    """Number of rows of a storage, which minibatches replace by their own."""
+    """Number of rows of a storage; a minibatch replaces it by its own length."""
 
     def make_node(self) -> Apply:
         """Scalar output."""
@@ -108,7 +108,7 @@ def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
 
 
 def with_declared_lengths(batch: Variable) -> Variable:
-    """Log-likelihood of a minibatch with constants for the lengths that types declare."""
+    """Log-likelihood of a minibatch with lengths that are known from types as constants."""
     if not stored_arrays([batch]):
         return batch
     lengths = {v: length for v in ancestors([batch]) if (length := _declared_length(v)) is not None}
@@ -153,7 +153,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
 
 
 def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Reject stored data in graphs that are evaluated as a whole."""
+    """Raise an error if a variable that is not subsampled depends on stored data."""
     for variable in rest:
         stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
         if stored:
@@ -189,7 +189,7 @@ def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
 
 
 def explain_missing_group(number: float) -> str:
-    """Sentence about the number of a missing group; empty for any other number."""
+    """Hint about -1, the code of a missing group; empty for any other number."""
     if number != -1:
         return ""
     return " -1 is pandas' code for a missing category: drop its rows, or number it as a group."

@@ -27,8 +27,8 @@ from pymc_minibatch_mh.model.stored_ops import require_rows_subsampled, stored_a
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 
-#: Cache: model -> its variables with values and transforms, and all their log-densities, because
-#: PyMC writes all of them to return any.
+#: Cache: model -> its variables with values and transforms, and the log-densities of all of them,
+#: because PyMC builds all log-densities to return any one.
 _WRITTEN: WeakKeyDictionary[pm.Model, tuple[list[Any], dict[Variable, Variable]]] = (
     WeakKeyDictionary()
 )
@@ -178,7 +178,7 @@ def potentials_in_full(model: pm.Model) -> dict[str, str]:
     """Potentials that read arrays of :data:`MIN_ROWS` data values or more.
 
     The observations inside a potential are unknown, and no statistic counts them. The result maps a
-    name to its data and the declarations that would be subsampled.
+    potential's name to a message with its data and with declarations that can be subsampled.
     """
     found, arrays = {}, TensorConstant | TensorSharedVariable
     for potential in model.potentials:
@@ -252,7 +252,7 @@ def _keep_names(rv: Variable, logp: Variable) -> None:
 
 
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
-    """Reject subsampled likelihoods beside those of one Rows(...)."""
+    """Raise an error if data in Rows(...) are in only some subsampled terms, or in `rest`."""
     require_rows_subsampled(model, rest)
     stored = [term for term in terms if term_storage(term) is not None]
     if stored and len(terms) > 1:
@@ -292,7 +292,7 @@ def _imputation_error(name: str) -> UnsupportedModelError:
 def _complete_observations(
     model: pm.Model, rv: Variable, names: dict[Variable, str]
 ) -> np.ndarray | StoredArray:
-    """Observations of a variable without missing ones."""
+    """Observations of a variable; UnsupportedModelError if some are missing."""
     name = str(rv.name)
     value = _without_casts(model.rvs_to_values[rv])
     whole_name = name.removesuffix("_observed")

@@ -15,8 +15,8 @@ from pymc_minibatch_mh.model.inputs import as_numeric_array, term_storage
 from pymc_minibatch_mh.model.stored_ops import row_blocks, stored_array
 from pymc_minibatch_mh.progress import count_parts
 
-#: Weights by the names of observed variables, or those of the only one: one number per row, or the
-#: placeholder of an array of Rows(...).
+#: Weights by the names of observed variables, or the weights of the only subsampled one: one number
+#: per row, or the placeholder of an array of Rows(...).
 type Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 

@@ -29,7 +29,7 @@ from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
-#: Names of the reciprocal and its root; and for a shape in an interval.
+#: Names of the reciprocal and its square root, for an unbounded shape and one in an interval.
 _LABELS = {1: "1/{}", 2: "1/√{}"}
 _INTERVAL_LABELS = {1: "(upper - {0})/({0} - lower)", 2: "√((upper - {0})/({0} - lower))"}
 
@@ -38,8 +38,8 @@ _INTERVAL_LABELS = {1: "(upper - {0})/({0} - lower)", 2: "√((upper - {0})/({0}
 class InverseShape(Bijection):
     """Coordinates κ = exp(-v/power) instead of v, elementwise: 1/shape, or 1/√shape.
 
-    The variable exp(v), such as the shape of a negative binomial, may be infinite as far as data
-    show. In κ infinity is zero, the near end of the support.
+    Data may not tell a large shape exp(v), for example of a negative binomial, from an infinite
+    one. An infinite shape is κ = 0, the lower end of the support.
     """
 
     power: int
@@ -66,7 +66,7 @@ class InverseShape(Bijection):
 
     @staticmethod
     def rewrite_observation(exprs: ExprGraph, row: Expr) -> Expr:
-        """Observation in κ, from one in log κ."""
+        """Rewrite an observation from log κ to κ."""
         return write_in_reciprocals(exprs, row)
 
 
@@ -88,7 +88,7 @@ def shape_variables(factorization: Factorization) -> list[str]:
 def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
     """Factorization with the reciprocal of a shape as coordinate, besides its other bijections.
 
-    `name` is the value variable that is the shape's logarithm; power 2 is the reciprocal's root.
+    `name` is the value variable that is the shape's logarithm; power 2 takes the reciprocal's root.
     None if observations are not smooth in it, or another bijection depends on the shape.
     """
     block = next(block for block in factorization.blocks if block.name == name)
@@ -129,7 +129,7 @@ def _shifted_coordinates(expr: Expr) -> range:
 
 
 def _is_smooth(row: LoweredRow) -> bool:
-    """Whether no operation is infinite at a reciprocal of zero."""
+    """Whether no operation is infinite at κ = 0."""
     return not any(
         is_a(expr, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, expr.inputs[0])
         for expr in subexpressions(row.root)
@@ -137,7 +137,7 @@ def _is_smooth(row: LoweredRow) -> bool:
 
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
-    """Whether an expression consists of reciprocals alone, and may be zero where they are."""
+    """Whether an expression depends on reciprocals κ alone, and may be zero at κ = 0."""
     parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
     # One plus a power of a reciprocal is positive.
     positive = any((constant_value(part) or 0.0) > 0.0 for part in parts)

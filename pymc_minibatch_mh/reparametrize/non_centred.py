@@ -127,7 +127,7 @@ def in_linear_coordinates(factorization: Factorization) -> Factorization:
 def _map_blocks(
     factorization: Factorization, searches: Sequence["_ScaleSearch"]
 ) -> tuple[Factorization, list[NonCentred], list[tuple[str, str]]]:
-    """Mapped factorization, the bijections of its blocks, which may share a scale, and refusals."""
+    """Mapped factorization, bijections of its blocks, and names of other blocks with reasons."""
     refused: list[tuple[str, str]] = []
     while True:
         found: dict[_ScaleSearch, list[NonCentred]] = {}
@@ -171,7 +171,7 @@ class _ScaleSearch:
         self._kept_out = {f for f in factors if f.places & places}
 
     def keeps_out(self, maps: Sequence[NonCentred], left: set[int]) -> bool:
-        """Exclude from B the coordinates in observations after a candidate bijection."""
+        """Exclude factors from B if observations still contain them; return whether any were."""
         again = {f for one in maps for f in one.factors if f.places & left}
         self._kept_out |= again
         return bool(again)
@@ -187,7 +187,7 @@ class _ScaleSearch:
         return [replace(one, label=self._describe_scale(one)) for one in maps]
 
     def _require_none_lost(self) -> None:
-        """Refuse a factor that scales the whole block but also occurs alone in observations."""
+        """Raise _NotLinearError if a factor of the whole block is also alone in observations."""
         shared = [_shared_factors(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
@@ -198,7 +198,7 @@ class _ScaleSearch:
             )
 
     def _require_none_beside(self) -> None:
-        """Refuse a block with multipliers that no bijection removes."""
+        """Raise _NotLinearError if the block has multipliers that no bijection removes."""
         ways = [way for found in self._known.values() for way in found]
         outside = set().union(*(way.outside for way in ways))
         if outside and self._is_bounded:
@@ -308,7 +308,7 @@ def _shared_factors(ways: Iterable[Occurrence]) -> FactorCounts:
 def _with_locations(
     factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
 ) -> Factorization:
-    """Factorization with the locations that accompany every α of only one bijection."""
+    """Factorization with locations: coordinates with the same coefficients as one α."""
     forms = linear_forms(mapped)
     moved = set[int]().union(*(one.moved_indices for one in maps))
     columns = [_form_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]

@@ -7,8 +7,8 @@ log κ are merged, so that they cancel, and all remaining functions of exp(c log
 of the power K = κ^c.
 
 A shape with a shift, m + exp(v), is (1 + m K) / K, and one in an interval, low + (high - low) σ(v),
-is (high + low K) / (1 + K). Sums with numbers, reciprocals and logarithms of such linear fractions
-are others, none with a difference.
+is (high + low K) / (1 + K). Sums of such linear fractions with numbers, their reciprocals and their
+logarithms have no differences either.
 """
 
 import math
@@ -58,7 +58,7 @@ LinearPair = tuple[float, float]
 
 @dataclass(frozen=True)
 class LinearFraction:
-    """A linear fraction of K = κ^power: nonnegative coefficients of 1 and of K."""
+    """Fraction (a + b K) / (c + d K) >= 0, K = κ^power: `above` is (a, b), `below` is (c, d)."""
 
     place: CoordinateIndex
     power: float
@@ -84,7 +84,7 @@ class LinearFraction:
 
     @property
     def share(self) -> "LinearFraction":
-        """The fraction x as x / (1 + x)."""
+        """Fraction x / (1 + x), where x is this fraction."""
         return replace(self, below=self.plus(1.0).above)
 
     def times(self, factor: float) -> "LinearFraction":
@@ -115,7 +115,7 @@ LogTerms = dict[CoordinateIndex, list[Expr]]
 
 
 def write_in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
-    """Expression in κ, from one in which ``exprs.logs`` stand for logarithms."""
+    """Rewrite an expression in κ; the coordinates ``exprs.logs`` in it stand for log κ."""
     return _ReciprocalRewriter(exprs).expr_in_shape(root)
 
 
@@ -207,7 +207,7 @@ class _ReciprocalRewriter:
         return {place: [exprs.times(exprs.constant(power), gap)]}, add_exprs(exprs, constant, rise)
 
     def _half_apart(self, x: Expr, y: Expr, z: Expr) -> tuple[LinearFraction, Expr, Expr] | None:
-        """Base x plus the smaller of two numbers that differ by a half, then 0 and a half."""
+        """Triple x + s, y - s, z - s, s = min(y, z), if y and z differ by a half; or None."""
         (first, last), shape = map(constant_value, (y, z)), self._fraction_of(x)
         if first is None or last is None or shape is None or min(first, last) <= 0.0:
             return None
@@ -248,7 +248,7 @@ class _ReciprocalRewriter:
         return {place: [exprs.constant(power)]}, add_exprs(exprs, rest, inner)
 
     def exponential(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
-        """Power of κ times the remainder; for κ^-c log(1 + κ^c e^r) the finite part."""
+        """Exponential as κ^c e^r; κ^-c log(1 + κ^c e^r) in a form that is finite at κ = 0."""
         exprs, (x,) = self._exprs, expr.inputs
         parts = sum_parts(x)
         for share in parts:
@@ -263,7 +263,7 @@ class _ReciprocalRewriter:
         return None if known is None else ({}, self._power_times_exp(*known))
 
     def _finite_product(self, factors: Sequence[Expr]) -> Expr:
-        """Product; for (k m + d) log(1 + w/m) with a shape m, its finite parts."""
+        """Product; (k m + d) log(1 + w/m) with a shape m in a form that is finite at m = ∞."""
         exprs = self._exprs
         for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)
@@ -338,7 +338,7 @@ class _ReciprocalRewriter:
     def _log_of(self, fraction: LinearFraction) -> tuple[LogTerms, Expr]:
         exprs, power, parts = self._exprs, 0.0, list[Expr]()
         for sign, (a, b) in ((1.0, fraction.above), (-1.0, fraction.below)):
-            # Without a, log(a + b K) is log b + log K, and otherwise log a + log(1 + K b/a).
+            # If a = 0, log(a + b K) is log b + log K, and otherwise log a + log(1 + K b/a).
             power += 0.0 if a > 0.0 else sign * fraction.power
             parts.append(exprs.constant(sign * math.log(a if a > 0.0 else b)))
             if a > 0.0 and b / a:

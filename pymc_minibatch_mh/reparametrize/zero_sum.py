@@ -17,9 +17,9 @@ from pymc_minibatch_mh.structure.row_function import linear_forms
 class ReferenceLevel(Bijection):
     """Coordinates α_g = s_g - s_n, g < n, instead of PyMC's v, for effects s with sum zero.
 
-    Every s is a sum of all v, so an observation with an indexed effect depends on all of them. It
-    depends on one α and the sum of all, and a difference of two effects on two. With the last of n
-    effects s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `indices`,
+    Every s is a sum over all v, so an observation with one indexed effect depends on all v, but on
+    only one α and the sum of all α; a difference of two effects depends on two α. The last of n
+    effects is s_n = -c Σ v, c = 1/(1 + √n), and s_g = v_g + s_n + c Σ v. Each column of `indices`,
     shape (n - 1, m), has effects that add up to zero.
     """
 
@@ -47,7 +47,7 @@ class ReferenceLevel(Bijection):
 
 
 def in_differences(factorization: Factorization) -> Factorization:
-    """Factorization in which an indexed effect of sum zero is one coordinate, or itself."""
+    """Factorization with differences of zero-sum effects if data index them; else unchanged."""
     maps = []
     for block, name in factorization.real_blocks:
         if block.adds_up_to_0:

@@ -34,8 +34,8 @@ def likelihood_null_space(
 
     An observation depends on linear predictors with data as coefficients. A direction in the kernel
     of all predictors, whatever the data, changes no observation: a coordinate in no predictor, or a
-    shift of a location against all effects that it is added to. For an observation that is a
-    compiled graph only coordinates are known: those outside all constant slices of the position.
+    shift of a location against all effects that it is added to. If observations are compiled
+    graphs, directions are single coordinates outside all constant slices that the graphs read.
 
     Directions of single coordinates come first, in order. Unprovable directions are omitted.
     `functions` are the observations as functions of a few linear predictors, or the reason why not.
@@ -69,7 +69,7 @@ def _coordinate_classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.nd
 
 
 def _kernel_equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
-    """Coefficients of the terms with the same data as an equation, without cancelled ones."""
+    """Equation Σ coefficient × v = 0 of terms with the same data, without zero coefficients."""
     total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
     for term in part:
         own = int(labels[coordinates_at(term.place)[0]])
@@ -79,7 +79,7 @@ def _kernel_equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
 
 
 def _solution_basis(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
-    """Basis of the solutions of all equations, beginning with the unknowns in none of them."""
+    """Basis of the solutions of all equations; first come unknowns that are in no equation."""
     zero: set[int] = set()
     while True:
         left = [{k: x for k, x in e.items() if k not in zero} for e in equations]
@@ -100,7 +100,7 @@ def _solution_basis(equations: Sequence[Equation], unknowns: set[int]) -> Iterat
 
 
 def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
-    """Solutions of a linear system, each with a single free unknown."""
+    """Basis of the null space of a matrix; each solution sets one free unknown to 1."""
     scaled = matrix / np.abs(matrix).max(axis=1, keepdims=True)
     triangle, pivots = qr(scaled, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
@@ -110,13 +110,13 @@ def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
         solution = np.zeros(len(pivots))
         solution[pivots[:rank]] = solved[:, j]
         solution[unknown] = 1.0
-        # Sums and differences have simple weights; rounding must not create others.
+        # Sums and differences have weights that are simple fractions: remove rounding errors.
         simple = np.round(solution * 720720.0) / 720720.0
         yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
 
 
 def _position_slices(factorization: Factorization) -> Iterator[slice]:
-    """Slices of the position that observations as graphs depend on."""
+    """Slices of the position that the graphs of observations read."""
     for variable in ancestors([term.logp for term in factorization.terms]):
         node = variable.owner
         if node is None or factorization.position not in node.inputs:

@@ -12,9 +12,9 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Maximum number of directions of all groups together; each costs time at every update.
 MAX_DIRECTIONS = 512
-#: Maximum share of nonzero rows for a column to define a group.
+#: Maximum fraction of nonzero rows in a column that defines a group.
 MAX_SPARSE_SHARE = 0.5
-#: Number of rows to estimate this share, and number of rows per block.
+#: Number of rows to estimate this fraction, and number of rows per block.
 SAMPLE_ROWS, CHUNK_ROWS = 2_000, 65_536
 
 
@@ -32,7 +32,7 @@ class _PredictorPart(NamedTuple):
         return reduce(np.multiply, map(data.value, self.monomial), np.ones(data.rows.size))
 
     def direction(self, chosen: dict[Expr, int], size: int) -> Array:
-        """Direction of the terms for known index values."""
+        """Vector of the coefficients of the terms, for known index values, shape (d,)."""
         result = np.zeros(size)
         for term in self.terms:
             place = term.place
@@ -46,7 +46,7 @@ class _PredictorPart(NamedTuple):
 def group_directions(
     function: RowFunction, size: int
 ) -> tuple[list[Array], dict[frozenset[bytes], Array]]:
-    """Directions common to all rows of a term, and those of each of its groups."""
+    """Directions common to all rows of a term, and the directions of each of its groups."""
     pairs = (pair for form in function.arguments for pair in form.by_data.items())
     parts = [_PredictorPart(terms, monomial) for monomial, terms in pairs]
     sparse = [part for part in parts if _is_sparse(function, part)]

@@ -56,7 +56,7 @@ def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
 
 
 def single_coordinate(terms: Sequence[Monomial]) -> range:
-    """Coordinates that a linear predictor is one of; none for a sum or a multiple."""
+    """Coordinates that a predictor without sums and factors can equal; otherwise empty."""
     if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
         return range(0)
     return coordinates_at(terms[0].place)
@@ -118,11 +118,11 @@ def _independent_basis(
 def _combination_weights(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
     """Weights that combine the basis to `row`, or None if it is independent of the basis."""
     weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
-    # Sums and differences of predictors have simple weights; rounding must not create others.
+    # Sums and differences have weights that are simple fractions: remove rounding errors.
     simple = np.round(weights * 720720.0) / 720720.0
     if np.array_equal(simple @ basis, row):
         return simple
     weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
-    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
+    # Compare each entry separately: a tiny coefficient can belong to a large coordinate.
     error = np.abs(weights @ basis - row)
     return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.expressions.patterns import affines_in, is_a, is_positive
 from pymc_minibatch_mh.functions.base import numpy_function
 from pymc_minibatch_mh.structure.row_function import LoweredRow
 
-#: Maximum number of entries with one factor each; each becomes a separate expression.
+#: Maximum number of indexed entries with a factor each; every entry becomes an expression.
 MAX_ENTRIES = 25
 
 
@@ -44,7 +44,7 @@ class PositionFactor:
 
     @property
     def divides(self) -> bool:
-        """Whether it is a reciprocal, such as exp(-x): a divisor of observations is their noise."""
+        """Whether it is a reciprocal such as exp(-x): a noise scale divides observations."""
         kind, *parts = self.expression
         if kind != "apply" or not isinstance(parts[0], scalar.Exp):
             return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
@@ -111,16 +111,16 @@ def _entry_coordinate(place: CoordinateIndex, entry: int | None) -> int | None:
 
 
 def _known_factors(exprs: Iterable[Expr], entry: int | None = None) -> list[PositionFactor]:
-    """Expressions that are functions of the position."""
+    """Factors that are functions of the position without data; others are left out."""
     return [known for expr in exprs if (known := as_factor(expr, entry)) is not None]
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One way in which observations of a term depend on a coordinate: all its multipliers.
+    """All multipliers of a coordinate at one place in the log-likelihood of a term.
 
-    `chosen` are functions of entries with the same index as the coordinate, `beside` are
-    coordinates with another index. `outside` multiply functions of it, as for bounded variables.
+    `chosen` are functions of entries with the same index as the coordinate; `beside` are
+    coordinates with another index; `outside` multiply a function of it (a bounded variable).
     """
 
     term: str
@@ -132,7 +132,7 @@ class Occurrence:
 
     @property
     def by_itself(self) -> bool:
-        """Whether no linear coordinate is among the factors."""
+        """Whether no factor is linear in coordinates."""
         return not any(factor.expression[0] == "linear" for factor in self.factors)
 
     @property
@@ -197,7 +197,7 @@ def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurr
         rest = without_value(others, x)
         unknown = [y for y in rest if not as_factor(y)]
         if isinstance(x, Affine) and any(isinstance(y, Affine) for y in unknown):
-            # For a product of indexed slopes the other factor carries the occurrence.
+            # In a product of affine factors, the occurrence belongs to the indexed factor.
             continue
         with_it = [y for y in unknown if _function_index(y) in _common_index(x)]
         chosen.update(with_it)
@@ -212,7 +212,7 @@ def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurr
 
 
 def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset[int]:
-    """Factors of a function of one coordinate; none for other functions."""
+    """Coordinates in the factors of a function of one coordinate; empty for other functions."""
     forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()

@@ -1,14 +1,14 @@
 """Random effects that are conditionally independent given all other parameters.
 
 The levels of a grouping factor are independent if every observation depends on at most one of them,
-and the prior is a sum of functions of one level each. Linear predictors show the first. *Labels*
-prove the second: they propagate the level that a number depends on from the position through each
-operation of the prior. The prior may *couple* levels of different factors, as correlated intercepts
+and the prior is a sum of functions of one level each. Linear predictors show the first condition.
+*Labels* prove the second: they pass through the prior's operations and tell which level a number
+depends on. The prior may *couple* levels of different factors, for example correlated intercepts
 and slopes.
 
-Crossed levels, of which an observation has several, such as the skills of both teams of a match,
-depend on each other. They belong to the border, which is proposed jointly, but bounds know which of
-them an observation depends on.
+Crossed levels, several in each observation, such as the skills of both teams of a match, depend on
+each other. They belong to the *border*: coordinates that are proposed jointly with the common
+effects. Bounds use which of the crossed levels an observation depends on.
 """
 
 from collections import defaultdict
@@ -68,10 +68,10 @@ class NotSeparableError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class GroupingFactor:
-    """Levels of which an observation has at most one: `places`, int64, shape (G,), in index order.
+    """Grouping factor with levels at the coordinates `places`, int64, shape (G,), in index order.
 
-    `readings` has, for each term, the numbers and monomials of the arguments that depend on the
-    factor. Its levels are every `every`-th index value from `first` on.
+    An observation has at most one level. `readings` are, for each term, pairs of argument number
+    and monomial that depend on the factor. Index values `first`, `first` + `every`, … are levels.
     """
 
     name: str
@@ -81,7 +81,7 @@ class GroupingFactor:
     every: int = 1
 
     def of_index(self, index: np.ndarray) -> np.ndarray:
-        """Levels of some index values, -1 for none."""
+        """Level of each index value, -1 if it is no level of this factor."""
         number, beside = np.divmod(index - self.first, self.every)
         return np.where(beside == 0, number, -1)
 
@@ -93,13 +93,13 @@ class GroupingFactor:
 
 @dataclass(frozen=True, eq=False)
 class RandomEffects:
-    """Grouping factors, largest first; the *border* of jointly proposed coordinates; and others.
+    """Grouping factors, largest first; the *border* of joint proposals; and unused coordinates.
 
-    Observations depend on all of the border except its last coordinates: of these an observation
-    has one level for each crossed factor in `chosen`, whose `places` may coincide.
+    The border is common effects, then crossed levels: an observation depends on one level of each
+    crossed factor in `chosen`, whose `places` may coincide. `others` are in no observation.
 
-    `coupled`, int64, shape (k, 2), are the pairs of levels of different factors, numbered across
-    all factors, that one part of the prior depends on. Each second level has one first level.
+    `coupled`, int64, shape (k, 2), are pairs of levels of different factors, numbered across all
+    factors, that occur in one part of the prior. Each second level has one first level.
     """
 
     factors: tuple[GroupingFactor, ...]
@@ -136,7 +136,7 @@ def _concatenated_places(factors: Sequence[GroupingFactor]) -> np.ndarray:
 def find_random_effects(
     factorization: Factorization, functions: Sequence[RowFunction]
 ) -> RandomEffects:
-    """Grouping factors of the observations; NotSeparableError for effects with two uses."""
+    """Random effects of observations; NotSeparableError if effects are used in two ways."""
     found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
         lambda: [[] for _ in functions]
     )
@@ -190,7 +190,7 @@ def _require_few(chosen: Sequence[GroupingFactor], size: int) -> None:
 def _by_index(
     readings: Sequence[Sequence[tuple[int, Monomial]]],
 ) -> list[tuple[tuple[tuple[int, Monomial], ...], ...]]:
-    """Occurrences of a factor, split by the index in each observation."""
+    """Occurrences of a factor in each term, split by the data that index it."""
     lists = []
     for own in readings:
         by_index = defaultdict[Expr, list[tuple[int, Monomial]]](list)
@@ -224,20 +224,20 @@ def split_prior(factorization: Factorization, elements: RandomEffects) -> LevelP
 
 
 class _LabelledFactor(NamedTuple):
-    """A factor, and the label of every number that the prior is the sum of."""
+    """A grouping factor, and a label for every entry of each part of the prior."""
 
     factor: GroupingFactor
     labels: list[np.ndarray]
 
 
 class _PriorSum:
-    """The prior as a sum of parts, each a sum of numbers."""
+    """The log-prior as a sum of parts, each a sum of the entries of an array."""
 
     def __init__(self, factorization: Factorization) -> None:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
         AS_SAMPLED.rewrite(graph)
         self._size = factorization.size
-        # A part that is a sum of entries becomes its entries, each with its label.
+        # A part that sums an array becomes the array, so that each entry has a label.
         self._parts = [
             (part.owner.inputs[0] if isinstance(part.owner_op, Sum) else part, sign)
             for part, sign in _signed_addends(graph.outputs[0])
@@ -275,7 +275,7 @@ class _PriorSum:
 
 
 def _coupled_pairs(pieces: Sequence[_LabelledFactor]) -> np.ndarray:
-    """Pairs of levels, numbered across all factors, that one number of the prior depends on."""
+    """Pairs of levels, numbered across all factors, that occur in one entry of the prior."""
     starts = np.cumsum([0, *(piece.factor.places.size for piece in pieces)])
     labels = [np.concatenate(piece.labels) for piece in pieces]
     pairs = [np.empty((0, 2), np.int64)]
@@ -315,7 +315,7 @@ def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variab
 
 
 class _LevelLabels:
-    """Label of every number in some graphs: the level that it depends on, -1 for none."""
+    """Labels of all entries of some graphs: the level that an entry depends on, or -1."""
 
     def __init__(self, factorization: Factorization, graphs: Sequence[Variable]) -> None:
         self._factorization = factorization
@@ -378,7 +378,7 @@ class _LevelLabels:
         return largest
 
     def _reduce_labels(self, node: Apply, labels: np.ndarray, axis: Any) -> np.ndarray:
-        """Common label along some axes."""
+        """Common label along some axes; NotSeparableError if two levels meet."""
         largest = labels.max(axis=axis, initial=-1)
         kept = largest if axis is None else np.expand_dims(largest, axis)
         if ((labels >= 0) & (labels != kept)).any():
@@ -387,7 +387,7 @@ class _LevelLabels:
         return np.asarray(largest)
 
     def _of_product(self, node: Apply, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Labels of A B or A⁻¹ B; every line of the inverse depends on all of A."""
+        """Labels of A B or A⁻¹ B; every row of the inverse depends on all of A."""
         lines = self._reduce_labels(node, left, -1 if isinstance(node.op, Dot) else None)
         columns = self._reduce_labels(node, right, 0)
         if lines.ndim:
@@ -396,7 +396,7 @@ class _LevelLabels:
         return np.broadcast_to(self._combine_labels(node, [lines, columns]), output)
 
     def _of_batches(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
-        """Labels of an operation on the last axes, for each batch entry."""
+        """Labels of an operation on the last axes, computed for each batch entry."""
         output, n_batch = np.shape(self._data_of(node.outputs[0])), node.op.batch_ndim(node)
         own = [self._reduce_labels(node, x, tuple(range(n_batch, x.ndim))) for x in labels]
         combined = self._combine_labels(node, own)

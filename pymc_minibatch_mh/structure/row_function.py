@@ -194,7 +194,7 @@ class RowData:
         return RowData(self.function, self.rows.take(chosen))
 
     def where(self, condition: Expr) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of rows for which a data expression holds, and those of the others."""
+        """Indices of rows where a data condition holds, and of rows where it does not."""
         holds = np.broadcast_to(self.value(condition), self.rows.shape).astype(bool)
         return np.flatnonzero(holds), np.flatnonzero(~holds)
 

@@ -1,13 +1,13 @@
 """Scales of a hierarchy: coordinates that change the prior's curvature in others.
 
 In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu. The
-rule for scales uses *slopes between two points*, which also work for priors with kinks:
+rule uses *slopes*: differences of gradients between two points, which priors with kinks also have.
 
 1. A coordinate without observations is a scale if it changes the prior's slope between two points
-   that differ in the coordinates of observations.
-2. Other coordinates without observations are locations if the prior is quadratic in them, and count
-   as coordinates of observations. A coordinate that changes a slope among all of these is a scale,
-   such as that of groups of groups.
+   that differ in the coordinates on which observations depend.
+2. Other coordinates without observations are locations if the prior is quadratic in them, and then
+   count as coordinates of observations. A coordinate that changes a slope between points that
+   differ in any of these is a scale, such as the scale of groups of groups.
 3. A remaining coordinate, such as a scale of scales, is a scale if the prior couples it to scales
    alone.
 """
@@ -33,14 +33,14 @@ Derivatives = Callable[..., Any]
 
 
 def read_by_slopes(likelihood: Derivatives, start: np.ndarray) -> set[int]:
-    """Coordinates in which the slopes of a likelihood are not exactly zero, at two points."""
+    """Coordinates in which the gradient of a likelihood is nonzero at one of two points."""
     near = start + 0.1 * np.random.default_rng(SEED).standard_normal(start.size)
     slopes = [likelihood(point, hessian=False).gradient for point in (start, near)]
     return set(np.flatnonzero(np.any([slope != 0.0 for slope in slopes], axis=0)).tolist())
 
 
 def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[int, ...]:
-    """Scales of a prior near `start`, by the rule above; observations depend on `read`."""
+    """Scales of a prior near `start`, by the rule of this module; observations depend on `read`."""
     unread = [k for k in range(start.size) if k not in read]
     probe = _SlopeProbe.near_start(prior, start) if unread else None
     if probe is None:
@@ -65,7 +65,7 @@ def find_scales(prior: Derivatives, read: set[int], start: np.ndarray) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class _SlopeProbe:
-    """Slopes of the prior part around the midpoint of two points."""
+    """Gradients of the prior part near the midpoint of two points."""
 
     prior: Derivatives
     middle: np.ndarray
