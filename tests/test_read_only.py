@@ -44,7 +44,7 @@ def run(code, path, **variables):
 
 def test_a_step_says_which_folder_pytensor_lacks(site_packages):
     """It can do nothing without; the library of the installation is loaded from where it lies."""
-    load = "from pymc_minibatch_mh.native.library import load\nload()\n"
+    load = "from pymc_minibatch_mh.native.library import load_library\nload_library()\n"
     done = run(load + BUILD, site_packages)
     message = done.stderr.splitlines()[-1]
     assert message.startswith("pymc_minibatch_mh.errors.MinibatchError: PyTensor cannot write to")

@@ -36,7 +36,7 @@ def no_search(monkeypatch):
     def refuse(*_):
         raise AssertionError("a mode was sought")
 
-    for name in ("find_mode", "find_centre", "smoothed"):
+    for name in ("find_mode", "find_centre", "mode_near_mean"):
         monkeypatch.setattr(target, name, refuse)
 
 
