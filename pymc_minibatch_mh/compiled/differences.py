@@ -168,7 +168,7 @@ def _evaluated_expressions(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
     return taken
 
 
-#: Functions whose relative error equals the absolute error of their argument.
+#: Functions whose relative error is at most the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
 

@@ -128,7 +128,7 @@ class GraphPrior:
 
     @cached_property
     def _is_sparse(self) -> bool:
-        """Whether sparse matrices occur: PyTensor has their operations for one direction only."""
+        """Whether there are sparse matrices: PyTensor cannot batch Hessian products with them."""
         return any(isinstance(v.type, SparseTensorType) for v in ancestors([self._split.prior]))
 
     def _by_differences(

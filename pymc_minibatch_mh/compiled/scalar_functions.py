@@ -245,7 +245,7 @@ _ONE_AT_A_TIME = RLock()
 def without_reordering() -> Iterator[None]:
     """Context in which numba compiles PyTensor's operations without reordering sums.
 
-    The first request for an operation decides its compilation and its name on disk. PyTensor's
+    The first request for an operation decides how it is compiled and named on disk. PyTensor's
     configuration belongs to the process: concurrent threads could restore each other's temporary
     changes. Workers of a cluster may be threads of a single process.
     """
@@ -289,7 +289,7 @@ def _numba_operation(node: Node) -> tuple[Any, str | None]:
 
 
 def _graph_key(graph: FunctionGraph) -> str | None:
-    """Name of a graph on disk; None if an operation has none."""
+    """Name of a graph on disk; None if an operation has no name."""
     places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
     # A function on disk imports the module of its creation, so the name includes this module.
     lines = [__name__]

@@ -103,7 +103,7 @@ def _simplify_cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
 
 
 def simplify_logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
-    """Condition without operands that cannot change its value."""
+    """Logical operation without operands that cannot change its value."""
     if isinstance(op, scalar.Invert):
         return exprs.node(op, operands)
     decisive = isinstance(op, scalar.OR)
@@ -487,12 +487,12 @@ def absolute_expr(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def negate_expr(exprs: ExprGraph, x: Expr) -> Expr:
-    """Negative -x."""
+    """Negation -x, as a product with -1."""
     return multiply_exprs(exprs, exprs.constant(-1.0), x)
 
 
 def subtract_exprs(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Difference as a sum."""
+    """Difference left - right, written as a sum."""
     return add_exprs(exprs, left, negate_expr(exprs, right))
 
 
@@ -511,7 +511,7 @@ def reciprocal_expr(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def divide_exprs(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Quotient as a product."""
+    """Quotient left / right, written as a product with a reciprocal."""
     return multiply_exprs(exprs, left, reciprocal_expr(exprs, right))
 
 

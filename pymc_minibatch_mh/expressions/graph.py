@@ -52,7 +52,7 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Constant(Expr):
-    """A number."""
+    """A constant number."""
 
     value: Any
     dtype: np.dtype
@@ -205,7 +205,7 @@ class ExprGraph:
         return self._get_or_make(key, lambda: Lookup(table, index, (index,), table.dtype))
 
     def argument(self, number: int) -> Argument:
-        """Linear predictor by number."""
+        """Linear predictor with a given number."""
         return self._get_or_make((Argument, number), lambda: Argument(number))
 
     def node(self, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
@@ -222,7 +222,7 @@ class ExprGraph:
         return (Apply, op, *operands) in self._known
 
     def real(self, expr: Expr) -> Expr:
-        """Data as real numbers."""
+        """Data expression converted to float64."""
         return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))
 
     def coordinate(self, place: CoordinateIndex) -> Affine:
@@ -296,7 +296,7 @@ class ExprGraph:
         ]
 
     def as_product(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
-        """Number and other factors of a data product."""
+        """Number and other factors of a product of data."""
         if isinstance(data, Constant):
             return float(data.value), ()
         # Products in a small type may overflow when reordered.
@@ -331,7 +331,7 @@ class ExprGraph:
         return factors[0] if len(factors) == 1 else self.node(scalar.mul, self._in_reals(factors))
 
     def plus(self, exprs: Sequence[Expr]) -> Expr:
-        """Sum of data."""
+        """Sum of data expressions."""
         kept = [expr for expr in exprs if expr is not self.zero]
         if not kept:
             return self.zero
@@ -342,7 +342,7 @@ class ExprGraph:
         return exprs if has_reals else [self.real(exprs[0]), *exprs[1:]]
 
     def affine(self, terms: Sequence[Monomial], offset: Expr) -> Affine:
-        """Sum of monomials plus data."""
+        """Affine expression: sum of monomials plus data."""
         ordered = tuple(sorted(terms, key=self._order_of_term))
         return self._get_or_make((Affine, ordered, offset), lambda: Affine(ordered, offset))
 

@@ -1,4 +1,4 @@
-"""Lowering of linear algebra: substitution for small matrices, numbers for constant ones."""
+"""Lowering of linear algebra: expressions for small matrices, NumPy for constant ones."""
 
 from collections.abc import Callable
 from functools import partial

@@ -105,7 +105,7 @@ def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
 
 
 def choice_branches(root: Expr) -> Iterator[Expr]:
-    """Expressions from which nested switches on data select."""
+    """Branches of nested switches on data."""
     waiting = [root]
     while waiting:
         expr = waiting.pop()

@@ -47,7 +47,7 @@ _FINITE_OF_FINITE = (
 
 
 def is_a(expr: Expr, *ops: type) -> bool:
-    """Whether an expression is the result of one of some operations."""
+    """Whether an expression is the result of one of the given operations."""
     return isinstance(expr, Apply) and isinstance(expr.op, ops)
 
 
@@ -147,7 +147,7 @@ def evaluate_exprs(order: Iterable[Expr], known: dict[Expr, Any]) -> None:
 
 
 def n_exprs(expr: Expr) -> int:
-    """Number of subexpressions of an expression; data count once."""
+    """Number of distinct subexpressions; data expressions count as one each."""
     return sum(1 for _ in subexpressions(expr))
 
 

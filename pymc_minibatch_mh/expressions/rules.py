@@ -92,7 +92,7 @@ def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
-    """Comparison, or its value if that is the same at every position and observation."""
+    """Comparison, or a constant if it provably holds everywhere or nowhere."""
     if isinstance(op, scalar.LT | scalar.LE):
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
@@ -112,7 +112,7 @@ def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
 
 
 def apply_operation(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
-    """Operation ``op(*operands)`` in the form with tight bounds."""
+    """Expression of ``op(*operands)`` in a form with tight bounds."""
     if all(expr.is_data for expr in operands):
         same = isinstance(op, scalar.Second | scalar.Identity)
         return operands[-1] if same else exprs.node(op, operands)
@@ -574,7 +574,7 @@ def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> boo
 
 
 def maximum_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
-    """Maximum of two operands, without an operand of minus infinity."""
+    """Maximum of two operands; an operand of minus infinity is dropped."""
     if -inf in (constant_value(left), constant_value(right)):
         return right if constant_value(left) == -inf else left
     return exprs.node(scalar.maximum, (left, right))

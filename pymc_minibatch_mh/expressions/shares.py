@@ -39,7 +39,7 @@ class Probability:
     others: tuple[Expr, ...]
 
 
-#: Function that recognises a probability in an expression, or None.
+#: Function that returns an expression as a multiple of a probability, or None.
 ProbabilityReader = Callable[[ExprGraph, Expr], Probability | None]
 #: A coefficient, and the logarithms of the summands of every factor of a product.
 Product = tuple[float, list[list[Expr]]]

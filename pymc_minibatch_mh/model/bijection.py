@@ -26,7 +26,7 @@ class Bijection(ABC):
 
     @property
     def moved_indices(self) -> set[int]:
-        """Coordinates that are not the model's own variables."""
+        """Coordinates that replace the model's own variables."""
         return {int(k) for k in self.indices.flat}
 
     @property

@@ -1,14 +1,14 @@
 """Constant folding of expressions that depend on data only.
 
 A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but it
-involves no parameter: the result is one fixed array, as good as data.
+involves no parameter: the result is a constant array, which is treated as data.
 
 Variables of pymc.dims carry the names of their axes. PyMC writes their log-density in plain
 tensors, between a conversion from dims and a conversion back; only these two ends need care here.
 
 Constants that PyTensor computes in single precision are folded again in double precision. PyTensor
-takes exact values such as 2.0 for single precision, and then the root of two in a normal
-distribution function is off by 2e-8 of its size. Two formulas of one function, one per tail, then
+stores exact values such as 2.0 in single precision, so that the root of two in a normal
+distribution function has a relative error of 2e-8. Two formulas of one function, one per tail, then
 differ by that much, and the log-likelihood jumps between them.
 """
 

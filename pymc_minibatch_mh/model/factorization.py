@@ -77,7 +77,7 @@ class Factorization:
     """Log-density of a model as a prior part plus a sum over observations."""
 
     #: Ravelled unconstrained value variables, shape (d,): first the variables of other steps
-    #: that observations depend on, then, from the coordinate `first` on, those of this step.
+    #: that observations depend on, then, from coordinate `first` on, the variables of this step.
     position: Variable
     blocks: tuple[Block, ...]
     first: int
@@ -162,7 +162,7 @@ class Factorization:
         return float(sum(one.log_jacobian(position) for one in self.maps))
 
     def ravel(self, point: Point) -> np.ndarray:
-        """Position of a point, a mapping from the names of value variables."""
+        """Position of a point, which maps names of value variables to arrays."""
         return self.positions(self.ravel_values(point))
 
     def ravel_values(self, point: Point) -> np.ndarray:

@@ -409,7 +409,7 @@ def _rebuild_set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk)
 
 
 def rebuild_part(variable: Variable, axis: int, walk: Walk) -> Variable:
-    """Rebuild one part of a joined array for a minibatch whose rows lie along `axis`."""
+    """Rebuild one part of a split array for a minibatch whose rows lie along `axis`."""
     node = variable.owner
     op = node.op
     if not isinstance(op, Split):

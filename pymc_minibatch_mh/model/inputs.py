@@ -42,7 +42,7 @@ def resolve_model(model: Any) -> pm.Model:
 
 
 def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
-    """Distinct value variables of the user's variables."""
+    """Value variables of the user's `vars`, each once."""
     given = list(vars) if isinstance(vars, Sequence) and not isinstance(vars, str) else [vars]
     free = [str(rv.name) for rv in model.free_RVs]
     values: list[Variable] = []

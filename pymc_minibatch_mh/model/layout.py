@@ -34,7 +34,7 @@ class Block:
 def lay_out(
     model: pm.Model, vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[Block, ...]:
-    """Consecutive blocks of value variables, by their shapes."""
+    """Consecutive blocks of the position, one for each value variable, from their shapes."""
     blocks, start = [], 0
     for variable in vars:
         shape = shapes[variable.name]
@@ -95,7 +95,7 @@ def natural_values(model: pm.Model, values: Sequence[Variable]) -> dict[str, Var
 def support_bounds(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper end of the support of a value variable, infinite if unknown.
 
-    The value variable of a transformed variable has the whole real line. An untransformed one, such
+    The value variable of a transformed variable can take any real value. An untransformed one, such
     as ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
     """
     lower, upper = np.asarray(-np.inf), np.asarray(np.inf)

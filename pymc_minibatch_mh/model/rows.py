@@ -40,7 +40,7 @@ class Rows:
     Raises
     ------
     SettingError
-        If there is no array, or one is not numeric, has no rows or another number of them.
+        If there is no array, or an array is not numeric, is empty or differs in length.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Rows:
         Raises
         ------
         SettingError
-            If there is no array, or one is not numeric, has no rows or another number of them.
+            If there is no array, or an array is not numeric, is empty or differs in length.
         SourceError
             If a file is missing, or shorter than it says.
         """
@@ -93,7 +93,7 @@ class Rows:
     ) -> Self:
         """Rows of Zarr arrays; requires the extra ``zarr``.
 
-        Chunks are decoded as a whole, and the last ones stay in memory, at most 256 MiB or twice
+        Chunks are decoded as a whole, and the latest stay in memory, at most 256 MiB or twice
         the largest. Updates draw rows from all over the arrays, so small chunks of about 10,000
         rows are fastest.
 
@@ -111,8 +111,8 @@ class Rows:
         Raises
         ------
         SettingError
-            If Zarr is not installed, there is no such array, or one is not numeric, has no rows or
-            another number of them.
+            If Zarr is not installed, there is no such array, or an array is not numeric, is empty
+            or differs in length.
         SourceError
             If an array cannot be opened, or a chunk is missing.
         """
@@ -124,7 +124,7 @@ class Rows:
     ) -> Self:
         """Rows of Parquet files; requires the extra ``arrow``.
 
-        Row groups are decoded as a whole, and the last ones stay in memory, at most 256 MiB or
+        Row groups are decoded as a whole, and the latest stay in memory, at most 256 MiB or
         twice the largest. Updates draw rows from all over the files, so small row groups of about
         10,000 rows are fastest.
 
@@ -141,8 +141,8 @@ class Rows:
         Raises
         ------
         SettingError
-            If PyArrow is not installed, a column is not there, is not numeric or has another type
-            in another file.
+            If PyArrow is not installed, or a column is missing, is not numeric or differs in type
+            between files.
         SourceError
             If a file cannot be opened, or a column has empty entries.
         """
@@ -164,8 +164,8 @@ class Rows:
         Raises
         ------
         SettingError
-            If Dask is not installed, there is no array, or one is not numeric, has no rows or
-            another number of them.
+            If Dask is not installed, there is no array, or an array is not numeric, is empty or
+            differs in length.
         """
         return cls.of(_import_storage("dask", "dask").DaskStorage(arrays))
 
@@ -211,7 +211,7 @@ class Rows:
     def n_groups(self, name: str) -> int:
         """Number of groups in an array of group numbers: its largest number + 1.
 
-        One pass over blocks of rows computes it, and it is remembered while the rows are unchanged.
+        It is computed from all rows, block by block, and cached while the rows are unchanged.
 
         Parameters
         ----------

@@ -62,7 +62,7 @@ def _first_unwritable(model: pm.Model) -> str:
     return str(variable.name)
 
 
-#: Likelihood terms with fewer rows are evaluated in full.
+#: Minimum number of rows of a subsampled likelihood term; smaller terms are evaluated in full.
 MIN_ROWS = 1_000
 
 

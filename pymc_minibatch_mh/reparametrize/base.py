@@ -1,4 +1,4 @@
-"""Factorizations in the coordinates of further bijections, with their Jacobian."""
+"""Factorizations after further coordinate changes, with their Jacobian."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from pymc_minibatch_mh.model.factorization import Factorization
 
 
 def reparametrize_by(factorization: Factorization, maps: Sequence[Bijection]) -> Factorization:
-    """Factorization in the coordinates of further bijections, with their Jacobian."""
+    """Factorization after further coordinate changes, with their Jacobian in the prior part."""
     position = factorization.position.type("position")
     logps = [term.logp for term in factorization.terms]
     graphs = [factorization.prior, *logps, *factorization.natural.values()]

@@ -97,7 +97,7 @@ class LinearFraction:
         return replace(self, above=(a + number * c, b + number * d))
 
     def parts_of(self, other: "LinearFraction") -> tuple[float, float] | None:
-        """Numbers k and m of another fraction that is k times this one plus m."""
+        """Numbers k and m, if another fraction is k times this one plus m; or None."""
         (a, b), (c, d) = self.above, self.below
         determinant = a * d - b * c
         alike = (other.place, other.power, other.below) == (self.place, self.power, self.below)
@@ -225,7 +225,7 @@ class _ReciprocalRewriter:
         return logs, add_exprs(exprs, rest, rise)
 
     def rewrite_log(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
-        """Logarithm of a linear fraction, or of one plus such a fraction."""
+        """Logarithm of a linear fraction, or of one plus a linear fraction."""
         fraction = self._fraction_in_log(expr)
         return None if fraction is None else self._log_of(fraction)
 

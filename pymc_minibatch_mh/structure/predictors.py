@@ -50,7 +50,7 @@ def read_coordinates(forms: Iterable[LinearForm]) -> set[int]:
 
 
 def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
-    """Coordinates that data index, such as those of groups."""
+    """Coordinates that data index, such as group effects."""
     places = [term.place for form in forms for term in form.terms]
     return {k for place in places if isinstance(place, Gather) for k in coordinates_at(place)}
 

@@ -52,7 +52,7 @@ class PositionFactor:
         return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
 
     def at(self, position: Any) -> Any:
-        """Value at a graph of shape (d,), or at an array of shape (d, ...)."""
+        """Value at a position: a graph of shape (d,), or an array of shape (d, ...)."""
         return _evaluate_factor(self.expression, position)
 
 
@@ -141,7 +141,7 @@ class Occurrence:
         return Counter(self.factors)
 
 
-#: Coordinates that occur in one way, either indexed together or a single one.
+#: Coordinates that occur in the same way: a single one, or all that one index selects from.
 Column = range
 
 

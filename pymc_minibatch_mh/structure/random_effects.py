@@ -57,8 +57,8 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 MAX_FACTORS = 8
 #: Maximum number of crossed levels: with 3,000, nearly every proposal evaluates all observations.
 MAX_CROSSED_LEVELS = 2_000
-#: Numbers of parts that a factor is split into until the prior couples no levels of one part:
-#: unsplit, and for random walks of order one and two.
+#: Numbers of parts to split a factor into, tried until the prior couples no levels of one part: no
+#: split, and splits for random walks of order one and two.
 _SPLITS = (1, 3, 5)
 
 
@@ -120,7 +120,7 @@ class RandomEffects:
 
     @property
     def chosen_places(self) -> np.ndarray:
-        """Coordinates of crossed levels, the last ones of the border, shape (c,)."""
+        """Coordinates of crossed levels, shape (c,), which come last in the border."""
         return np.unique(self.choices)
 
     @property

@@ -74,7 +74,7 @@ class _SlopeProbe:
 
     @classmethod
     def near_start(cls, prior: Derivatives, start: np.ndarray) -> "_SlopeProbe | None":
-        """Probe with finite slopes at all its points; None if there is none."""
+        """Probe with finite gradients at all its points; None if none is found."""
         rng = np.random.default_rng(SEED)
         away, way = rng.uniform(0.2, 1.0, (2, start.size)) * rng.choice([-1, 1], (2, start.size))
         for halvings in range(MAX_HALVINGS):
@@ -102,13 +102,13 @@ class _SlopeProbe:
         return False
 
     def is_quadratic_in(self, k: int) -> bool:
-        """Whether the slope along k is linear in k."""
+        """Whether the prior is quadratic in k: its derivative in k is linear."""
         ends = [self._slopes_at(k, t) for t in (-1.0, 0.0, 1.0)]
         own = np.arange(self.middle.size) == k
         return not _slopes_differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
-        """Whether slopes along `others` change with k."""
+        """Whether derivatives in the coordinates `others` change with k."""
         ends = [self._slopes_at(k, t) for t in (0.0, 1.0)]
         chosen = others.copy()
         chosen[k] = False
