@@ -1,5 +1,5 @@
-/* What the files of the library share and Python does not see: scratch memory and inlined functions.
- * The others are declared in functions.h. */
+/* Declarations shared by C files, unseen by Python: scratch memory and inlined functions. All other
+ * shared functions are declared in functions.h. */
 #ifndef MH_INSIDE_H
 #define MH_INSIDE_H
 
@@ -10,14 +10,14 @@
 #include "functions.h"
 #include "leaves.h"
 
-/* Rows that are read at a time in a full pass within an update; candidates whose memory is asked
- * for before the first of them is looked at. */
+/* Block size of rows in a full-data evaluation within an update; number of candidates whose memory
+ * is prefetched before the first is used; bytes of a cache line. */
 enum { MH_BLOCK = 2048, MH_AHEAD = 256, MH_CACHE_LINE = 64 };
 
 static inline int64_t mh_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t mh_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* As Python's max(a, b) and min(a, b): a where either is NaN. fmax and fmin would be calls. */
+/* Python's max(a, b) and min(a, b): a if either is NaN. Calls of fmax and fmin would be slower. */
 static inline double mh_larger(double a, double b) { return b > a ? b : a; }
 static inline double mh_smaller(double a, double b) { return b < a ? b : a; }
 
@@ -35,8 +35,8 @@ static inline void mh_fill(double *to, int64_t n, double value)
         to[i] = value;
 }
 
-/* Bisection: `low` becomes the last index before `high` for which a condition on `middle` holds, as it
- * does for those before it. */
+/* Bisection: `low` becomes the last index before `high` at which the condition on `middle` holds; it
+ * must hold at all indices before that. */
 #define MH_BISECT(low, high, condition)                                                            \
     while (high - low > 1) {                                                                       \
         const int64_t middle = (low + high) / 2;                                                   \
@@ -46,7 +46,7 @@ static inline void mh_fill(double *to, int64_t n, double value)
             high = middle;                                                                         \
     }
 
-/* ---- Scratch (arena.c): what was taken after a mark is given back at once. ---- */
+/* ---- Scratch memory (arena.c): all allocations after a mark are freed together. ---- */
 
 typedef struct mh_block {
     struct mh_block *before;
@@ -64,8 +64,8 @@ typedef struct mh_mark {
     int64_t used;
 } mh_mark;
 
-/* Room for `count` things of a type, aligned for vectors, with undefined contents; NULL if there is
- * no memory. Zero things have an address too. */
+/* Allocate `count` objects of a type, aligned for vectors and uninitialised; NULL if memory runs
+ * out. Zero objects have an address too. */
 #define mh_take(arena, count, type) ((type *)mh_take_bytes(arena, count, sizeof(type)))
 void *mh_take_bytes(mh_arena *arena, int64_t count, int64_t size);
 void mh_free_down_to(mh_arena *arena, const mh_block *kept);
@@ -76,16 +76,16 @@ static inline void mh_give_back(const mh_mark *mark)
     mark->block->used = mark->used;
 }
 
-/* Scratch that is taken from here on is given back where this block ends. */
+/* Free all scratch memory that is allocated from here on at the end of the enclosing block. */
 #define MH_SCOPE(arena) MH_SCOPE_OF(arena, __LINE__)
 #define MH_SCOPE_OF(arena, line) MH_SCOPE_AT(arena, line)
 #define MH_SCOPE_AT(arena, line)                                                                   \
     const mh_mark mh_scope_##line __attribute__((cleanup(mh_give_back))) = {                       \
         arena, (arena)->last, (arena)->last->used}
 
-/* ---- What can fail. ---- */
+/* ---- Errors. ---- */
 
-/* Leave a function with the status of a call unless that is MH_OK, or without room that it needs. */
+/* Return the status of a call if it is not MH_OK; return MH_NO_MEMORY if an allocation failed. */
 #define MH_TRY(call)                                                                               \
     do {                                                                                           \
         const mh_status mh_result = (call);                                                         \
@@ -93,16 +93,16 @@ static inline void mh_give_back(const mh_mark *mark)
             return mh_result;                                                                       \
     } while (0)
 #define MH_NEED(room) MH_TRY((room) ? MH_OK : MH_NO_MEMORY)
-/* Declare a vector in scratch. */
+/* Allocate a vector in scratch memory, or return MH_NO_MEMORY. */
 #define MH_VECTOR(type, name, arena, count)                                                        \
     type *name = mh_take(arena, count, type);                                                      \
     MH_NEED(name)
 
-/* ---- Sums in a fixed order: eight side by side, so that every compiler and processor rounds alike.
- *      Longer ones are in leaves.c. ---- */
+/* ---- Sums in a fixed order: eight side by side, so that all compilers and processors round alike.
+ *      Functions for long sums are in leaves.c. ---- */
 
-/* As many of the eight as a register holds. Compilers find them in plain loops too, but not all of
- * them, and not always. */
+/* Number of those eight sums that one register holds. Compilers vectorise plain loops too, but not
+ * all compilers, and not always. */
 #ifdef __AVX__
 enum { MH_WIDE = 4 };
 #else
@@ -145,7 +145,7 @@ static inline double mh_uniform(const mh_generator *rng)
 
 static inline double mh_normal(const mh_generator *rng) { return rng->standard_normal(rng->bits); }
 
-/* As Generator.integers(0, size): Lemire (2019), doi:10.1145/3230636. */
+/* Generator.integers(0, size) of NumPy: Lemire (2019), doi:10.1145/3230636. */
 static inline int64_t mh_integer_below(const mh_generator *rng, int64_t size)
 {
     if (size <= 1)
@@ -162,13 +162,13 @@ static inline int64_t mh_integer_below(const mh_generator *rng, int64_t size)
     return (int64_t)(product >> 32);
 }
 
-/* Whether an element is within its radius at both ends of a move: parts.c, candidates.c. */
+/* Whether a level is within its radius at both ends of a move: parts.c, candidates.c. */
 static inline int mh_is_within(const mh_parts *parts, const mh_part_ends *ends, int64_t g)
 {
     return mh_larger(fabs(ends->here[g]), fabs(ends->there[g])) <= parts->radii[g];
 }
 
-/* Have memory fetched that will be read and is likely not in a cache. */
+/* Prefetch memory that is probably not in a cache. */
 static inline void mh_prefetch(const void *address) { __builtin_prefetch(address); }
 static inline void mh_prefetch_line(const int8_t *line, int64_t size)
 {
@@ -176,7 +176,7 @@ static inline void mh_prefetch_line(const int8_t *line, int64_t size)
         mh_prefetch(line + j);
 }
 
-/* Add those of one coordinate, or direction, of a move: a, a' and b. */
+/* Add the products of one coordinate, or of one direction, of a move: a, a' and b = a' - a. */
 static inline void mh_add_products_of(double a, double other, double b, mh_products *out)
 {
     out->here += a * a;
@@ -186,9 +186,9 @@ static inline void mh_add_products_of(double a, double other, double b, mh_produ
     out->along_there += other * b;
 }
 
-/* ---- The posterior, and rows that are read of it: posterior.c. ---- */
+/* ---- The posterior, and evaluation of its rows: posterior.c. ---- */
 
-/* Rows evaluated in a move: their numbers, differences, and units of rounding errors. */
+/* Rows evaluated in a move: numbers, differences, and scales of their rounding errors. */
 typedef struct mh_read {
     const mh_posterior *posterior;
     const mh_move *move;
@@ -199,12 +199,12 @@ typedef struct mh_read {
 
 mh_status mh_take_read(const mh_posterior *posterior, const mh_move *move, int64_t room,
                        mh_read *out, mh_arena *scratch);
-/* Read drawn rows, which come term by term then; and the rows from `first` to `last`. */
+/* Evaluate drawn rows, reordered by term; and rows from `first` to before `last`. */
 mh_status mh_read_drawn(const mh_read *read, const int64_t *drawn, int64_t n);
 mh_status mh_read_block(const mh_read *read, int64_t first, int64_t last);
 
-/* A batch under way (looks.c): rows, moments of their differences, the heavy rows' change, and the
- * rows read in all. */
+/* A growing batch (looks.c): rows, moments of differences, change of the influential rows, and the
+ * number of rows evaluated in all. */
 typedef struct mh_batch_so_far {
     mh_drawn drawn;
     mh_moments moments;
@@ -212,16 +212,16 @@ typedef struct mh_batch_so_far {
     int64_t read;
 } mh_batch_so_far;
 
-/* Draw rows until the batch has `target` of them, read them, and compare them with the bounds of a
- * table, if there is one. */
+/* Extend a batch to `target` rows, evaluate these, and compare them with the bounds of a table, if
+ * one is given. */
 mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t target,
                           const mh_table *table, double m, mh_counts *counts);
-/* Change of all rows, of which those that the batch lacks are read; stored rows are all read anew. */
+/* Change of all rows; evaluates the rows that the batch lacks, or for stored data all rows. */
 mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change);
-/* Keep the ends of a move in which a row exceeded its bound by more than the largest before. */
+/* Keep the ends of a move if a bound is exceeded by more than the previous `largest` ratio. */
 void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts);
 
-/* min(1, exp(log_ratio)); a log ratio of NaN or -inf rejects. */
+/* min(1, exp(log_ratio)); 0 if the log ratio is NaN or -inf */
 static inline double mh_chance_of(double log_ratio)
 {
     return log_ratio > -INFINITY ? exp(mh_smaller(0.0, log_ratio)) : 0.0;
@@ -232,14 +232,14 @@ static inline double mh_prior_at(const mh_posterior *posterior, const double *po
     return posterior->prior(position, posterior->rows.context);
 }
 
-/* Number of all rows, in memory or not. */
+/* Number of all rows, in memory or stored. */
 static inline int64_t mh_number_of_rows(const mh_posterior *posterior)
 {
     const mh_supply *supply = &posterior->bounds.supply;
     return supply->room > 0 ? supply->n_rows : posterior->rows.term_starts[posterior->rows.n_terms];
 }
 
-/* Number of the row that lies in a place: in memory they are the same. */
+/* Row number of a buffer slot; for data in memory the slot is the row number. */
 static inline int64_t mh_number_of(const mh_supply *supply, int64_t place)
 {
     return supply->room > 0 ? supply->rows[place] : place;

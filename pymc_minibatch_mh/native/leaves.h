@@ -1,10 +1,10 @@
-/* Functions of leaves.c, which are compiled once per instruction set under names of their own, as
- * mh_inner_by_avx2. By its ordinary name a function calls the one of the set that was chosen when the
- * library was loaded (instruction_sets.c).
+/* Functions of leaves.c, compiled once per instruction set under separate names such as
+ * mh_inner_by_avx2. The ordinary name calls the function of the instruction set that was chosen when
+ * the library was loaded (instruction_sets.c).
  *
- * To add one: a line here, its body in leaves.c. Without its line here the linker finds it several
- * times. A line has `return` where there is a result, its type, the name, the parameters, and these
- * as arguments. Prototypes follow from the lines, here and in library.py. */
+ * To add one: a line here, and its body in leaves.c; without the line the linker finds several
+ * definitions. A line has `return` if there is a result, then result type, name, parameters, and the
+ * parameters as arguments. Prototypes follow from the lines, here and in library.py. */
 #ifndef MH_LEAVES_H
 #define MH_LEAVES_H
 
