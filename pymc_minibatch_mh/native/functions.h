@@ -1,5 +1,5 @@
 /* Every function of the library that Python, its tests or several C files call, file by file; leaf
- * functions are in leaves.h. Comments behind arguments have their shapes. */
+ * functions are in leaves.h. Comments give the shapes of arrays. */
 #ifndef MH_FUNCTIONS_H
 #define MH_FUNCTIONS_H
 
@@ -10,7 +10,7 @@ typedef struct mh_layout {
     const char *name;
     int64_t size;
 } mh_layout;
-const mh_layout *mh_layouts(void); /* of all records, ended by one without a name */
+const mh_layout *mh_layouts(void); /* sizes of all records, then one without a name */
 const char *mh_digest(void);       /* digest of the sources of this library */
 mh_arena *mh_arena_new(void);
 void mh_arena_free(mh_arena *arena);
@@ -56,7 +56,7 @@ double mh_hold_against_bound(int64_t row, double difference, double scale, doubl
 double mh_whitened_norm(const double *whitener, const double *position, const double *origin, int64_t size);
 
 /* ---- bounds.c ---- */
-/* Find the table with the smallest C M among those that hold for a move, or -1, and its M. */
+/* Find the table with the smallest C M for a move, and its M; the table is -1 if none holds. */
 mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *reference, const mh_move *move, int64_t *table, double *m, mh_arena *scratch);
 mh_status mh_table_of_move(const mh_bounds *bounds, const mh_reference *reference, double *position, double *new_position, int64_t *table, double *m, mh_arena *scratch);
 /* Write C M of each of n moves, with `ends` of shape (n, 2, d); infinity if no table holds. */
@@ -105,8 +105,7 @@ mh_status mh_read_all(const mh_posterior *posterior, const mh_move *move, const 
 mh_status mh_change_of_all_rows(const mh_posterior *posterior, const mh_move *move, mh_counts *counts, double *change, mh_arena *scratch);
 
 /* ---- whitened_copy.c ---- */
-/* Orthonormalise direction k to the others and to all before it: 1, 0 if zero, infinity if
- * dependent. */
+/* Orthonormalise direction k to `others` and earlier ones: 1; 0 if zero, infinity if dependent. */
 double mh_orthogonalize(double *directions, const double *others, int64_t n_others, int64_t k, int64_t size);
 /* Write the packed lines of n rows; `whitened`, (n, own, d), is overwritten. */
 void mh_pack_rows(double *whitened, int64_t n, int64_t own, int64_t size, const double *shared, int64_t n_shared, int8_t *lines, int64_t width);
@@ -115,7 +114,7 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
  * the ends alone: never smaller, but faster; infinite for several directions or orders below 2. */
 double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row);
 double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row);
-/* Draw n candidates by a table; returns the number of kept ones, first in `rows`. */
+/* Draw n candidates by a table; returns how many are kept, and writes these to `rows`. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table, int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows);
 
 /* ---- run.c, elements.c ---- */
@@ -129,8 +128,8 @@ mh_status mh_propose_once(mh_chain *chain, const double *position, double *new_p
 mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *new_position, double cheap, int64_t repetitions, int64_t by_verdict, double *outcomes);
 
 /* ---- slices.c ---- */
-/* Slice update of a position along one direction, or along several; `value` is the log-density before
- * and after, and `evaluations` of the prior are added to. */
+/* Slice update of a position along one direction, or along several. `value` is the log-density before
+ * and after; `evaluations` counts prior evaluations. */
 mh_status mh_move_by_slice(double *position, int64_t size, const double *step, int64_t first, int64_t last, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
 mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices, mh_log_prior prior, const int64_t *context, const mh_generator *rng, double *value, int64_t *evaluations, mh_arena *scratch);
 
@@ -152,7 +151,7 @@ mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *
 /* Derivatives of Gaussian test rows, an mh_graph_derivatives: custom_proposal.c has the context. */
 void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
 /* Update n positions, (n, d), by a user's proposal and exact tests on a Gaussian. Log-ratios of the
- * proposal are multiplied by `sign`; `used` is the number of those that were not zero. */
+ * proposal are multiplied by `sign`; `used` counts log-ratios other than 0. */
 mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double *whitener, int64_t n, double *positions, int64_t updates, double sign, int64_t *used);
 
 /* ---- scale_conditional.c ---- */
@@ -172,8 +171,8 @@ void mh_add_moments(mh_moments *moments, const double *values, int64_t n);
 double mh_skewness(const mh_moments *moments);
 /* Mean, variance with divisor N, and largest absolute value of the differences of all rows. */
 mh_status mh_scan_rows(const mh_posterior *posterior, const mh_move *move, double *mean, double *variance, double *largest, mh_arena *scratch);
-/* Extend a batch of n rows by unused rows of a supply, skipping rows that the batch has, after
- * taking at most `room` in all; `slots` begins with the slots of new rows. */
+/* Extend a batch of n rows to `target` by the next rows of a supply. At most `room` rows are taken,
+ * and rows of the batch are skipped; `slots` begins with the slots of the new rows. */
 mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int64_t target, int64_t room, int64_t *slots);
 double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa);
 mh_status mh_unit_noise(const mh_reference *reference, double *position, double *new_position, double *noise, mh_arena *scratch);
@@ -204,8 +203,8 @@ int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_
 mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *out);
 
 /* ---- confidence.c ---- */
-/* Number of rows at the look after one at n rows, at most `total`. From `most_drawn` on it is
- * `total`, unless a scan was made, whose looks are as published. */
+/* Number of rows at the next look, after n rows, at most `total`. From `most_drawn` on it is
+ * `total`, except after a scan, where looks are as published. */
 int64_t mh_confidence_rows(int64_t n, int64_t total, double most_drawn, const mh_confidence_test *test);
 double mh_confidence_level(int64_t look, const mh_confidence_test *test); /* delta_k */
 /* Half width c_n; `deviation` is that of the l_i, divisor n, and `reach` at least their range. */
@@ -216,7 +215,7 @@ mh_status mh_decide_by_confidence(const void *test, mh_chain *chain, double chea
 
 /* ---- firefly.c ---- */
 double mh_log_odds(double excess); /* log o_i of a row with log(L_i/B_i) = excess */
-double mh_chance_to_be_bright(double odds, double q, int64_t kind); /* updated, by kind */
+double mh_chance_to_be_bright(double odds, double q, int64_t kind); /* of being bright afterwards */
 /* Log ratio of a move, from C m and the summed log odds (log o_i) of bright rows at both ends. */
 double mh_log_ratio_of_bright(double cheap, double size, double new_size, double odds, double new_odds);
 /* Update which rows are bright at a place, or draw them anew if unknown; write the sum of log odds
@@ -226,8 +225,8 @@ mh_status mh_odds_of_bright(const mh_brightness *own, const mh_place *place, con
 mh_status mh_decide_by_bright_rows(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 /* ---- poisson_mh.c ---- */
-/* Probability phi_i(theta)/(its maximum) of keeping a row, with its log-likelihood at `share` of
- * its range and raised = lambda/L; and log(phi_i(theta')/phi_i(theta)), finite as lambda > 0. */
+/* Probability phi_i(theta)/(its bound) of keeping a row, whose log-likelihood is at `share` of its
+ * range, with raised = lambda/L; and log(phi_i(theta')/phi_i(theta)), finite for lambda > 0. */
 double mh_keep_by_level(double share, double raised);
 double mh_growth_of_level(double share, double new_share, double raised);
 mh_status mh_decide_by_levels(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);

@@ -101,8 +101,8 @@ static inline void mh_give_back(const mh_mark *mark)
 /* ---- Sums in a fixed order: eight side by side, so that all compilers and processors round alike.
  *      Functions for long sums are in leaves.c. ---- */
 
-/* Number of those eight sums that one register holds. Compilers vectorise plain loops too, but not
- * all compilers, and not always. */
+/* Number of the eight sums that a register holds. The vectors are explicit, because compilers do
+ * not vectorise every plain loop. */
 #ifdef __AVX__
 enum { MH_WIDE = 4 };
 #else

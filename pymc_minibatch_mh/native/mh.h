@@ -2,9 +2,9 @@
  *
  *     chain = posterior (prior, rows, control variates, bounds) + proposal + test + generator + move
  *
- * A row is an observation, a move is a proposal with both ends. In an update (run.c) the proposal
- * writes move.new, and the test accepts or rejects, by rows and the part of the log ratio without
- * rows. Proposals and tests are records, each with a function of one of these types (roles):
+ * A row is an observation, a move a proposal with both ends, a form a linear predictor, the border
+ * all common effects, an element a group effect. In an update (run.c) the proposal writes move.new,
+ * and the test accepts or rejects. Proposals and tests are records with a function each (a role):
  *
  *   to propose      a record and an mh_propose:  mixture.c, walk.c, langevin.c, custom_proposal.c
  *   to decide       a record and an mh_decide:   poisson_test.c, looks.c, confidence.c, ...
@@ -236,8 +236,8 @@ typedef struct mh_decision { /* result of a test */
  * reference.first are copied. */
 typedef mh_status (*mh_propose)(const void *proposal, mh_chain *chain, mh_proposed *out);
 
-/* Accepts or rejects; `cheap` is the log ratio without rows: prior, control variates, log_q. Adds
- * to n_looks, full_pass, invalid and error of the counts; sets log_ratio and log_ratio_std. */
+/* Accepts or rejects; `cheap` is the log ratio without rows: prior, expansion and log_q. Adds to
+ * n_looks, full_pass, invalid and error of the counts; sets log_ratio and log_ratio_std. */
 typedef mh_status (*mh_decide)(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 struct mh_chain { /* state of a chain, with the records of its proposal and its test */
@@ -249,7 +249,7 @@ struct mh_chain { /* state of a chain, with the records of its proposal and its 
     mh_decide decide;
     const void *test;
     mh_slices slices;
-    mh_tally *tallies;  /* one for each component */
+    mh_tally *tallies;  /* one per component of the proposal */
     double *worst_move; /* proposal with the largest ratio to a bound above 1, (2, d) */
     mh_arena *scratch;
 };
@@ -402,7 +402,7 @@ typedef struct mh_poisson_test {
     double ceiling_factor; /* kappa, the factor of thinning bounds from the whitened copy */
 } mh_poisson_test;
 
-/* Number of rows at the next look, after one at n rows. V(1/b - 1/total), with the noise V, is the
+/* Number of rows at the next look, after n rows. V(1/b - 1/total), with V the noise, is the
  * predicted variance of the log ratio from b rows. */
 typedef int64_t (*mh_sample_size)(const void *settings, double noise, int64_t n, int64_t total);
 
@@ -476,7 +476,7 @@ typedef struct mh_brightness {
     int64_t n_rows;
     int32_t *rows;     /* all rows, the bright ones first, (n_rows,) */
     int64_t *n_bright; /* (1,); -1 before bright rows are drawn */
-    double *at;        /* position of which these rows are bright, (d,) */
+    double *at;        /* position at which these rows are bright, (d,) */
 } mh_brightness;
 
 /* A position as the end of a move from the centre: the table of its bounds, negative if none holds,
