@@ -1,1 +1,1 @@
-"""The reference of all rows: the mode, the normal approximation and control variates."""
+"""Posterior mode, normal approximation and expansions around it for the control variates."""

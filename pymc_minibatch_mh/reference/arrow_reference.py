@@ -1,9 +1,9 @@
-"""Arrow-shaped precision of common parameters and effects, and the reference in its coordinates.
+"""Arrow-shaped precision of common and group effects, and the reference in its coordinates.
 
-The precision A has a dense border b, which all rows may read and locations belong to, and elements
-α, of which those of the largest factor are coupled to others alone: no d × d matrix is made. With
-R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are b = b̂ + T w, T = chol(S)⁻ᵀ, and
-α = α̂ + R₀ T w + e.
+The precision A is dense in the border b: common effects, which all rows may depend on, and prior
+locations. Group effects α of the largest factor are not coupled to each other, so no d × d matrix
+is needed. With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are defined by
+b = b̂ + T w, T = chol(S)⁻ᵀ, and α = α̂ + R₀ T w + e.
 """
 
 from functools import cached_property
@@ -19,7 +19,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 
 
 class Arrow:
-    """Precision of border and elements; pairs of the first `n_first` elements have none."""
+    """Precision of common and group effects; the first `n_first` of these are uncoupled."""
 
     def __init__(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, n_first: int
@@ -45,7 +45,7 @@ class Arrow:
         return np.concatenate([first - self._scaled @ other, other])
 
     def step(self, border: np.ndarray, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A⁻¹ times a slope in border and elements."""
+        """A⁻¹ times a gradient in common effects (`border`) and group effects (`elements`)."""
         way = cho_solve(self._schur, border + self.response.T @ elements)
         return way, self.solve_levels(elements) + self.response @ way
 
@@ -70,16 +70,16 @@ class Arrow:
 
     @cached_property
     def border_factor(self) -> np.ndarray:
-        """T, with T Tᵀ the inverse of the Schur complement of the border."""
+        """T, with T Tᵀ the inverse of the Schur complement of the common effects."""
         factor = np.tril(self._schur[0])
         return np.ascontiguousarray(solve_triangular(factor, np.eye(len(factor)), lower=True).T)
 
 
 class GroupedReference(NamedTuple):
-    """A centre, coordinates (w, e) around it, and expansions of rows and prior in (w, e).
+    """Centre, coordinates (w, e) around it, and expansions of likelihood and prior in (w, e).
 
-    The `border`, int64, shape (n,), has `n_fixed` coordinates without grouping, then locations. The
-    elements lie at `places`, int64, shape (L,), of factor f from `starts[f]` to `starts[f + 1]`.
+    `border`, int64, shape (n,), lists coordinates of `n_fixed` common effects, then of locations.
+    `places`, int64, shape (L,), lists group effects, those of factor f from `starts[f]` on.
     """
 
     centre: np.ndarray
@@ -87,12 +87,12 @@ class GroupedReference(NamedTuple):
     n_fixed: int
     places: np.ndarray
     starts: np.ndarray
-    #: T, shape (n, n), and the elements' response R₀ T to w, shape (L, n).
+    #: T, shape (n, n), and the group effects' response R₀ T to w, shape (L, n).
     border_factor: np.ndarray
     response: np.ndarray
     #: Posterior standard deviation of each e given w and the scales, shape (L,).
     sd: np.ndarray
-    #: Slopes and second derivatives of rows in w and e; pairs of elements as a CSR matrix.
+    #: Gradients and Hessians of the log-likelihood in w and e; pairs of effects as a CSR matrix.
     gw: np.ndarray
     ge: np.ndarray
     Hww: np.ndarray
@@ -101,11 +101,11 @@ class GroupedReference(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
-    #: Changes of slopes in w and e, averaged over the posterior.
+    #: Posterior average of the likelihood's gradient minus the gradient here, in w and e.
     border_tilt: np.ndarray
     tilts: np.ndarray
-    #: Precisions of the elements' prior, shape (L,), directions of w that move its location,
-    #: (L, n), the precision of w that each factor so adds, (F, n, n), and the other slope in w.
+    #: Prior precisions of group effects, shape (L,); derivatives in w of effects minus prior means,
+    #: (L, n); precision of w from these per factor, (F, n, n); remaining prior gradient in w, (n,).
     prior_curvature: np.ndarray
     prior_direction: np.ndarray
     prior_stiffness: np.ndarray
@@ -114,23 +114,23 @@ class GroupedReference(NamedTuple):
     scales: np.ndarray
     scale_sd: np.ndarray
     scale_factor: np.ndarray
-    #: Joint directions of factors in e, as long as conditional standard deviations, shape (K, L).
+    #: Joint directions in e across factors, one conditional standard deviation long, shape (K, L).
     along: np.ndarray
-    #: Numbers in the border of the coordinates that rows choose, those of index k from `choices[k]`
-    #: to `choices[k + 1]`, and their posterior standard deviations.
+    #: Indices in the border of the crossed levels, for crossed factor k from `choices[k]` to
+    #: `choices[k + 1]`, and their posterior standard deviations.
     chosen: np.ndarray
     choices: np.ndarray
     chosen_sd: np.ndarray
-    #: Q with orthonormal lines, shape (r, n): the rest of the border in standard units is Q w.
+    #: Q with orthonormal rows, shape (r, n): Q w is the standardised border without crossed levels.
     read: np.ndarray
 
     @property
     def n_chosen(self) -> int:
-        """Number of border coordinates that rows choose."""
+        """Number of border coordinates that are crossed levels."""
         return self.border.size - len(self.read)
 
     def ends(self, here: np.ndarray, there: np.ndarray) -> Ends:
-        """Distances of the parts of rows from the centre, at both ends of a move."""
+        """Group effects, crossed levels and |Q w| relative to the centre, at both ends."""
         (w, e), (other, new_e) = (self.coordinates(x) for x in (here, there))
         one, two, way = (float(np.linalg.norm(self.read @ x)) for x in (w, other, other - w))
         away = [(x - self.centre)[self.border[self.chosen]] for x in (here, there)]
@@ -138,18 +138,18 @@ class GroupedReference(NamedTuple):
 
     @property
     def rows_hessian(self) -> sparse.csr_array:
-        """Second derivatives of rows in e."""
+        """Hessian of the log-likelihood in e, shape (L, L)."""
         size = self.he.size
         cells = sparse.csr_array((self.data, self.indices, self.indptr), shape=(size, size))
         return sparse.csr_array(cells + sparse.diags_array(self.he))
 
     @property
     def fixed(self) -> np.ndarray:
-        """Border coordinates that rows read."""
+        """Border coordinates that occur in the likelihood."""
         return self.border[: self.n_fixed]
 
     def reference(self, inverse_temperature: float) -> Reference:
-        """The centre alone: metric and expansion are no matrices here."""
+        """Reference with the centre only: metric and expansion are not stored as matrices."""
         none = np.empty((0, 0))
         return Reference(self.centre, none, none, np.empty(0), none, 2, inverse_temperature)
 
@@ -185,7 +185,7 @@ class GroupedReference(NamedTuple):
         sizes = self.border.size, self.sd.size, self.scales.size
         w, e, away = (rng.standard_normal(size) for size in sizes)
         scales = self.centre[self.scales] + scale * self.scale_sd * away
-        # Hundreds of border coordinates that move at once would converge slowly from far out.
+        # Hundreds of jointly proposed border coordinates would converge slowly from far out.
         wide = 1.0 if self.chosen.size else scale
         return self.position(wide * w, scale * self.sd * e, scales)
 
@@ -196,7 +196,7 @@ class GroupedReference(NamedTuple):
         return float(np.sqrt(w @ w + ((e / self.sd) ** 2).sum() + away @ away))
 
     def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Unit directions without rows, shape (k, d), and 1/sd along each."""
+        """Orthonormal basis of the likelihood's null space, shape (k, d), and 1/sd along each."""
         locations = self.border[self.n_fixed :]
         spread = np.linalg.norm(self.border_factor[self.n_fixed :], axis=1)
         places = np.concatenate([self.scales, locations])
@@ -206,5 +206,5 @@ class GroupedReference(NamedTuple):
 
     @property
     def moved_by(self) -> tuple[np.ndarray, np.ndarray]:
-        """Border, and scales that move with elements."""
+        """Border coordinates, and scales that are updated with the effects of a factor."""
         return self.border, self.scales[self.scale_factor >= 0]

@@ -1,10 +1,10 @@
-"""Search for the centre of a model with many effects, which are its elements.
+"""Search for the centre of a model with many group effects.
 
-Given scales φ the posterior is nearly normal with an arrow-shaped precision
-(:mod:`~pymc_minibatch_mh.reference.arrow_reference`). Newton steps alternate with steps of EM in
-the scales, which maximise the density with the elements integrated over. EM needs the prior
-averaged over N(α, σ²): a sum over elements, so the average over α + σ and α - σ; for several
-factors, over a few points with their covariance. Newton steps with the third-order correction then
+Given scales φ, the posterior is nearly normal with an arrow-shaped precision
+(:mod:`~pymc_minibatch_mh.reference.arrow_reference`). Newton steps alternate with EM steps in the
+scales, which maximise their density with the group effects α integrated out. EM averages the log
+prior, a sum over effects, over N(α, σ²): by the two points α + σ and α - σ for one factor, and by
+a few points with the joint covariance for several. Newton steps with a third-order correction then
 lead to the mean.
 """
 
@@ -25,42 +25,42 @@ from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 
-#: Passes over all rows at most, and the Newton distance per root of the coordinates and the change
-#: of a scale below which the search ends.
+#: Maximum number of iterations, and limits for convergence: Newton distance divided by √d, and
+#: change of a scale.
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
-#: Interval, in passes, between searches for kinks in the prior of group effects.
+#: Number of iterations between searches for kinks in the prior of group effects.
 SUSPICIOUS_PASSES = 10
-#: Passes with a fit of intervals, in every other pass: an end that crosses a kink never rests.
+#: Number of iterations with refits of averaging intervals: an end near a kink may never converge.
 FITS = 16
-#: Largest change of a scale between two passes.
+#: Maximum change of a scale in one iteration.
 REACH = 1.5
-#: Step of differences of slopes, and the relative change of a slope above rounding.
+#: Step of finite differences of gradients, and relative change of a slope above rounding.
 STEP, CHANGED = 1e-4, 1e-6
-#: Least precision of an element, relative to the precisions of its rows and its prior.
+#: Minimum precision of a group effect, relative to the summed |precisions| of its rows and prior.
 LEAST = 1e-3
-#: Additions to a precision that is not positive, relative to its diagonal.
+#: Multiples of its diagonal to add, in turn, to a precision that is not positive definite.
 RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_HALVINGS = 12
-#: Equidistant points by which a prior is tested for being quadratic.
+#: Equidistant points at which a log prior is tested for being quadratic.
 _UNEVEN = (-0.6, 0.4, 1.4)
-#: Step of differences in scales, and their largest posterior standard deviation.
+#: Step of finite differences in scales, and maximum posterior standard deviation of a scale.
 SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Part of a message about a prior with kinks.
 KINKED = "The prior of {} has kinks, such as an absolute value, which were smoothed. "
-#: Joint directions of elements of several factors at most, and the least correlation of factors
-#: with such directions.
+#: Maximum number of joint directions across factors, and minimum correlation between factors along
+#: such a direction.
 MOST_DIRECTIONS, SLOW = 16, 0.7
-#: Newton steps with the third-order correction.
+#: Number of Newton steps with the third-order correction.
 SMOOTHINGS = 3
-#: Largest distance from modes to means, in standard deviations, that third derivatives tell.
+#: Maximum distance of means from modes, in standard deviations, for third-order corrections.
 TRUSTED = 2.0
 
 
 class PriorShape(NamedTuple):
-    """Slope and negative second derivatives of the prior.
+    """Gradient (`slope`) and negative second derivatives of the log prior.
 
-    `diagonal`, shape (L,), belongs to elements, `coupled`, (L, L), to pairs of them, and `border`,
-    (n, d), to the border with all coordinates.
+    These are `diagonal`, shape (L,), for group effects, `coupled`, (L, L), for pairs of them, and
+    `border`, (n, d), for common effects with all coordinates.
     """
 
     slope: np.ndarray
@@ -70,7 +70,7 @@ class PriorShape(NamedTuple):
 
 
 def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
-    """Centre of a model with elements, with rows and prior expanded; ModeError without one."""
+    """Centre of a model with group effects, and expansions there; ModeError if none is found."""
     report_stage("Searching for the mode")
     search = _Search(target, np.array(start, dtype=np.float64))
     sums = search.run()
@@ -81,9 +81,9 @@ def find_grouped(target: Target, start: np.ndarray) -> GroupedReference:
 def centre_around(
     reference: GroupedReference, target: Target, start: np.ndarray
 ) -> GroupedReference:
-    """Reference at the centre that a search from `start` ends at.
+    """Reference at a centre found from `start`, if coordinates have the same roles there.
 
-    The old one where other coordinates are scales there: chains have a κ for each scale.
+    Otherwise the old `reference`, because chains have one rate factor κ for each scale.
     """
     found = find_grouped(target, start)
     pairs = zip(reference.moved_by, found.moved_by, strict=True)
@@ -98,21 +98,21 @@ def _slow_directions(precision: sparse.csr_array) -> np.ndarray:
     if not between.nnz or count < 1:
         return np.empty((0, size))
     root = sparse.diags_array(1.0 / np.sqrt(diagonal))
-    # The largest eigenvalue is the correlation of elements of different factors.
+    # The largest eigenvalue is the correlation between effects of different factors.
     start = np.random.default_rng(0).standard_normal(size)
     try:
         values, vectors = eigsh(
             -(root @ between @ root), count, which="LA", v0=start, tol=1e-2, maxiter=500
         )
     except ArpackNoConvergence as error:
-        # Some of many similar directions are enough.
+        # The directions that have converged are enough, because there are many similar ones.
         values, vectors = error.eigenvalues, error.eigenvectors
     slow = values > SLOW
     return np.ascontiguousarray(((root @ vectors[:, slow]) / np.sqrt(1.0 - values[slow])).T)
 
 
 def _solve_known(diagonal: np.ndarray, coupled: sparse.csr_array, right: np.ndarray) -> np.ndarray:
-    """(D + C)⁻¹ times vectors, shape (L, n); 0 for elements without precision."""
+    """(D + C)⁻¹ times vectors, shape (L, n); 0 for group effects whose precision is 0."""
     known = diagonal > 0.0
     if not coupled.nnz or not right.size:
         return right / np.where(known, diagonal, np.inf)[:, None]
@@ -131,7 +131,7 @@ class _Search:
         self._factors = [slice(*ends) for ends in zip(self.starts, self.starts[1:], strict=False)]
         self._places = elements.labels
         self.position = start
-        #: Change of the rows' slopes in border and elements, averaged over the posterior.
+        #: Posterior average of the rows' gradient minus the gradient, for common and group effects.
         self._tilt = np.zeros(elements.border.size), np.zeros(self._places.size)
         self._averaged_prior: AveragedPrior | None = None
         self._fits = FITS
@@ -150,9 +150,9 @@ class _Search:
         return np.asarray(self._target.compiled.prior_slopes(position, self._target.rows.context))
 
     def _quadratic_locations(self, others: np.ndarray) -> np.ndarray:
-        """Locations: the coordinates without rows in which the prior is quadratic."""
+        """Locations: coordinates outside the likelihood in which the log prior is quadratic."""
         found = []
-        # With equal elements, or around a start of 0, shapes may look quadratic.
+        # With equal group effects, or all of them 0, other parameters may look quadratic.
         some = self.position.copy()
         some[self._places] += np.random.default_rng(0).standard_normal(self._places.size)
         for k in others:
@@ -167,7 +167,7 @@ class _Search:
         return np.array(found, dtype=np.int64)
 
     def run(self) -> ElementSums:
-        """Sums of the rows at the centre, where the search then stands."""
+        """Search for the centre, and leave `position` there; return the sums over rows."""
         sums, value = self._sums_at(self.position)
         settled = SETTLED * np.sqrt(self._places.size + np.count_nonzero(self._is_chosen))
         for k in range(MAX_PASSES):
@@ -199,7 +199,7 @@ class _Search:
         return sums
 
     def _move_to_means(self, sums: ElementSums, deviations: np.ndarray) -> ElementSums:
-        """Move from modes to means, unless these are beyond the reach of third derivatives."""
+        """Move from the mode to the mean, unless it is too far away for third derivatives."""
         mode = self.position.copy()
         for _ in range(SMOOTHINGS):
             sums = self._smoothing_step(sums)
@@ -214,7 +214,7 @@ class _Search:
         return sums
 
     def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
-        """Whether the prior of elements is averaged over new kinks or refitted intervals."""
+        """Average the effects' prior over kinks or refitted intervals; whether it changed."""
         elements = [self._places[own] for own in self._factors]
         if self._averaged_prior is not None:
             self._fits -= 1
@@ -222,7 +222,7 @@ class _Search:
                 return False
             deviations = np.sqrt(arrow.variances)
         elif now:
-            # Differences of slopes are no curvature at a kink: only rows tell deviations.
+            # At a kink the prior has no curvature: standard deviations come from the rows alone.
             known = np.maximum(-self._beta * sums.diagonal, 0.0)
             deviations = 1.0 / np.sqrt(np.maximum(known, LEAST * known.max(initial=0.0) or 1.0))
             if not are_kinked(self._gradient, self.position, elements, deviations):
@@ -233,7 +233,7 @@ class _Search:
         return True
 
     def _log_priors(self, factor: int, position: np.ndarray) -> np.ndarray:
-        """Log prior of each element of a factor."""
+        """Log prior density of each level of a factor."""
         own = self._factors[factor]
         found = np.empty(own.stop - own.start)
         self._target.compiled.element_densities[factor](position, self._target.rows.context, found)
@@ -247,7 +247,7 @@ class _Search:
         return self._beta * sums.value + self._target.log_prior(position)
 
     def _prior_shape(self, position: np.ndarray) -> PriorShape:
-        """Slope and curvature of the prior, by differences of slopes."""
+        """Gradient and curvature of the log prior, by finite differences of gradients."""
         size = self._places.size
         diagonal, turned = np.empty(size), np.empty((len(self._factors), size))
         for f, own in enumerate(self._factors):
@@ -263,14 +263,14 @@ class _Search:
         return PriorShape(self._prior_slope(position), diagonal, coupled + coupled.T, border)
 
     def _prior_slope(self, position: np.ndarray) -> np.ndarray:
-        """Slope of the prior, averaged over kinks of elements, shape (d,)."""
+        """Gradient of the log prior, averaged over kinks in group effects, shape (d,)."""
         slope = self._gradient(position)
         if self._averaged_prior is not None:
             slope[self._places] = self._averaged_prior.slope(position)
         return slope
 
     def _slope_change(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Derivative of the prior's slope along a joint move of coordinates."""
+        """Derivative of the prior's gradient along a joint shift of coordinates, shape (d,)."""
         forth, back = position.copy(), position.copy()
         forth[places] += STEP
         back[places] -= STEP
@@ -279,7 +279,7 @@ class _Search:
     def _arrow_and_slopes(
         self, sums: ElementSums, position: np.ndarray | None = None
     ) -> tuple[Arrow, tuple[np.ndarray, np.ndarray]]:
-        """Precision, by default at the present position, and slopes of border and elements."""
+        """Precision (default: at the current position); gradients in common and group effects."""
         prior = self._prior_shape(self.position if position is None else position)
         beta, n = self._beta, self._elements.border.size
         border = prior.border[:, self._border]
@@ -297,7 +297,7 @@ class _Search:
     def _add_ridge(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, size: np.ndarray
     ) -> Arrow:
-        """Precision, made positive definite by the least addition relative to its diagonal."""
+        """Precision, made positive definite by adding the least multiple of its diagonal."""
         n_first = int(self.starts[:2][-1])
         for ridge in RIDGES:
             try:
@@ -335,7 +335,7 @@ class _Search:
             if self._averaged_prior is None:
                 rises = found >= value - 1e-9 * abs(value)
             else:
-                # Averaged slopes have no value: they may only turn round a little.
+                # Averaged gradients belong to no log-density: the slope may reverse a little.
                 slopes = self._tilt_slopes(self._prior_slope(there), sums)
                 onward = sum(map(np.dot, step, slopes))
                 rises = onward >= -0.5 * sum(map(np.dot, step, slope))
@@ -345,13 +345,13 @@ class _Search:
         return self._sums_at(self.position)
 
     def _tilt_slopes(self, slope: np.ndarray, sums: ElementSums) -> tuple[np.ndarray, np.ndarray]:
-        """Slopes of border and elements, from the slope of the prior."""
+        """Gradients in common and group effects, from the gradient `slope` of the prior."""
         border = slope[self._border].copy()
         border[: self._elements.border.size] += self._beta * (sums.border + self._tilt[0])
         return border, slope[self._places] + self._beta * (sums.elements + self._tilt[1])
 
     def _smoothing_step(self, sums: ElementSums) -> ElementSums:
-        """Step to the point where the slope averaged over the normal distribution vanishes."""
+        """Step to the point where the gradient averaged over the normal distribution is zero."""
         arrow, _ = self._arrow_and_slopes(sums)
         factor = arrow.border_factor
         n, position = self._elements.border.size, self.position
@@ -367,17 +367,17 @@ class _Search:
         return self._sums_at(self.position)[0]
 
     def _best_given_scales(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, Arrow]:
-        """Best position given scales by the rows' quadratic, and the precision."""
+        """Mode given scales, with the rows' quadratic approximation, and the precision."""
         position = self.position.copy()
         position[self._scales] = scales
         arrow, slopes = self._arrow_and_slopes(sums, position)
         return self._moved(position, arrow.step(*slopes)), arrow
 
     def _spread_by(self, arrow: Arrow) -> np.ndarray:
-        """Deviations of elements and chosen coordinates given all others, shape (L + c, k).
+        """Deviations of group effects and crossed levels given all others, shape (L + c, k).
 
-        Standard deviations where there is one factor. Otherwise points with the covariance of all:
-        exact deviations of thousands take seconds, and move no scale by a tenth of its own.
+        For one factor these are standard deviations, k = 1. Otherwise k vectors have about the
+        joint covariance: exact ones take seconds, and change scales by under 0.1 of their sd.
         """
         if len(self._factors) <= 1 and not self._is_chosen.any():
             return np.sqrt(arrow.variances)[:, None]
@@ -388,7 +388,7 @@ class _Search:
 
     @cached_property
     def _sign_table(self) -> np.ndarray:
-        """Signs, orthogonal between factors in each group, shape (L + c, k)."""
+        """Signs per level, random within and orthogonal between factors, shape (L + c, k)."""
         by_factor = hadamard(MAX_FACTORS)
         sizes = np.diff(self.starts)
         counts, rng = (sizes.max(initial=0), self._is_chosen.sum()), np.random.default_rng(0)
@@ -397,8 +397,8 @@ class _Search:
         return np.concatenate([*signs, chosen])
 
     def _best_scales(self, position: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """Scales with the highest prior, averaged over the elements' spread."""
-        # A slow import, which most models do without.
+        """Scales that maximise the log prior averaged over the effects' deviations (M-step)."""
+        # Imported here, because the import is slow and most models do not need it.
         from scipy.optimize import minimize  # noqa: PLC0415
 
         start = position[self._scales]
@@ -430,7 +430,7 @@ class _Search:
         return self._best_scales(position, self._spread_by(arrow))
 
     def _move_scales(self, sums: ElementSums) -> float:
-        """Largest change of a scale in two steps of EM, extrapolated."""
+        """Move the scales by two EM steps, extrapolated; return the largest change."""
         if not self._scales.size:
             return 0.0
         start = self.position[self._scales].copy()
@@ -447,7 +447,7 @@ class _Search:
         return float(np.abs(there - start).max())
 
     def _settle_scales(self, sums: ElementSums) -> None:
-        """Find the deviations of the scales, and the factor that each belongs to."""
+        """Set the standard deviation of each scale, and the factor whose prior it scales."""
         scales = self.position[self._scales]
         self._spread, owner = self._spread_of_scales(sums, scales), np.full(scales.size, -1)
         here = self._prior_shape(self.position).diagonal
@@ -481,7 +481,7 @@ class _Search:
         return np.sqrt(variances)
 
     def expanded_reference(self, sums: ElementSums) -> GroupedReference:
-        """Expansions at the centre; elements follow the border that rows do not choose from."""
+        """Expansions at the centre; group effects respond to the border except crossed levels."""
         prior, n = self._prior_shape(self.position), self._elements.border.size
         arrow, followed = self._arrow_and_slopes(sums)[0], ~self._is_chosen
         factor = arrow.border_factor
@@ -526,8 +526,8 @@ class _Search:
     def _location_response(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Movement of the elements' locations with w, their precision and the other slope in w."""
-        # -∂²/∂α_g∂w with α that follows w.
+        """Derivatives in w of α minus prior means, precision of w from these, other gradient."""
+        # -∂²/∂α_g∂w of the log prior, where α responds to w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor
         direction = _solve_known(np.maximum(prior.diagonal, 0.0), prior.coupled, turned)

@@ -1,9 +1,9 @@
-"""Sums over the rows of a model with many effects (elements), without a d × d matrix.
+"""Sums over the rows of a model with many group effects, without a d × d matrix.
 
-A row has coefficients x_a of the border, shape (n,), in each of its m arguments, and one element of
-each factor f, times z_fa. The Hessian consists of the border's, a line per element, the elements'
-diagonal, and *cells*: pairs of elements of two factors in one row. Border coordinates that rows
-choose are summed like elements, and then moved to the border.
+Each of a row's m linear predictors has coefficients x_a of the common effects (border), shape (n,),
+and z_fa of one level of each factor f. The Hessian consists of the border's block, one row per
+level, the levels' diagonal, and *cells*: pairs of levels of two factors that occur in one row.
+Crossed levels are summed like group effects, and then moved to the border.
 """
 
 from collections.abc import Sequence
@@ -22,26 +22,26 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.random_effects import GroupingFactor, RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Rows of a chunk, and numbers in working memory: 64 MB.
+#: Number of rows per chunk, and maximum number of values in working memory: 64 MB.
 CHUNK, MOST_NUMBERS = 65_536, 2**23
 
 
 class Read(NamedTuple):
-    """Coefficients and effects of rows of a term, from row `first` of all terms on."""
+    """Coefficients and levels of consecutive rows of a term; `first` counts rows of all terms."""
 
     term: int
     first: int
-    #: Coefficients of the fixed border, shape (m, rows, n - c).
+    #: Coefficients of the border without crossed levels, shape (m, rows, n - c).
     border: np.ndarray
-    #: Elements of each factor, then chosen coordinates, numbered through all, -1 for none, shape
-    #: (factors and choices, rows), and their coefficients, (factors and choices, m, rows).
+    #: Level of each row in each factor, then in each crossed factor, numbered over all factors, -1
+    #: for none, shape (all factors, rows), and coefficients of levels, (all factors, m, rows).
     numbers: np.ndarray
     weights: np.ndarray
     #: Other inputs of the row function, shape (rows, leaves).
     leaves: np.ndarray
 
     def of_rows(self, rows: Any) -> "Read":
-        """Coefficients and effects of some of the rows."""
+        """Coefficients and levels of some of the rows."""
         return self._replace(
             border=self.border[:, rows],
             numbers=self.numbers[:, rows],
@@ -52,7 +52,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ElementSums:
-    """Value, slopes and second derivatives of the rows in L elements and a border of n."""
+    """Sums of value, gradient and Hessian blocks, for L group effects and n common effects."""
 
     value: float
     border: np.ndarray
@@ -65,12 +65,12 @@ class ElementSums:
 
     @property
     def hessian_of_elements(self) -> sparse.csr_array:
-        """Hessian in the elements."""
+        """Hessian in the group effects, shape (L, L)."""
         return sparse.csr_array(self.cells + sparse.diags_array(self.diagonal))
 
 
 class ElementRows:
-    """Rows of a model by border and elements, read once."""
+    """Rows of a model as functions of common and group effects, read once."""
 
     def __init__(
         self, functions: Sequence[RowFunction], compiled: FormRows, elements: RandomEffects
@@ -79,12 +79,12 @@ class ElementRows:
         self._group_numbers = *elements.factors, *elements.chosen
         self._n_factors, self.starts = len(elements.factors), starts_of(elements.factors)
         self.n_rows = sum(function.n_rows for function in functions)
-        # The last coordinates of the border are those that rows choose.
+        # The last coordinates of the border are the crossed levels.
         self._border, together = elements.border, elements.chosen_places
         self._n_fixed = self._border.size - together.size
         columns, n = np.searchsorted(together, elements.choices), int(self.starts[-1])
         self._columns, self._size = self._n_fixed + columns, n + together.size
-        #: Elements and chosen coordinates by their numbers: several choices may share a coordinate.
+        #: Index of each level within sums: several crossed factors may share a coordinate.
         self._shared = np.concatenate([np.arange(n), n + columns, [-1]])
 
     @cached_property
@@ -115,7 +115,7 @@ class ElementRows:
         return Read(term, before + start, border, numbers, weights, taken.astype(np.float64))
 
     def forms(self, read: Read, border: np.ndarray, elements: np.ndarray) -> np.ndarray:
-        """Linear predictors for values of border and elements, shape (m, rows)."""
+        """Linear predictors for values of common and group effects, shape (m, rows)."""
         found = read.border @ border[: self._n_fixed]
         values = np.append(elements, border[self._columns])
         taken = np.where(read.numbers >= 0, values[read.numbers], 0.0)
@@ -125,7 +125,7 @@ class ElementRows:
 
     @cached_property
     def _cells_of_chunks(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Cell of every pair of groups in each chunk, shape (pairs, rows), and keys of cells."""
+        """Cell of each pair of levels in each row, shape (pairs, rows) per chunk, and keys."""
         pairs = list(combinations(range(len(self._group_numbers)), 2))
         keys = []
         for read in self.read_chunks:
@@ -137,7 +137,7 @@ class ElementRows:
         return [np.searchsorted(known, own) for own in keys], known
 
     def sums(self, border: np.ndarray, elements: np.ndarray) -> ElementSums:
-        """Sums over all rows for values of border and elements."""
+        """Sums over all rows for values of common and group effects."""
         several = len(self._group_numbers) > 1
         cells = self._cells_of_chunks if several else ([], np.empty(0, np.int64))
         slopes_of = self._compiled.slopes()
@@ -153,7 +153,7 @@ class ElementRows:
         value, fixed, slopes, within, lines, diagonal, shared = (
             sum(x) for x in zip(*parts, strict=True)
         )
-        # Effects that rows choose belong to the border.
+        # Crossed levels belong to the border.
         n, known = int(self.starts[-1]), cells[1] >= 0
         pairs = np.divmod(cells[1][known], self._size)
         half = sparse.coo_array((shared[known], pairs), shape=(self._size, self._size))
@@ -211,10 +211,10 @@ class ElementRows:
         response: np.ndarray,
         variances: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Averages of slopes over a normal distribution less slopes: ½ Σ f_abc cov_bc.
+        """Average gradient over a normal distribution minus the gradient: ½ Σ f_abc cov_bc.
 
-        T is the `factor` of the border. Elements follow it by a response of shape (L, n), with
-        independent `variances` beside it.
+        The border has the `factor` T. Group effects respond to w by `response`, shape (L, n), and
+        have independent `variances` in addition.
         """
         n, lines = int(self.starts[-1]), np.concatenate([response, factor[self._n_fixed :]])
         spread = np.concatenate([variances, np.zeros(self._size - n)])
@@ -239,7 +239,7 @@ class ElementRows:
     def _argument_covariances(
         self, read: Read, factor: np.ndarray, lines: np.ndarray, spread: np.ndarray
     ) -> np.ndarray:
-        """Covariances of the arguments of rows, shape (m, m, rows)."""
+        """Covariances of the rows' linear predictors, shape (m, m, rows)."""
         found, rows = [], max(1, MOST_NUMBERS // max(1, factor.shape[1]))
         for first in range(0, read.numbers.shape[1], rows):
             some = read.of_rows(slice(first, first + rows))
@@ -251,7 +251,7 @@ class ElementRows:
 
     @staticmethod
     def argument_directions(read: Read, factor: np.ndarray, response: np.ndarray) -> np.ndarray:
-        """Directions v of arguments, which change by v·w, shape (m, rows, n)."""
+        """Directions v of linear predictors, which change by v·w, shape (m, rows, n)."""
         found = read.border @ factor
         for f, own in enumerate(read.numbers):
             lines = np.where(own[:, None] >= 0, response[own], 0.0)
@@ -266,7 +266,7 @@ class ElementRows:
         elements: np.ndarray,
         count: int,
     ) -> np.ndarray:
-        """Derivatives of rows in their arguments, shape (derivatives, rows)."""
+        """Derivatives of rows in their linear predictors, shape (derivatives, rows)."""
         forms = self.forms(read, border, elements)
         inputs = np.ascontiguousarray(np.concatenate([forms.T, read.leaves], axis=1))
         out = np.empty((len(inputs), count))
@@ -281,14 +281,14 @@ def hessian_index(m: int, a: int, b: int) -> int:
 
 
 def starts_of(factors: Sequence[GroupingFactor]) -> np.ndarray:
-    """First element of each factor, numbered through all, shape (F + 1,)."""
+    """First level of each factor, numbered over all factors, shape (F + 1,)."""
     return np.cumsum([0, *(factor.places.size for factor in factors)], dtype=np.int64)
 
 
 def _read_factors(
     factors: Sequence[GroupingFactor], term: int, data: RowData, m: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Elements of rows by factor, shape (factors, rows), and their coefficients."""
+    """Level of each row in each factor, shape (factors, rows), and its coefficients."""
     size, starts = data.rows.size, starts_of(factors)
     elements, weights = np.full((len(factors), size), -1), np.zeros((len(factors), m, size))
     for f, factor in enumerate(factors):
@@ -304,7 +304,7 @@ def _read_factors(
 
 
 def _contract_thirds(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:
-    """½ Σ_bc f_abc cov_bc, from third derivatives in the order of a <= b <= c."""
+    """½ Σ_bc f_abc cov_bc, from third derivatives sorted by a <= b <= c."""
     order = combinations_with_replacement(range(m), 3)
     places: dict[tuple[int, ...], int] = {index: k for k, index in enumerate(order)}
     pairs = product(range(m), repeat=2)

@@ -1,7 +1,7 @@
-"""The tempered log-posterior of the search for its mode, and its quadratic approximation.
+"""Tempered log-posterior for the search for its mode, and its quadratic approximation.
 
-Curvature is judged in units of the single coordinates: a year as a predictor makes the raw
-condition number 10¹².
+Curvatures are compared after scaling each coordinate by its own curvature, because a year as a
+predictor makes the raw condition number 10¹².
 """
 
 from collections.abc import Callable, Iterable
@@ -13,21 +13,21 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.kinks import Kink, averaged_prior
 
-#: Curvature below which a direction is flat, in units of the curvature of single coordinates.
+#: Curvature below which a direction is flat, with coordinates scaled to unit curvature.
 FLAT = 1e-12
-#: Least divisor of a step where some direction is not concave, in the same units.
+#: Minimum divisor of a Newton step at a non-concave point, relative to the largest |eigenvalue|.
 LEAST_DIVISOR = 1e-8
-#: Least upward curvature of a saddle, above rounding.
+#: Minimum upward curvature of a saddle point, above rounding errors.
 SADDLE = 1e-8
-#: Largest step along a coordinate of unknown curvature.
+#: Maximum step in each coordinate if the Hessian is not finite.
 BLIND_STEP = 1.0
 
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Negative Hessian, prepared for division.
+    """Factorised negative Hessian, for Newton steps.
 
-    `scale` is the root of the curvature of each coordinate. The scaled curvature has the lower
+    `scale` is the square root of each coordinate's curvature. The scaled curvature has the lower
     Cholesky `factor` if it is positive definite, else the eigenvalues `values` and `vectors`.
     `known` says which coordinates have a finite curvature.
     """
@@ -49,9 +49,9 @@ class Quadratic:
         return bool(self.known.all())
 
     def step(self, gradient: np.ndarray) -> np.ndarray:
-        """Newton step, which climbs along every eigenvector where the density is not concave."""
+        """Newton step; at a non-concave point, a step that ascends along every eigenvector."""
         if not self.complete:
-            # Without a Hessian, along the gradient in units of single coordinates.
+            # Without a finite Hessian, each coordinate steps along the gradient in its own units.
             return np.clip(gradient / self.scale**2, -BLIND_STEP, BLIND_STEP)
         scaled = gradient / self.scale
         if self.factor is not None:
@@ -61,13 +61,13 @@ class Quadratic:
         return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
 
     def way_out(self) -> np.ndarray | None:
-        """Step off a saddle, along the direction with the largest upward curvature."""
+        """Step off a saddle point along the largest upward curvature; None elsewhere."""
         if self.is_concave or not self.complete or self.values[0] > -SADDLE:
             return None
         return self.vectors[:, 0] / np.sqrt(-self.values[0]) / self.scale
 
     def coordinate_deviations(self) -> np.ndarray:
-        """Posterior standard deviations of coordinates, conditional ones if not concave."""
+        """Posterior standard deviations of coordinates; conditional ones if not concave."""
         if self.factor is None:
             return 1.0 / self.scale
         inverse = cho_solve((self.factor, True), np.eye(self.scale.size))
@@ -80,12 +80,12 @@ class Quadratic:
         return float(np.sqrt(scaled @ solved))
 
     def flattest_direction(self) -> np.ndarray:
-        """Weights of the coordinates in the direction of least curvature."""
+        """Absolute weights of the scaled coordinates in the direction of smallest |curvature|."""
         return np.abs(self.vectors[:, np.argmin(np.abs(self.values))])
 
 
 def quadratic_of(hessian: np.ndarray) -> Quadratic:
-    """Quadratic of a Hessian, in units of the curvature of coordinates or of their coupling."""
+    """Quadratic from a Hessian, scaled by each coordinate's curvature or largest coupling."""
     curvature, none = -hessian, np.empty((0, 0))
     known, own = np.isfinite(curvature).all(axis=0), np.abs(np.diag(curvature))
     finite = np.where(np.isfinite(curvature), np.abs(curvature), 0.0)
@@ -120,10 +120,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Density:
-    """Tempered log-posterior: prior, averaged over `kinks`, and `weight` times the likelihood.
+    """Tempered log-posterior: log prior, averaged over `kinks`, plus `weight` × log-likelihood.
 
-    The likelihood is that of `rows`, by default all. A density of the coordinates `rest` alone
-    takes all others from `fixed`, shape (d,).
+    The log-likelihood is summed over `rows` (default: all). With `rest`, the density is a function
+    of these coordinates alone, and all others are fixed at `fixed`, shape (d,).
     """
 
     full_data: FullData
@@ -135,7 +135,7 @@ class Density:
 
     @property
     def logs(self) -> np.ndarray:
-        """Coordinates that are logarithms of variables with the lower end 0."""
+        """Coordinates that are logarithms of variables bounded below by 0."""
         logs = self.full_data.logs
         return logs if self.rest is None else np.flatnonzero(np.isin(self.rest, logs))
 
@@ -145,11 +145,11 @@ class Density:
         return averaged_prior(self.kinked_prior, self.kinks) if self.kinks else self.kinked_prior
 
     def kinked_prior(self, position: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Derivatives of the prior without averages."""
+        """Derivatives of the prior, not averaged over its kinks."""
         return self._of_rest(self.full_data.prior(self.in_full(position), hessian=hessian))
 
     def at(self, position: np.ndarray, *, hessian: bool) -> Point:
-        """Derivatives at a position."""
+        """Log-posterior and log-likelihood at a position, with derivatives."""
         prior, whole = self.prior(position, hessian=hessian), self.in_full(position)
         rows = self._of_rest(self.full_data.likelihood(whole, hessian=hessian, rows=self.rows))
         total = Derivatives(
@@ -181,5 +181,5 @@ class Density:
 
     @property
     def kinked(self) -> tuple[int, ...]:
-        """Coordinates with a part in a kink."""
+        """Coordinates that a kink depends on."""
         return tuple(sorted({int(k) for kink in self.kinks for k in np.flatnonzero(kink.normal)}))

@@ -1,7 +1,7 @@
-"""Passes over all rows: in chunks, on all cores or at the data, in bounded memory.
+"""Full-data evaluations: in chunks, on all cores or where data are stored, in bounded memory.
 
-A pass maps a function over blocks of rows. Partials of these functions travel to stored rows; their
-last arguments are compiled rows in memory and the numbers of some of them.
+An evaluation maps a function over blocks of rows. Partials of these functions are sent to stored
+data; their last arguments are compiled rows in memory, and numbers of rows among these.
 """
 
 import math
@@ -27,14 +27,14 @@ from pymc_minibatch_mh.progress import count_parts
 from pymc_minibatch_mh.reference.influential import Changes, Largest
 from pymc_minibatch_mh.threads import map_in_threads
 
-#: Position, new position and centre of the expansion.
+#: Position, proposed position and centre of the expansion.
 Move = tuple[np.ndarray, np.ndarray, np.ndarray]
-#: Positions and new positions.
+#: Pairs of a position and a proposed position.
 Moves = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class BoundedMove(NamedTuple):
-    """A move, the order of its remainders, and the number of its table of bounds (or -1) with M."""
+    """Proposal with order of remainders, index of its table of bounds (-1 for none), M and β."""
 
     order: int
     ends: Move
@@ -49,7 +49,7 @@ def _call_on_placed(
     block: ArrayRows,
     numbers: np.ndarray,
 ) -> Any:
-    """Result of a function of compiled rows, which live as long as this frame."""
+    """Call a function with compiled rows, which stay alive during the call."""
     placed = rows.on_block(block)
     return call(placed, numbers)
 
@@ -57,7 +57,7 @@ def _call_on_placed(
 def derivatives_at(
     theta: np.ndarray, hessian: bool, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Summed value and gradient, shape (1 + d,), and Hessian, (d, d) or (0, 0)."""
+    """Value and gradient summed over rows, shape (1 + d,), and Hessian, (d, d) or (0, 0)."""
     size = theta.size
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
     inputs = theta, numbers, numbers.size, int(hessian), total, products
@@ -76,7 +76,7 @@ def values_at(theta: np.ndarray, rows: PlacedRows, numbers: np.ndarray) -> np.nd
 def bend_at(
     theta: np.ndarray, factor: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> np.ndarray:
-    """Sum of averaged third derivatives over N(θ, L Lᵀ), shape (d,)."""
+    """½ Σ f_abc (L Lᵀ)_bc summed over rows, with third derivatives f_abc, shape (d,)."""
     out = np.zeros(theta.size)
     space = rows.space(skewness=True)
     function("mh_add_skewness")(space, theta, factor, numbers, numbers.size, out)
@@ -86,7 +86,7 @@ def bend_at(
 def _tilt_of(
     gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, factor: np.ndarray
 ) -> np.ndarray:
-    """Average of a gradient over N(θ, L Lᵀ) less its value at θ, exact if it is quadratic."""
+    """Average of a gradient over N(θ, L Lᵀ) minus its value at θ; exact if it is quadratic."""
     middle = gradient(theta)
     pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
     return np.sum(pairs, axis=0)
@@ -95,19 +95,19 @@ def _tilt_of(
 def differences_in(
     order: int, moves: Moves, centre: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> np.ndarray:
-    """Differences of each row in each move, shape (moves, n)."""
+    """Differences of each row's remainder in each proposal, shape (proposals, n)."""
     return _measure_moves(moves, centre, rows.space(order), numbers)[1]
 
 
 def change_in(order: int, move: Move, rows: PlacedRows, numbers: np.ndarray) -> float:
-    """Sum of the differences in a move."""
+    """Sum over rows of the differences in a proposal."""
     return float(differences_in(order, [move[:2]], move[2], rows, numbers)[0].sum())
 
 
 def _measure_moves(
     moves: Moves, centre: np.ndarray, space: RowSpace, rows: np.ndarray
 ) -> tuple[list[tuple], np.ndarray]:
-    """Moments n, mean, Σ(d - mean)², Σ(d - mean)³ and Σ|d|³ of each move, and differences."""
+    """Moments n, mean, Σ(d - mean)², Σ(d - mean)³ and Σ|d|³ per proposal, and differences."""
     found = np.empty((len(moves), rows.size))
     moments = [
         kernels.moments_of_move(space, (*ends, centre), rows, differences)
@@ -125,7 +125,7 @@ def moments_in(
     rows: PlacedRows,
     numbers: np.ndarray,
 ) -> tuple[list[tuple], Changes | None]:
-    """Moments of each move without rows at some places, and the largest changes."""
+    """Moments per proposal without the rows at indices `left_out`, and the largest changes."""
     places = np.delete(np.arange(numbers.size), left_out)
     moments, found = _measure_moves(moves, centre, rows.space(order), numbers[places])
     return moments, None if largest is None else largest.of_chunk(places, found)
@@ -134,7 +134,7 @@ def moments_in(
 def ratio_in(
     move: BoundedMove, c: np.ndarray, rows: PlacedRows, numbers: np.ndarray
 ) -> tuple[float, int]:
-    """Largest |dU_i| / (c_i M) in a move, and its row."""
+    """Largest |dU_i| / (c_i M) in a proposal, and its row."""
     differences, scales = np.empty((2, numbers.size))
     kernels.differences_of(rows.space(move.order), move.ends, numbers, differences, scales)
     beta = move.inverse_temperature
@@ -143,10 +143,10 @@ def ratio_in(
 
 
 class Spread(NamedTuple):
-    """Spread of the differences of some rows.
+    """Summary of the differences of some rows.
 
-    `known` is the sum over influential rows. The others have moments n, mean, central sums of order
-    2 and 3, and extremes. `ratio` is the largest |dU_i|/(c_i M), NaN without bounds.
+    `known` is the sum over influential rows; `moments` (n, mean, central sums of order 2 and 3) and
+    extremes `top` belong to all others. `ratio` is max |dU_i|/(c_i M), at `row`; NaN if no bounds.
     """
 
     known: float
@@ -166,7 +166,7 @@ class Spread(NamedTuple):
 
 
 class SpreadIn(NamedTuple):
-    """Question about the spread of consecutive rows from `first` on, with influential ones."""
+    """Request for the spread of consecutive rows from `first` on; `heavy` are influential rows."""
 
     move: BoundedMove
     first: int
@@ -174,7 +174,7 @@ class SpreadIn(NamedTuple):
     n_top: int
 
     def of(self, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
-        """Spread of rows by their numbers in memory, and their bounds."""
+        """Spread of rows, given their numbers in memory and their bounds."""
         differences, scales = np.empty((2, rows.size))
         kernels.differences_of(space, self.move.ends, rows, differences, scales)
         ratio, row = math.nan, -1
@@ -197,9 +197,9 @@ def extremes(values: np.ndarray, count: int) -> np.ndarray:
 
 
 READING = "Evaluating all observations"
-#: Fewest rows that justify another chunk.
+#: Minimum number of rows of an additional chunk.
 LEAST = 32_768
-#: Numbers of some rows; those of a slice are made when they are used.
+#: Row numbers, as an array or as a slice that is expanded when it is used.
 Chunk = slice | np.ndarray
 
 
@@ -208,7 +208,7 @@ def chunks_of(
 ) -> list[slice]:
     """Chunks of at most `step` rows from `start` on, beginning at multiples of `whole`.
 
-    Chunks end at `cuts`, where the storage of rows changes, unless they would be small.
+    Chunks end at `cuts`, where the storage of rows changes, unless a chunk would be small.
     """
     ends, least = [start], min(LEAST, step)
     for cut in (start + (place - start) // whole * whole for place in cuts if place > start):
@@ -247,9 +247,9 @@ def _count_results(results: Generator[Any], count: int, label: str) -> Iterator[
             yield result
 
 
-#: Rows of one task; fixed, so that sums do not depend on the number of cores.
+#: Number of rows per task; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
-#: Rows of one step of a search for a row that is not finite.
+#: Number of rows per step of the search for a row with non-finite values.
 SOUGHT_ROWS = 2**20
 
 
@@ -269,7 +269,7 @@ class Derivatives:
 
 @dataclass(frozen=True)
 class MoveMoments:
-    """Moments over rows of their differences in one move."""
+    """Moments over rows of their differences in one proposal."""
 
     variance: float
     skewness: float
@@ -284,14 +284,14 @@ class MoveMoments:
 
 
 class FullData:
-    """Passes over all rows of a factorized model, and derivatives of its prior."""
+    """Full-data evaluations of a factorized model, and derivatives of its prior."""
 
-    #: Coordinates that are logarithms of variables with the lower end 0.
+    #: Coordinates that are logarithms of variables bounded below by 0.
     logs = np.empty(0, dtype=np.int64)
 
     def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
         self._prior, self._source, self.rows = prior, source, rows
-        #: Whether a pass with Hessian reads each row once, for any number of coordinates.
+        #: Whether a Hessian evaluates each row once, for any number of coordinates.
         self.cheap_hessian, self.n_rows = rows.cheap_hessian, source.n_rows
 
     @cached_property
@@ -315,8 +315,8 @@ class FullData:
         return np.concatenate(list(self._on_rows(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
-        """First row from `start` on without a finite log-likelihood, if there is one."""
-        # Chunks: the numbers of all rows may need more than the memory.
+        """First row from `start` on with a non-finite log-likelihood; the last row if none has."""
+        # In chunks, because the numbers of all rows may not fit into memory.
         for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
             rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
             finite = np.isfinite(self.values(theta, rows))
@@ -325,7 +325,7 @@ class FullData:
         return self.n_rows - 1
 
     def undefined_at(self, theta: np.ndarray) -> str:
-        """Location of the first row without finite first and second derivatives, or the prior."""
+        """Text about the first row with non-finite derivatives up to order two, or the prior."""
 
         def is_defined(rows: np.ndarray) -> bool:
             found = self.likelihood(theta, hessian=True, rows=rows)
@@ -341,7 +341,7 @@ class FullData:
         return "in the prior part"
 
     def _undefined_row(self, number: int, theta: np.ndarray) -> str:
-        """Location of a row without finite derivatives, and the operation that has none."""
+        """Text about a row with non-finite derivatives, and about the operation responsible."""
         starts = self._source.term_starts
         term = int(np.searchsorted(starts, number, side="right")) - 1
         where = self.rows.describe_undefined(term, number - int(starts[term]), theta)
@@ -354,7 +354,7 @@ class FullData:
     def skewness(
         self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
     ) -> np.ndarray:
-        """Average gradient of rows over N(θ, L Lᵀ), L the `factor`, less the gradient at θ."""
+        """Average gradient of rows over N(θ, L Lᵀ), L the `factor`, minus the gradient at θ."""
         if self.rows.has_skewness:
             self.rows.space(skewness=True)
             return np.sum(list(self._on_rows(partial(bend_at, theta, factor), rows)), axis=0)
@@ -365,7 +365,7 @@ class FullData:
         return _tilt_of(gradient_at, theta, factor)
 
     def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """Lᵀ times the average gradient of the prior less the gradient at θ."""
+        """Lᵀ times (average gradient of the prior over N(θ, L Lᵀ) minus the gradient at θ)."""
         if theta.size > MAX_ENTRIES:
             # All pairs of coordinates would take minutes.
             bent = _tilt_of(lambda place: self.prior(place, hessian=False).gradient, theta, factor)
@@ -383,7 +383,7 @@ class FullData:
         left_out: np.ndarray = NO_ROWS,
         largest: Largest | None = None,
     ) -> list[MoveMoments]:
-        """Moments of differences in each move, without sorted `left_out` rows.
+        """Moments of the differences in each proposal, without the sorted rows `left_out`.
 
         `largest` collects the rows with the largest changes.
         """
@@ -397,7 +397,7 @@ class FullData:
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
         found = over_rows(self.rows, self._source, asked)
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
-            # A chunk without counted rows has no mean.
+            # A chunk whose rows are all left out has no mean.
             totals = [
                 (*merge_moments(one[:4], own[:4]), one[4] + own[4]) if own[0] else one
                 for one, own in zip(totals, moments, strict=True)
@@ -409,23 +409,23 @@ class FullData:
     def differences(
         self, order: int, moves: Moves, centre: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
-        """Differences of a few rows, in order, in each move: shape (moves, rows)."""
+        """Differences of a few rows in each proposal, shape (proposals, rows)."""
         found = self._on_rows(partial(differences_in, order, moves, centre), rows, order=order)
         return np.concatenate(list(found), axis=1)
 
     def change(self, order: int, move: Move) -> float:
-        """Change of the summed remainders of all rows in a move."""
+        """Change of the summed remainders of all rows in a proposal."""
         return sum(self._on_rows(partial(change_in, order, move), order=order))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
-        """Largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
+        """Largest |dU_i| / (c_i M) of rows in memory in a proposal, and its row."""
         return max(self._on_rows(partial(ratio_in, move, c), order=move.order))
 
     def _on_rows(
         self, asked: Callable, rows: np.ndarray | None = None, *, order: int | None = None
     ) -> Iterator[Any]:
-        """Answers on chunks of some rows, by default of all."""
-        # Compiled once, and not in every thread.
+        """Results of a function on chunks of `rows` (default: all observations)."""
+        # Compiled once here, not in every thread.
         self.rows.space(order=order, derivatives=order is None)
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:

@@ -1,8 +1,8 @@
 """The centre of a model with scales: the maximum of their marginal density.
 
-Maximisations over the scales φ by V of :mod:`pymc_minibatch_mh.reference.marginal`, which read no
-rows, alternate with Newton steps in the rest x. The quadratic of the rows is valid near the best x
-only, so that φ stays until x is near it.
+Maximisations of V of :mod:`pymc_minibatch_mh.reference.marginal` over the scales φ, without row
+evaluations, alternate with Newton steps in the rest x. V approximates the log-likelihood by a
+quadratic that is valid near the best x only, so φ changes only when x is near it.
 """
 
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_f
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 MAX_PASSES = 60
-#: Distances in standard deviations, per root of the coordinates: of x near its best for given
-#: scales, and at the end of the search at least.
+#: Tolerances in standard deviations, divided by √d: for x at given scales, before these change, and
+#: the minimum for convergence.
 CALM, SETTLED = 1.0, 0.01
-#: Largest change of a transformed scale between two passes: a factor of e^1.5 for a logarithm.
+#: Maximum change of a transformed scale in one pass: a factor of e^1.5 for a logarithm.
 REACH = 1.5
-#: Largest changes in a row after which a scale may run away.
+#: Number of consecutive maximum changes after which a scale is checked for divergence.
 STEADY_MOVES = 8
-#: Largest standard deviation of a transformed scale: a factor of e^5 for a logarithm.
+#: Maximum standard deviation of a transformed scale: a factor of e^5 for a logarithm.
 MOST_SPREAD = 5.0
-#: Largest fall of the log-density by rounding, relative to its size.
+#: Maximum decrease of the log-density that counts as rounding, relative to its absolute value.
 ROUNDING = 1e-9
 
 
@@ -46,7 +46,7 @@ def find_marginal_mode(
     scales: Sequence[int],
     tolerance: float = TOLERANCE,
 ) -> Mode:
-    """Mode of the `scales` with the rest integrated over, and conditional mode of the rest.
+    """Marginal mode of the `scales`, and conditional mode of all other coordinates.
 
     ModeError names the parameters without a mode.
     """
@@ -56,7 +56,7 @@ def find_marginal_mode(
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
     try:
-        # Without weights: with them, a few rows would tell the groups apart too well.
+        # The subsample is not weighted up, which would exaggerate differences between groups.
         near = search.found_from_several(start, inverse_temperature, rows, rng)
     except ModeError:
         return search.found(start, inverse_temperature, None)
@@ -65,7 +65,7 @@ def find_marginal_mode(
 
 @dataclass(frozen=True)
 class _Place:
-    """State of a search: a density of x at some scales, and a point."""
+    """State of a search: the density of x at fixed scales, and a point."""
 
     density: Density
     point: Point
@@ -78,7 +78,7 @@ class _Place:
         return self.density.in_full(self.point.position)
 
     def marginal(self) -> Marginal:
-        """Marginal density of the scales, with the rows' quadratic at this position."""
+        """Marginal density of the scales, with the likelihood's quadratic at this position."""
         position, kinks = self.position, []
         for kink in self.density.kinks:
             normal = np.zeros(position.size)
@@ -90,7 +90,7 @@ class _Place:
         return Marginal(prior, self.scales, self.rest, position, slope, -hessian)
 
     def distance(self, best: Given) -> float:
-        """Distance of the best x in conditional standard deviations."""
+        """Distance from this x to the best x, in conditional standard deviations."""
         way = (best.position - self.position)[self.rest]
         return float(np.sqrt(max(way @ best.precision @ way, 0.0)))
 
@@ -109,7 +109,7 @@ class _Place:
 def _density_along(
     marginal: Marginal, best: Given, way: np.ndarray, distance: float
 ) -> tuple[float, float]:
-    """Marginal log-density of scales along a line and its slope, NaN without a value."""
+    """Marginal log-density of the scales along a line, and its slope; NaN if undefined."""
     given = marginal.given(best.position[marginal.scales] + distance * way, best.position)
     if given is None:
         return np.nan, np.nan
@@ -133,9 +133,9 @@ class _Search:
     def found_from_several(
         self, start: np.ndarray, weight: float, rows: np.ndarray | None, rng: np.random.Generator
     ) -> Mode:
-        """Mode by a search from `start`, or else from the origin and points around."""
+        """Mode by a search from `start`, or else from the origin or jittered starts."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
-        # Far out all groups look alike, and the search may not return.
+        # Far from the mode all groups look alike, and the search may not find its way back.
         starts = chain([start, np.zeros(start.size)], around)
         return first_found(lambda x: self.found(x, weight, rows), starts)
 
@@ -175,7 +175,7 @@ class _Search:
     def _count_steady_moves(
         self, steady: np.ndarray, move: np.ndarray, marginal: Marginal, best: Given
     ) -> np.ndarray:
-        """Numbers of largest changes in a row; ModeError if the density falls nowhere."""
+        """Signed number of consecutive maximum changes per scale; ModeError if one diverges."""
         way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))
@@ -189,7 +189,7 @@ class _Search:
         return np.zeros_like(steady)
 
     def _climb_at_scales(self, density: Density, position: np.ndarray) -> _Place:
-        """State near the best x at the scales of a position."""
+        """State near the best x, with scales fixed at their values in `position`."""
         names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
@@ -197,7 +197,7 @@ class _Search:
         return _Place(density, point, self._scales, self._rest)
 
     def _step_or_climb(self, place: _Place, best: Given) -> _Place:
-        """State after a step that rises at the new scales, or else after a climb there."""
+        """State at the best x if its density is higher, else after a search at the new scales."""
         density, here = replace(place.density, fixed=best.position), place.point
         there = density.at(best.position[self._rest], hessian=True)
         value = density.kinked_prior(here.position, hessian=False).value

@@ -1,8 +1,8 @@
 """Influential rows, which every update evaluates because batches hardly ever contain them.
 
-Most batches have none of twenty important rows in a hundred thousand, so that their noise looks
-small; a batch with one overrates it thousands of times. Moves between points of the posterior
-identify such rows before sampling.
+Most batches contain none of twenty important rows in a hundred thousand, so their noise looks
+small; a batch with one of them gives it thousandfold weight. Typical proposals identify such rows
+before sampling.
 """
 
 from typing import NamedTuple
@@ -12,18 +12,18 @@ import numpy as np
 from pymc_minibatch_mh.costs import INCLUDED_OBSERVATION, OBSERVATION
 from pymc_minibatch_mh.native.bound_tables import NO_ROWS
 
-#: Largest ratio of expected rows with and without influential ones.
+#: Maximum ratio of the expected numbers of evaluated rows with and without influential rows.
 WORTHWHILE = 0.8
-#: Rows of the smallest batch, and variance of the log ratio: about the defaults of the tests.
+#: Minimum batch size and variance of the log ratio, near the defaults of the tests.
 FEWEST_ROWS, NOISE = 100, 1.0
-#: Largest error of the acceptance probability by the skewness of a batch.
+#: Maximum error of the acceptance probability due to the skewness of a batch.
 ERROR = 0.01
-#: Largest share of all rows, and largest number, of influential rows.
+#: Maximum number of influential rows: as a fraction of all rows, and absolute.
 MOST_SHARE, MOST_ROWS = 0.02, 10_000
 
 
 class Changes(NamedTuple):
-    """Changes of n retained `rows` in K moves, and sums over the remaining rows.
+    """Changes of n retained `rows` in K proposals, and sums over the remaining rows.
 
     `sizes`, shape (K, n), are β |r_i(θ') - r_i(θ)|; `squares` and `cubes`, shape (K,), are sums of
     squares and cubes over all other rows.
@@ -63,15 +63,15 @@ class Largest:
 
     @property
     def rows(self) -> np.ndarray:
-        """Retained rows, in order."""
+        """Numbers of the retained rows, sorted."""
         assert self._found is not None
         return np.sort(self._found.rows)
 
     def look_again(self, differences: np.ndarray, noise: np.ndarray, further: np.ndarray) -> None:
-        """Add `differences` of the retained rows in J further moves, shape (J, n).
+        """Add `differences` of the retained rows in J further proposals, shape (J, n).
 
-        Four moves can miss a group whose effect they hardly change. Sums over all other rows are
-        extrapolated by the predicted noise of moves, known and `further`.
+        Four proposals can miss a group whose effect they hardly change. Sums over all other rows
+        are extrapolated in proportion to the predicted `noise` of old and `further` proposals.
         """
         assert self._found is not None
         found, order = self._found, np.argsort(self._found.rows)
@@ -86,10 +86,10 @@ class Largest:
         )
 
     def heavy(self, counted: np.ndarray) -> np.ndarray:
-        """Influential rows in order, none where they save little.
+        """Influential rows, sorted; none if including them saves little.
 
         Their number minimises the mean cost of an update, with a batch of the other rows, over the
-        `counted` moves, in which all rows have a density.
+        `counted` proposals, in which the differences of all rows are finite.
         """
         if self._found is None or not counted.any():
             return NO_ROWS
@@ -106,7 +106,7 @@ class Largest:
         return np.sort(found.rows[order[:count]])
 
     def _change_sizes(self, differences: np.ndarray) -> np.ndarray:
-        # A row without a density rejects the move, and has no change.
+        # A row whose density is zero rejects the proposal, so its change counts as 0.
         return self._beta * np.abs(np.where(np.isfinite(differences), differences, 0.0))
 
     def _keep_largest(self, changes: Changes) -> Changes:
@@ -124,23 +124,23 @@ class Largest:
 
 
 def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarray:
-    """Rows of a batch whose noise in the log ratio is small and normal.
+    """Batch size at which the noise in the log ratio is small and nearly normal.
 
-    From Σx² and Σ|x|³ over changes of all N rows, a batch of b rows has the variance N Σx²/b, and
-    its skewness an error of the acceptance probability of up to N² Σ|x|³/(24 b²).
+    With Σx² and Σ|x|³ over the changes of all N rows, a batch of b rows has variance N Σx²/b, and
+    its skewness changes the acceptance probability by at most N² Σ|x|³/(24 b²).
     """
     skew = np.sqrt(cubes / (24.0 * ERROR))
-    # Drawn without replacement.
+    # Batches are drawn without replacement.
     needed = n_rows * np.maximum(squares / (NOISE + squares), skew / (1.0 + skew))
     return np.maximum(needed, min(FEWEST_ROWS, n_rows))
 
 
 def _row_scores(sizes: np.ndarray) -> np.ndarray:
-    """Scores Σ|change|^1.5 of rows, their share of the batch size."""
+    """Scores Σ|change|^1.5 of rows over proposals, which measure their effect on batch sizes."""
     return (sizes * np.sqrt(sizes)).sum(axis=0)
 
 
 def _without_first(values: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Sums without the first 0, 1, ... values, added from the smallest value on."""
+    """Sums of `rest` and of all but the first 0, 1, ... values, added from the last value on."""
     backwards = np.concatenate([rest[:, None], values[:, ::-1]], axis=1)
     return np.cumsum(backwards, axis=1)[:, ::-1]

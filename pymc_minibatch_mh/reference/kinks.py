@@ -1,9 +1,9 @@
-"""Kinks of the prior, as of a Laplace distribution, and averages over them.
+"""Kinks of the prior, as in a Laplace distribution, and averages over them.
 
-At a kink the prior has no second derivative. Averaged over an interval about as wide as the
-posterior it has one: the mean of a derivative over an interval is a difference of its
-antiderivative, so that no quadrature blurs it. A kink of one coordinate has a normal of its own;
-the effects of one factor are independent given the rest, and are shifted together.
+At a kink the log prior has no second derivative. Its average over an interval about as wide as the
+posterior has one: the mean of a derivative over an interval is a difference of its antiderivative,
+so no quadrature is needed. A kink in joint coordinates is described by its normal vector; effects
+of one factor are independent given the rest, and are shifted together.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +13,16 @@ import numpy as np
 
 from pymc_minibatch_mh.reference.full_data import Derivatives
 
-#: Least jump of a gradient at a kink, in posterior standard deviations.
+#: Minimum jump of a slope at a kink, times the posterior standard deviation.
 LEAST_JUMP = 0.01
-#: Halvings of the interval around a jump.
+#: Number of halvings of the interval around a jump.
 HALVINGS = 30
-#: Half-width of the averaging interval in posterior standard deviations: that of a uniform
-#: distribution with the same standard deviation.
+#: Half-width of the averaging interval in posterior standard deviations: a uniform distribution on
+#: this interval has the same standard deviation.
 HALF_WIDTH = 3**0.5
-#: Largest reach of the search, relative to the distance of a coordinate from zero.
+#: Maximum reach of the search, relative to 1 + |coordinate|.
 FARTHEST = 1e6
-#: Least share of a coordinate in a jump, and least cosine between normals of one kink.
+#: Minimum share of a coordinate in a jump, and minimum cosine between normals of the same kink.
 NO_PART, ONE_KINK = 1e-3, 0.999
 
 Gradient = Callable[[np.ndarray], np.ndarray]
@@ -37,7 +37,7 @@ class Kink:
 
     @property
     def reach(self) -> np.ndarray:
-        """Half of the averaging interval, along the normal."""
+        """Half of the averaging interval, as a vector along the normal, shape (d,)."""
         return HALF_WIDTH * self.deviation * self.normal / (self.normal @ self.normal)
 
 
@@ -47,13 +47,13 @@ def normals_near(
     reach: np.ndarray,
     kinks: Sequence[Kink] = (),
 ) -> list[np.ndarray]:
-    """Normals of other kinks that coordinates meet within their `reach` of a position."""
+    """Normals of kinks other than `kinks` that single coordinates meet within their `reach`."""
 
     def gradient(x: np.ndarray) -> np.ndarray:
         return prior(x, hessian=False).gradient
 
     found: list[np.ndarray] = []
-    # A long interval, as of a coordinate without curvature, makes every bend look like a kink.
+    # In a very long interval, as without curvature, every bend looks like a kink.
     near = np.flatnonzero(reach <= FARTHEST * (1.0 + np.abs(position)))
     for k in map(int, near):
         jump = _jump_along(gradient, position, k, reach)

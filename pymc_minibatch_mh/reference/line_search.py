@@ -1,17 +1,17 @@
 """Expanding line search for a point where a rising log-density falls again.
 
-Newton steps have one length on an exponential tail, as of a category without events, until the
-prior takes over, however far off. So a mode is missing only if the log-density falls nowhere, up to
+On an exponential tail, as for a category without events, Newton steps do not shrink until the prior
+dominates, which may be far off. So a mode is missing only if the log-density falls nowhere, up to
 the largest numbers.
 """
 
 from collections.abc import Callable
 from math import isfinite
 
-#: Doublings of the distance, halvings of an interval with a maximum, and halvings towards the
-#: largest numbers if no fall is known.
+#: Maximum doublings of the distance, halvings of an interval with a maximum, and halvings towards
+#: the largest numbers if no decrease is known.
 MAX_DOUBLINGS, HALVINGS, HALVINGS_TO_END = 50, 5, 20
-#: Least fall of a log-density above rounding, relative to its size and absolute.
+#: Minimum decrease of a log-density above rounding, relative to its size and absolute.
 ROUNDING, LEAST_FALL = 1e-9, 1e-6
 
 

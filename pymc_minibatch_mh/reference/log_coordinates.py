@@ -1,7 +1,7 @@
-"""Search for the mode in logarithms of coordinates with the lower end 0.
+"""Search for the mode in logarithms of coordinates that are bounded below by 0.
 
-The reciprocal κ of a shape parameter that may be infinite ends at 0, and its likelihood may have no
-maximum inside. The density of log κ has one, near the mean of κ.
+The reciprocal κ of a shape parameter that may be infinite is bounded by 0, and its density may have
+no maximum inside. The density of log κ has one, near the mean of κ.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode
 
-#: Shares of the curvature of log κ in the precision of a density like exp(-κ), which has none.
+#: Fractions of the curvature in log κ to add to a precision; densities like exp(-κ) have none in κ.
 SHARES = (0.0, 0.125, 0.25, 0.5)
-#: Largest ratio of standard deviations with a share and with all of that curvature.
+#: Maximum ratio of the standard deviations with a fraction and with all of that curvature.
 WIDER = 4.0
 
 
 class LogFullData(FullData):
-    """Passes in logarithms of coordinates with the lower end 0, with their Jacobian."""
+    """Full-data evaluations in logarithms of bounded coordinates, with their Jacobian."""
 
     def __init__(
         self, rows: PlacedRows, prior: Prior, source: ArrayRows, places: Sequence[int]
@@ -31,7 +31,7 @@ class LogFullData(FullData):
         self.logs = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Derivatives of the prior, with the Jacobian."""
+        """Derivatives of the log prior in log coordinates, with the Jacobian."""
         position = without_logs(theta, self.logs)
         found = self._in_logs(position, super().prior(position, hessian=hessian))
         found.gradient[self.logs] += 1.0
@@ -45,10 +45,10 @@ class LogFullData(FullData):
         return self._in_logs(position, super().likelihood(position, hessian=hessian, rows=rows))
 
     def _in_logs(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
-        """Derivatives in logarithms, from derivatives at a position."""
+        """Derivatives with respect to log coordinates, from `plain` ones at a position."""
         slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
         slopes[logs] = position[logs]
-        # The end of too long a step is not finite, and is refused.
+        # A step that is too long gives non-finite values, which the search rejects.
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = slopes * plain.gradient
             if plain.has_hessian:
@@ -80,10 +80,10 @@ def mode_without_logs(
     inverse_temperature: float,
     rows: np.ndarray | None = None,
 ) -> Mode:
-    """Mode of a :class:`LogFullData` in the model's coordinates, where the gradient may not vanish.
+    """Mode of a :class:`LogFullData` in the model's coordinates, where the gradient need not be 0.
 
-    The precision has the least share of the curvature of log κ that keeps it positive definite and
-    not too small.
+    The precision includes the smallest fraction of the curvature in log κ that makes it positive
+    definite and its standard deviations not too large.
     """
     position = without_logs(mode.position, places)
     likelihood = full_data.likelihood(position, hessian=True, rows=rows)
@@ -101,7 +101,7 @@ def mode_without_logs(
 
 
 def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Precision with the least share of the border's curvature that is enough."""
+    """Precision with the smallest sufficient fraction of the log coordinates' curvature."""
     most = WIDER * np.sqrt(np.diag(np.linalg.inv(whole)))
     for share in SHARES:
         precision = alone + np.diag(share * border)

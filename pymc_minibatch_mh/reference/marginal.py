@@ -1,12 +1,12 @@
-"""Laplace approximation to the density of scales φ, with the rest x integrated over.
+"""Laplace approximation to the marginal density of scales φ, with the rest x integrated out.
 
-V(φ) = max over x of [log π₀(x, φ) + the quadratic of the rows] - ½ log|A(φ)|, with A(φ) the
+V(φ) = max over x of [log π₀(x, φ) + the rows' quadratic expansion] - ½ log|A(φ)|, with A(φ) the
 precision of x given φ: Tierney & Kadane (1986), doi:10.1080/01621459.1986.10478240, nested as by
-Rue, Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x. It has a maximum where the joint
-density is unbounded, and reads no row: their quadratic is frozen.
+Rue, Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x. V has a maximum even if the
+joint density is unbounded. The expansion is frozen, so V evaluates no rows.
 
-Moves around the mode of a skewed posterior miss mass on one side. The centre at which the average
-gradient over the Gaussian approximation vanishes is the mean, up to third order.
+Proposals around the mode of a skewed posterior miss mass on one side. The point at which the
+gradient averaged over the Gaussian approximation is zero is the mean, up to third order.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,22 +19,22 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode, whitening_factors
 
-#: Newton steps to the maximum over x at most, final distance in standard deviations, and halvings.
+#: Maximum Newton steps over x, final distance in standard deviations, and maximum step halvings.
 MAX_STEPS, NEAR, MOST_HALVINGS = 30, 1e-5, 30
-#: Largest fall by rounding, relative to the value.
+#: Maximum decrease that counts as rounding, relative to the value.
 ROUNDING = 1e-12
-#: Steps of first and of second differences of the precision.
+#: Steps of first and of second finite differences of the precision.
 STEP, LONG_STEP = 1e-6, 1e-2
-#: Least divisor of a precision that is not positive, relative to the largest curvature.
+#: Minimum |eigenvalue| of an indefinite precision, relative to the largest.
 LEAST = 1e-8
-#: Steps of a maximisation over the scales at most, and the slope and relative rise of V at its end.
-#: The next quadratic of the rows refines it.
+#: Maximum iterations of the maximisation of V over the scales, and its tolerances for the gradient
+#: and the relative increase. The next quadratic expansion refines the result.
 MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 
 @dataclass(frozen=True)
 class Given:
-    """The best x for given scales, its density, and A with its :func:`scipy.linalg.cho_factor`."""
+    """Best x given scales, its log-density, and A with its :func:`scipy.linalg.cho_factor`."""
 
     position: np.ndarray
     value: float
@@ -50,7 +50,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Marginal:
-    """V of the coordinates `scales`, with the rows' quadratic in the `rest` frozen at an anchor.
+    """V as a function of `scales`, with the rows' quadratic in the `rest` frozen at `anchor`.
 
     The tempered log-likelihood has the gradient `slope` and the Hessian -`curvature` there.
     """
@@ -70,7 +70,7 @@ class Marginal:
         position: np.ndarray,
         rows: Derivatives,
     ) -> "Marginal":
-        """V with the quadratic of the rows at a position, from their tempered derivatives."""
+        """V with the quadratic expansion at a position, from the rows' tempered derivatives."""
         rest = np.setdiff1d(np.arange(position.size), scales)
         curvature = -rows.hessian[np.ix_(rest, rest)]
         return cls(prior, np.array(scales), rest, position, rows.gradient[rest], curvature)
@@ -80,7 +80,7 @@ class Marginal:
         return np.ix_(self.rest, self.rest)
 
     def given(self, scales: np.ndarray, near: np.ndarray | None = None) -> Given | None:
-        """Best x for given scales, searched from `near`; None without one."""
+        """Best x for given scales, searched from `near`; None if the prior is not finite."""
         position = (self.anchor if near is None else near).copy()
         position[self.scales] = scales
         here = self.at(position)
@@ -103,7 +103,7 @@ class Marginal:
         return here
 
     def at(self, position: np.ndarray) -> Given | None:
-        """State at a position with any x; None without density."""
+        """State at a position whose x need not be the best; None if the prior is not finite."""
         prior = self.prior(position, hessian=True)
         finite = np.isfinite(prior.value) and np.isfinite(prior.gradient).all()
         if not (finite and np.isfinite(prior.hessian).all()):
@@ -114,11 +114,11 @@ class Marginal:
         return Given(position, float(value), precision, _cholesky_or_absolute(precision), prior)
 
     def response(self, given: Given) -> np.ndarray:
-        """dx/dφ, shape (n, p)."""
+        """Derivatives dx/dφ of the best x, shape (n, p)."""
         return cho_solve(given.factor, given.prior.hessian[np.ix_(self.rest, self.scales)])
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
-        """V and its gradient; V is -inf without finite derivatives of the prior."""
+        """V and its gradient; V is -inf if derivatives of the prior are not finite."""
         own = -given.prior.hessian[self._rest_block]
         turns = np.array([self._curved_at(given, STEP * w) - own for w in self.scale_ways(given).T])
         if not np.isfinite(turns).all():
@@ -128,25 +128,25 @@ class Marginal:
         return given.value - given.log_volume, gradient
 
     def scale_ways(self, given: Given) -> np.ndarray:
-        """Derivative of the position in each scale, shape (d, p)."""
+        """Derivatives of the position, with the best x, in each scale, shape (d, p)."""
         ways = np.zeros((self.anchor.size, self.scales.size))
         ways[self.rest] = self.response(given)
         ways[self.scales, range(self.scales.size)] = 1.0
         return ways
 
     def _curved_at(self, given: Given, way: np.ndarray) -> np.ndarray:
-        """Precision of x by the prior, some way off."""
+        """Prior precision of x, at the displacement `way` from the position."""
         return -self.prior(given.position + way, hessian=True).hessian[self._rest_block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
-        """Negative Hessian of V, shape (p, p), NaN where the prior has none nearby."""
+        """Negative Hessian of V, shape (p, p); NaN if the prior has none nearby."""
         hessian, ways = given.prior.hessian, self.scale_ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
         return own + self._curvature_of_volume(given, ways)
 
     def _curvature_of_volume(self, given: Given, ways: np.ndarray) -> np.ndarray:
-        """Hessian of ½ log|A| along the response, by second differences."""
+        """Hessian of ½ log|A| in the scales, along `ways`, by second differences."""
         size, h = ways.shape[1], LONG_STEP
 
         def log_volume_at(way: np.ndarray) -> float:
@@ -166,7 +166,7 @@ class Marginal:
 
     def best(self, start: Given, reach: np.ndarray) -> Given:
         """Maximum of V over the scales within `reach` of a start."""
-        # A slow import, which most models do without.
+        # Imported here, because the import is slow and most models do not need it.
         from scipy.optimize import minimize  # noqa: PLC0415
 
         first, best, highest = start.position[self.scales], start, -np.inf
@@ -190,7 +190,7 @@ class Marginal:
         return best
 
     def precision(self, given: Given, curvature: np.ndarray) -> np.ndarray:
-        """Joint precision: of φ by the `curvature` of V, of x given φ by A."""
+        """Joint precision, from the `curvature` of V for φ and from A for x given φ."""
         joint = np.empty((self.anchor.size, self.anchor.size))
         response, own = self.response(given), given.precision
         across = -own @ response
@@ -202,7 +202,7 @@ class Marginal:
 
 
 def _cholesky_or_absolute(precision: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Cholesky factor of a precision, with absolute eigenvalues where it is indefinite."""
+    """Cholesky factor of a precision, with absolute eigenvalues if it is indefinite."""
     try:
         return cho_factor(precision, lower=True)
     except LinAlgError:
@@ -211,12 +211,12 @@ def _cholesky_or_absolute(precision: np.ndarray) -> tuple[np.ndarray, bool]:
         return cho_factor((vectors * sizes) @ vectors.T, lower=True)
 
 
-#: Rows of an estimate of the average gradient, with a noise of order d^1.5 / N.
+#: Subsample size for the average gradient, whose noise is of order d^1.5 / N.
 SUBSAMPLE = 20_000
-#: Least useful step in posterior standard deviations, and the largest, per root of d, for which
-#: third-order terms are reliable.
+#: Minimum useful step in posterior standard deviations, and the maximum total step, divided by √d,
+#: for which third-order terms are reliable.
 WORTH_MOVING, TRUSTED = 0.02, 0.5
-#: Steps at most in models with scales, and the least step before another.
+#: Maximum number of steps in models with scales, and minimum length of a step before another.
 STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
@@ -224,7 +224,7 @@ def mode_near_mean(
     full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
     """Mode moved towards the mean of the posterior, where that is useful."""
-    # A second step is not worth its pass with a Hessian, except where scales move all else.
+    # A second step is not worth its full-data Hessian, unless scales shift all other coordinates.
     moved = mode
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
         further = _step_to_mean(full_data, moved, inverse_temperature, rng)
@@ -244,7 +244,7 @@ def skewness_shift(
     weight: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Weighted average gradient of rows less the gradient in the centre, from a subsample."""
+    """Weighted average gradient of rows minus the gradient at the centre, from a subsample."""
     rows = None
     if full_data.n_rows > SUBSAMPLE:
         rows = np.sort(rng.choice(full_data.n_rows, SUBSAMPLE, replace=False))

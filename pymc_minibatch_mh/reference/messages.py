@@ -1,4 +1,4 @@
-"""Messages about models without a mode, and about searches that do not end."""
+"""Messages about models without a mode, and about searches that do not converge."""
 
 from collections.abc import Sequence
 
@@ -12,25 +12,25 @@ WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
     "hierarchy, or sample with pm.NUTS()."
 )
-#: Possible causes of a coordinate that runs away.
+#: Possible causes of the divergence of a coordinate.
 FLAT_PRIOR = (
     "Its prior is flat in that direction, and the data may not bound it either, for example "
     "because a category has no event or a predictor separates the outcomes. "
 )
 EXACT_FIT = "Perhaps the model fits the data exactly. "
-#: Coordinates with values in a message.
+#: Maximum number of coordinates whose values a message shows.
 SHOWN = 6
 
 
 def _show_point(names: Sequence[str], position: np.ndarray, first: int = 0) -> str:
-    """Coordinates of a position in words, one of them first."""
+    """Text with the coordinates of a position, beginning with coordinate `first`."""
     order = [first, *(k for k in range(position.size) if k != first)][:SHOWN]
     shown = ", ".join(f"{names[k]} = {position[k]:.4g}" for k in order)
     return shown + (", ..." if position.size > SHOWN else "")
 
 
 def _end_of(name: str, step: float) -> str:
-    """Limit of a coordinate that runs away, in terms of the model."""
+    """Text about the limit of a diverging coordinate, in terms of the model's variable."""
     variable, log, index = name.partition("_log__")
     if log:
         return f"the scale {variable + index!r} goes to " + ("infinity" if step > 0 else "0")
@@ -38,7 +38,7 @@ def _end_of(name: str, step: float) -> str:
 
 
 def start_without_density() -> ModeError:
-    """Error about a start without density."""
+    """Error about a start whose log-density is not finite."""
     return ModeError(
         "The search for the mode starts at a point whose log-density is not finite. Pass an "
         "initial_point= that the model allows, near the posterior."
@@ -62,10 +62,10 @@ def not_finite(
 def scale_collapses(
     names: Sequence[str], k: int, way: tuple[Point, Point], *, settled: bool, flat: bool
 ) -> ModeError:
-    """Error about a coordinate that runs away between two points.
+    """Error about a coordinate that diverges, seen between the two points `way`.
 
-    The log-density falls nowhere beyond, or else the search has not `settled`; the prior may be
-    `flat`.
+    If `settled`, the log-density decreases nowhere beyond; otherwise no step reached a decrease.
+    `flat` says whether the prior has slope 0 there.
     """
     first, last = (point.position[k] for point in way)
     rise = way[1].total.value - way[0].total.value
@@ -93,7 +93,7 @@ def scale_runs_away(names: Sequence[str], k: int, position: np.ndarray, move: fl
 def not_settled(
     names: Sequence[str], k: int, steps: int, position: np.ndarray, move: float, distance: float
 ) -> ModeError:
-    """Error about a search with too many steps."""
+    """Error about a search that has not converged after `steps` steps."""
     return ModeError(
         f"{names[k]!r} has not converged after {steps} Newton steps: the next step would change "
         f"it by {move:.3g}, and the mode is still {distance:.2g} standard deviations away from "
@@ -111,7 +111,7 @@ def not_rising(
     kinks: Sequence[int],
     flattest: np.ndarray | None,
 ) -> ModeError:
-    """Error about a point without a better one in the Newton direction."""
+    """Error about a point from which the log-density does not rise in the Newton direction."""
     why = "The prior has no kink nearby."
     if kinks:
         listed = ", ".join(repr(names[j]) for j in kinks)

@@ -1,7 +1,7 @@
 """The posterior mode by damped Newton steps, first on a subsample, and the expansion around it.
 
-The Hessian of a log-likelihood with kinks is no measure of its width. The spread of the scores of
-rows is, and agrees with the Hessian in a model that fits.
+The Hessian does not measure the width of a log-likelihood with kinks. The covariance of the rows'
+scores does, and agrees with the Hessian in a model that fits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,21 +22,21 @@ from pymc_minibatch_mh.reference.influential import Largest
 from pymc_minibatch_mh.reference.messages import WAY_ON
 from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
-#: Rows of the subsample of the first search, at least and per coordinate.
+#: Subsample size of the first search: minimum, and number of rows per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
-#: Final distance from the mode in posterior standard deviations, also where the step to the mean
-#: follows, and on a subsample, whose mode is sqrt(N / rows) standard deviations off.
+#: Maximum final distance from the mode in posterior standard deviations: by default, if a step to
+#: the mean follows, and on a subsample, whose mode is off by about sqrt(N / rows) of them.
 TOLERANCE, LOOSE_TOLERANCE, COARSE_TOLERANCE = 1e-3, 0.3, 0.1
-#: Jitters of further starts, as in PyMC and smaller, and halvings of one without density.
+#: Half-widths of the jitter of further starts, and maximum halvings until the density is positive.
 JITTERS, MOST_HALVINGS = (1.0, 0.1), 10
 
 
 @dataclass(frozen=True)
 class Mode:
-    """The mode, the tempered precision A, and the untempered likelihood of all rows.
+    """Mode, tempered precision A, and untempered log-likelihood of all rows with derivatives.
 
-    Across kinks of the prior along the coordinates `kinked`, the precision is an average. The
-    scales `marginal` have mode and curvature with all other coordinates integrated over.
+    Along the coordinates `kinked`, the precision is averaged across kinks of the prior. The scales
+    `marginal` are at the mode of their marginal density, and have its curvature.
     """
 
     position: np.ndarray
@@ -72,7 +72,7 @@ def find_mode(
                 lambda x: newton_search(coarse, x, names, COARSE_TOLERANCE), starts
             )
         except ModeError:
-            # A few rows may be separable where all are not.
+            # The mode of a subsample may be infinite (separable) although the full data have one.
             mode, density = newton_search(whole, start, names, tolerance)
         else:
             whole = whole.over_kinks(found.kinks)
@@ -81,7 +81,7 @@ def find_mode(
 
 
 def rows_of_few(full_data: FullData, size: int, rng: np.random.Generator) -> np.ndarray | None:
-    """Rows of a subsample for the first search; None if all are about as few."""
+    """Sorted random subsample for the first search; None if the data are not much larger."""
     few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * size)
     if full_data.n_rows <= 4 * few:
         return None
@@ -89,7 +89,7 @@ def rows_of_few(full_data: FullData, size: int, rng: np.random.Generator) -> np.
 
 
 def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A start, and points around it with a density."""
+    """The start, and jittered starts with a finite log-density."""
     yield start
     for jitter in JITTERS:
         away = rng.uniform(-jitter, jitter, start.size)
@@ -97,17 +97,17 @@ def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> It
         yield next((x for x in tried if density.at(x, hessian=False).is_finite), start)
 
 
-#: Rows times moves of a calibration, and the fewest and most moves.
+#: Number of row evaluations of a calibration, and minimum and maximum number of proposals.
 CALIBRATION_READS, FEWEST_MOVES, MOST_MOVES = 4_000_000, 4, 32
-#: Share of calibration moves with a variance below its prediction.
+#: Fraction of calibration proposals whose variance is below the prediction.
 COVERED = 0.9
 
 
 class Calibration(NamedTuple):
-    """Moments of the differences of sampled rows, over typical moves.
+    """Moments over sampled rows of their differences, for typical proposals.
 
-    κ M(θ, θ')² predicts the variance of βN times the difference of one row. The others are the
-    largest |skewness| and the largest standardised third absolute moment over rows.
+    κ M(θ, θ')² predicts the variance of βN times the difference of one row. The other fields are
+    maxima over proposals of |skewness| and of the standardised third absolute moment.
     """
 
     kappa: float
@@ -116,7 +116,7 @@ class Calibration(NamedTuple):
 
 
 def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Reference:
-    """Control variates of one order around a mode."""
+    """Control variates of a given order around a mode."""
     size = mode.position.size
     whitener, factor = whitening_factors(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
@@ -144,7 +144,7 @@ def plain_reference(
 
 
 def whitening_factors(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L⁻¹ and the lower triangular L of a precision A, L Lᵀ = A⁻¹."""
+    """L⁻¹ and the lower triangular L with L Lᵀ = A⁻¹, for a precision A."""
     size = precision.shape[0]
     flipped = cholesky(precision[::-1, ::-1], lower=True)
     whitener = np.ascontiguousarray(flipped[::-1, ::-1].T)
@@ -160,10 +160,10 @@ def calibrate_remainders(
     *,
     seeks_heavy: bool = False,
 ) -> tuple[Calibration, np.ndarray]:
-    """Calibration of the sampled rows over typical moves, and influential rows, if sought.
+    """Calibration of the sampled rows on typical proposals, and influential rows if requested.
 
-    It predicts batch sizes, symmetrically in a move and frozen while a chain runs: a batch size
-    that reacts to its batch would bias the test.
+    Predicted batch sizes are symmetric in the end points of a proposal, and frozen while a chain
+    runs: a batch size that depends on its batch would bias the test.
     """
     report_stage("Measuring remainders")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
@@ -194,14 +194,14 @@ def calibrate_remainders(
 def _typical_moves(
     count: int, reference: Reference, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Moves between points of the Gaussian approximation."""
+    """Pairs of draws from the Gaussian approximation, as typical proposals."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     return [tuple(reference.centre + reference.factor @ z for z in pair) for pair in noise]
 
 
-#: Groups of rows with one score each, per coordinate and at least, and rows of a group.
+#: Number of row groups for the covariance of scores, per coordinate and minimum, and group size.
 GROUPS_PER_COORDINATE, LEAST_GROUPS, GROUP = 20, 200, 64
-#: Steps of Fisher scoring at most, and final distance in posterior standard deviations.
+#: Maximum number of Fisher scoring steps, and final distance in posterior standard deviations.
 MAX_STEPS, SCORING_TOLERANCE = 60, 0.1
 
 
@@ -212,7 +212,7 @@ def find_centre(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Mode:
-    """Neighbourhood of the mode by Fisher scoring; ModeError without a scale or a mode."""
+    """Point near the mode by Fisher scoring; ModeError if no scale or no mode is found."""
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
         precision = _precision_of_scores(full_data, position, inverse_temperature, rng)

@@ -13,27 +13,27 @@ from pymc_minibatch_mh.reference.kinks import Kink, normals_near
 from pymc_minibatch_mh.reference.line_search import distance_to_maximum
 
 MAX_STEPS = 60
-#: Least reduction of the distance by a step, without which the Hessian is computed anew.
+#: Maximum ratio of the distances before and after a step; above it the Hessian is recomputed.
 SLOW = 0.3
-#: Halvings of a step, and the numbers of halvings and of steps between searches for kinks.
+#: Maximum halvings of a step, and numbers of halvings and of steps that start a search for kinks.
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
-#: Doublings of a step that fell short.
+#: Maximum number of doublings of a step that was too short.
 MOST_DOUBLINGS = 10
-#: Least rise of the log-density in moves of single coordinates.
+#: Minimum increase of the log-density by steps in single coordinates.
 ALONE = 1.0
-#: Distances in standard deviations: enough where no better point is found, and the largest at which
-#: slopes alone identify a better point.
+#: Distances in standard deviations: sufficient if no better point is found, and the maximum at
+#: which slopes alone identify a better point.
 NEAR, SLOPES_TELL = 0.1, 1.0
 #: Rounding of a log-density, relative to its size, in double and in single precision.
 ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
-#: Moves in a row without slowing down of a coordinate that runs away, within and at the end of a
-#: search: near a mode such moves shrink.
+#: Number of consecutive steps, not slowing down, after which a coordinate counts as diverging:
+#: during a search and at its end. Near a mode steps shrink.
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
-#: Least distance of a coordinate that runs away: a factor of e³ for the logarithm of a scale.
+#: Minimum distance of a diverging coordinate: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0
-#: Largest standard deviation, relative to its coordinate, that rounding hides.
+#: Standard deviation, relative to its coordinate, below which rounding hides it.
 UNRESOLVED = 1e-14
-#: Fits of averaging intervals to the posterior, and the log ratio at which they end.
+#: Maximum fits of averaging intervals to the posterior, and log ratio of widths at convergence.
 FITS, FITTED = 12, 0.25
 
 
@@ -42,8 +42,8 @@ def newton_search(
 ) -> tuple[Point, Density]:
     """Mode with a negative definite Hessian, within `tolerance` posterior standard deviations.
 
-    Beside it the density, averaged over kinks of the prior. ModeError describes the last points of
-    a search without a mode.
+    The second result is the density, averaged over kinks of the prior. ModeError describes the last
+    points of a search that finds no mode.
     """
     for _ in range(FITS):
         path = _Path(density, names, tolerance)
@@ -72,14 +72,14 @@ def first_found[Found](
 
 @dataclass
 class _Path:
-    """One climb: its points so far, and the quadratic of its steps."""
+    """One ascent: its points so far, and the quadratic approximation for the next step."""
 
     density: Density
     names: Sequence[str]
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
-    #: First coordinate that ran away, and the point where it began.
+    #: First diverging coordinate, and the point where its divergence began.
     run: tuple[int, Point] | None = None
 
     here: Point = field(init=False)
@@ -92,7 +92,7 @@ class _Path:
         last = np.inf
         for k in range(MAX_STEPS):
             gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
-            # A coordinate that runs away loses its curvature: a step may be infinite.
+            # A diverging coordinate loses its curvature, so a step may be infinite.
             with np.errstate(over="ignore", invalid="ignore"):
                 step = self.quadratic.step(gradient)
                 distance = float(np.sqrt(max(step @ gradient, 0.0)))
@@ -120,7 +120,7 @@ class _Path:
         raise self._unsettled_error(step, distance)
 
     def _unsettled_error(self, step: np.ndarray, distance: float) -> ModeError:
-        """Error about a coordinate that still runs away, or about the worst one."""
+        """Error about a coordinate that still diverges, or else about the largest step."""
         self._require_curvature()
         worst, position = self._worst_coordinate(step), self.here.position
         if self.run is not None:
@@ -130,7 +130,7 @@ class _Path:
         return messages.not_settled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
-        """Compute the Hessian."""
+        """Make a position the current point, and compute its Hessian."""
         self.here = self.density.at(position, hessian=True)
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
@@ -138,7 +138,7 @@ class _Path:
         self.quadratic = quadratic_of(hessian)
 
     def _require_curvature(self) -> None:
-        """Refuse a Hessian that is not finite, before other reasons are given."""
+        """Raise ModeError if the Hessian is not finite, before other causes are reported."""
         if not self.quadratic.complete:
             raise self._undefined_error(~self.quadratic.known)
 
@@ -148,7 +148,7 @@ class _Path:
         return messages.not_finite(self.names, position, bad, where)
 
     def _take_step(self, step: np.ndarray, distance: float) -> bool:
-        """Step with backtracking and doubling; False at a point that is good enough."""
+        """Step with backtracking and doubling; False if the current point is near the mode."""
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             # Most full steps are accepted, so that a cheap Hessian is not wasted.
@@ -179,15 +179,15 @@ class _Path:
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
         slope, slope_there = self.here.total.gradient @ step, there.total.gradient @ step
-        # The value may be all rounding where large terms cancel, as with counts of a billion.
+        # Rounding may dominate the value if large terms cancel, as with counts of a billion.
         if slope < SLOPES_TELL**2 and abs(slope_there) <= 0.5 * slope:
             return True
-        # Where rounding blurs the value, a slope that hardly turned round is enough.
+        # If rounding blurs the value, a slope that hardly reverses is enough.
         onward = slope_there >= -0.5 * slope
         return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _extend_step(self, there: Point, step: np.ndarray) -> Point:
-        """Farther point along a step, doubled while that pays, as far out on an exponential."""
+        """Point along a step, doubled while the log-density rises, as on an exponential tail."""
         slope, start = self.here.total.gradient @ step, self.here.position
         for doublings in range(1, MOST_DOUBLINGS):
             if self.density.kinks or there.total.gradient @ step < SLOW * slope:
@@ -199,7 +199,7 @@ class _Path:
         return there
 
     def _risen_alone(self) -> bool:
-        """Whether moves of single coordinates rise, as far out on a scale without curvature."""
+        """Step in single coordinates, as for scales far out; whether the log-density rose."""
         start = self.here
         for k in range(self.here.position.size):
             way = np.zeros(self.here.position.size)
@@ -214,7 +214,7 @@ class _Path:
         return True
 
     def _averages_kinks(self) -> bool:
-        """Whether there are new kinks nearby, over which the prior is then averaged."""
+        """Average the prior over new kinks nearby; return whether there are any."""
         kinks, reach = self.density.kinks, self.quadratic.coordinate_deviations()
         normals = normals_near(self.density.kinked_prior, self.here.position, reach, kinks)
         new = [Kink(normal, self.quadratic.deviation_along(normal)) for normal in normals]
@@ -224,7 +224,7 @@ class _Path:
         return bool(new)
 
     def _leave_saddle(self) -> None:
-        """Step off a saddle."""
+        """Step off a saddle point; ModeError if the log-density rises in no direction."""
         way, here = self.quadratic.way_out(), self.here
         for length in [] if way is None else 0.5 ** np.arange(MOST_HALVINGS):
             ends = here.position + length * way, here.position - length * way
@@ -236,7 +236,7 @@ class _Path:
         raise messages.density_flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> bool:
-        """Whether coordinates ran away, up to a maximum; ModeError if there is none."""
+        """Move diverging coordinates to a maximum, if any; ModeError if there is no maximum."""
         steps = np.diff([point.position for point in self.been[-moves - 1 :]], axis=0)
         way = self._steady_way(steps) if len(steps) == moves else np.empty(0)
         if not way.any():
@@ -263,7 +263,7 @@ class _Path:
         return messages.scale_collapses(self.names, k, way, settled=settled, flat=flat)
 
     def _steady_way(self, steps: np.ndarray) -> np.ndarray:
-        """Last step of coordinates that do not slow down, from recent `steps`, shape (moves, d)."""
+        """Last step of coordinates that do not slow down, else 0; `steps` has shape (moves, d)."""
         moves, nothing = len(steps), np.zeros(steps.shape[1])
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
@@ -275,7 +275,7 @@ class _Path:
         # A coordinate that returns from too long a step approaches a mode.
         end = self.been[-1].position - self.been[0].position
         steady &= np.abs(end) > np.abs(end - gone)
-        # The logarithm of a variable with the lower end 0 goes far, but has no mass there.
+        # The logarithm of a variable bounded below by 0 goes far down, but has no mass there.
         logs = self.density.logs
         steady[logs[way[logs] < 0.0]] = False
         is_long = np.abs(gone[steady]).max(initial=0.0) >= LONG_WAY

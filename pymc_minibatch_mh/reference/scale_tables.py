@@ -1,9 +1,9 @@
-"""Tables of the scales of a hierarchy, and of the conditional normals given scales.
+"""Tables of the distribution of scales, and of conditional normal distributions given scales.
 
-Rows enter as their quadratic around the centre. Best x, precision and log-density V given scales
-are those of :mod:`pymc_minibatch_mh.reference.marginal`, along one axis per scale, by the symmetric
-root of V's curvature. Proposals by tables are corrected exactly, and are left out where others are
-accepted more often.
+The log-likelihood is approximated by its quadratic expansion at the centre. Best x, its precision
+and log-density V given scales come from :mod:`pymc_minibatch_mh.reference.marginal`, along one axis
+per scale, by the symmetric root of V's curvature. Proposals from tables are corrected exactly, and
+are not used if other proposals are accepted more often.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,27 +21,27 @@ from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening_factors
 from pymc_minibatch_mh.reference.target import Target
 
-#: Scales and numbers of all tables at most.
+#: Maximum number of scales, and of values in all tables.
 MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
-#: Distance of knots in standard deviations of a scale, fall of V and knots at the end of tables,
-#: and gaps of the tables per gap of knots.
+#: Distance of knots in standard deviations of a scale; fall of V, or number of knots per side, at
+#: which knots end; number of table intervals per knot interval.
 KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
-#: Fewest knots on either side.
+#: Minimum number of knots on either side.
 LEAST_KNOTS = 3
-#: Largest distance of the maximum of V from the centre.
+#: Maximum distance of the maximum of V from the centre, in each scale.
 REACH = 2.0
-#: Least distance of a coordinate from its end at 0, in standard deviations.
+#: Minimum distance of a coordinate from its lower bound 0, in standard deviations.
 FAR = 4.0
-#: Standard normal numbers at knots.
+#: Standard normal values at which quantiles of scales are tabulated.
 NORMALS = np.linspace(-5.0, 5.0, 41)
-#: Points of a density per gap, gaps beyond the last knot, and its least slope there.
+#: Integration points per knot interval, intervals beyond the last knot, and minimum |slope| there.
 FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
-#: Compared draws of either distribution, and their seed.
+#: Number of compared draws from each distribution, and their seed.
 COMPARED, SEED = 400, 20_261_122
 
 
 def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
-    """Tables of a hierarchy; None without one, or where they do not help."""
+    """Tables for a model with scales; None if it has none, or if tables do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
     ends = target.factorization.boundary
@@ -62,7 +62,7 @@ def scale_conditional(target: Target, reference: Reference) -> ScaleConditional 
 
 
 def _averaged_rows(target: Target, reference: Reference) -> Derivatives:
-    """Tempered derivatives of the rows, with an average gradient."""
+    """Tempered derivatives of the log-likelihood, with the posterior average of the gradient."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
     gradient = beta * reference.gradient
     skewness = skewness_shift(target.full_data, reference.centre, reference.factor, beta, rng)
@@ -71,7 +71,7 @@ def _averaged_rows(target: Target, reference: Reference) -> Derivatives:
 
 @dataclass(frozen=True, eq=False)
 class _Axes:
-    """Density V of the scales around its maximum, along one axis per scale.
+    """Log-density V of the scales around its maximum, along one axis per scale.
 
     `spread` and `narrow` are the symmetric roots of V's inverse curvature and of V's curvature.
     """
@@ -83,7 +83,7 @@ class _Axes:
 
     @classmethod
     def around(cls, marginal: Marginal) -> "_Axes | None":
-        """Axes at the maximum of V; None without one nearby."""
+        """Axes at the maximum of V; None if there is no maximum nearby."""
         start = marginal.given(marginal.anchor[marginal.scales])
         if start is None:
             return None
@@ -98,7 +98,7 @@ class _Axes:
         return cls(marginal, best, (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T)
 
     def tables(self) -> ScaleConditional | None:
-        """Tables, or None where the rest has no precision at the maximum."""
+        """Tables; None if the precision of x is not positive definite or knots are too few."""
         middle = self._knot_at(self.best)
         if middle is None:
             return None
@@ -115,7 +115,7 @@ class _Axes:
             heights = np.array([value for value, _, _ in knots])
             points[k], slopes[k] = _quantiles_of_knots(heights - middle[0], -len(below))
             first, last = -len(below), len(above)
-            # Constant beyond the last knots.
+            # Tables are constant beyond the last knots.
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
@@ -139,7 +139,7 @@ class _Axes:
         )
 
     def _knots_to_side(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
-        """V, best x and whitener at knots to one side, until V is low."""
+        """V, best x and whitener at knots on one side, until V has fallen by DEPTH."""
         highest, near = self.best.value - self.best.log_volume, self.best.position
         for knot in range(1, MOST_KNOTS + 1):
             away = way * knot * KNOT_GAP * self.spread[:, k]
@@ -153,7 +153,7 @@ class _Axes:
             near = given.position
 
     def _knot_at(self, given: Given) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """V, x and the lines of the whitener for given scales; None without a whitener."""
+        """V, x and packed whitener given scales; None if the precision is not positive definite."""
         try:
             whitener, _ = whitening_factors(given.precision)
         except LinAlgError:
@@ -167,14 +167,14 @@ class _Axes:
 
 def _cubic_spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
     """Cubic spline through points."""
-    # A slow import, which most models do without.
+    # Imported here, because the import is slow and most models do not need it.
     from scipy.interpolate import CubicSpline  # noqa: PLC0415
 
     return CubicSpline(knots, heights)
 
 
 def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Z as a function of standard normal numbers, and its slopes.
+    """Quantiles z at the standard normal values, and derivatives of z there.
 
     `heights` is the log-density at knots, up to a constant, from knot number `first` on.
     """
@@ -194,7 +194,7 @@ def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np
     below = np.logaddexp.accumulate([first_tail, *exprs])
     above = np.logaddexp.accumulate([last_tail, *exprs[::-1]])[::-1]
     total = np.logaddexp(below[-1], last_tail)
-    # Each half from its own tail, against rounding.
+    # Each half is integrated from its own tail, to avoid rounding errors.
     lower, upper = NORMALS[NORMALS <= 0.0], NORMALS[NORMALS > 0.0]
     ends = np.concatenate(
         [
@@ -204,7 +204,7 @@ def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np
     )
     normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
     slopes = np.exp(normal - np.interp(ends, places, logs) + total)
-    # Integrals of piecewise linear slopes from the median on.
+    # Points are integrals of the piecewise linear slopes, from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])
     median = NORMALS.size // 2
@@ -214,7 +214,7 @@ def _quantiles_of_knots(heights: np.ndarray, first: int) -> tuple[np.ndarray, np
 def _is_better(
     target: Target, reference: Reference, rows: Derivatives, tables: ScaleConditional
 ) -> bool:
-    """Whether independent draws by tables are accepted more often than normal ones."""
+    """Whether independent proposals from tables are accepted more often than normal ones."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
     places, normal, log_volume = np.empty((2, COMPARED, size)), np.empty(size), np.empty(1)

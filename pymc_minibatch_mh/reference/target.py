@@ -1,4 +1,4 @@
-"""The tempered posterior of a model: compiled, checked, and expanded around its mode."""
+"""Tempered posterior of a model: compiled, checked, and expanded around its mode."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -37,11 +37,11 @@ from pymc_minibatch_mh.structure.random_effects import RandomEffects
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 from pymc_minibatch_mh.structure.scales import find_scales, read_by_slopes
 
-#: Points of a comparison with the model, and row evaluations at most; one point is the least.
+#: Maximum number of points (at least one) and of evaluated rows in the comparison with the model.
 CHECK_POINTS, CHECK_READS = 3, 300_000
-#: Evenly spread rows of a comparison of stored data.
+#: Maximum number of evenly spaced rows in the comparison for stored data.
 CHECK_ROWS = 100_000
-#: Largest log of an inverse scale whose square is a number.
+#: Maximum logarithm of an inverse scale whose square does not overflow.
 MOST_SHRUNK = 350.0
 #: Number of rows above which the search for the mode ends early.
 MANY_ROWS = 100_000
@@ -50,11 +50,11 @@ MANY_ROWS = 100_000
 class Target:
     """The posterior of a factorized model, with its log-likelihood times the inverse temperature β.
 
-    With a `covariance`, shape (d, d), the centre is the start; without, both are computed. Pickles
-    leave out compiled functions, which do not survive in another process.
+    With a `covariance`, shape (d, d), the centre is the start; otherwise both are computed. Pickles
+    leave out compiled functions, which are valid in one process only.
     """
 
-    #: Slot in the context of the address of the variables outside the position.
+    #: Index, within the context, of the address of the variables outside the position.
     OTHERS_SLOT = OTHERS_SLOT
 
     def __init__(
@@ -78,12 +78,12 @@ class Target:
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:
-        """Rows as functions of linear predictors, or the reason against it."""
+        """Rows as functions of linear predictors, or the reason why this is impossible."""
         return self.compiled.row_functions
 
     @property
     def elements(self) -> RandomEffects:
-        """Group effects with a separable prior; NotSeparableError without."""
+        """Group effects with a separable prior; NotSeparableError if there are none."""
         return self.compiled.elements
 
     @cached_property
@@ -95,7 +95,7 @@ class Target:
 
     @cached_property
     def element_rows(self) -> ElementRows:
-        """Rows by border and elements, in memory until :meth:`release`."""
+        """Rows as functions of common and group effects, in memory until :meth:`release`."""
         functions, rows = self.row_functions, self.compiled.rows
         assert not isinstance(functions, BoundsError)
         assert isinstance(rows, FormRows)
@@ -107,28 +107,28 @@ class Target:
 
     @cached_property
     def rows(self) -> PlacedRows:
-        """Compiled rows at their place in this process."""
+        """Compiled rows with their addresses in this process."""
         return self.compiled.rows.at(self.source)
 
     @cached_property
     def full_data(self) -> FullData:
-        """Passes over all rows."""
+        """Full-data evaluations of the model."""
         return FullData(self.rows, self.compiled.prior, self.source)
 
     @property
     def space(self) -> RowSpace:
-        """Rows in memory with compiled differences of remainders, and derivatives."""
+        """Rows in memory with compiled functions for remainder differences and derivatives."""
         return self.rows.space(self.taylor_order, derivatives=True)
 
     def expand(
         self, start: np.ndarray, rng: np.random.Generator
     ) -> tuple[Reference, tuple[int, ...]]:
-        """Control variates around a centre, and the scales with their marginal mode there."""
+        """Control variates around a centre, and the scales that are at their marginal mode."""
         if self.covariance is not None:
             plain = plain_reference(start, self.covariance, self.inverse_temperature)
             return plain._replace(first=self.factorization.first), ()
         report_stage("Searching for the mode")
-        # With many rows one step less: the skewness correction moves on to the mean anyway.
+        # With many rows stop one step early: the skewness correction moves on to the mean anyway.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report_stage("Expanding the log-likelihood")
@@ -141,7 +141,7 @@ class Target:
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
-        """Mode from `start`, marginal in scales; at order 0 it may have kinks."""
+        """Mode near `start`, marginal for scales; at order 0 the density may have kinks."""
         ends = self.factorization.boundary
         if not ends:
             return self._search_mode(start, start, rng, tolerance)
@@ -151,7 +151,7 @@ class Target:
     def _search_mode(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
-        """Mode by a search from `start`, the point `near` in coordinates of the search."""
+        """Mode by a search from `start`, which is `near` in the coordinates of the search."""
         names = self.factorization.coordinate_names
         arguments = self._searched_density, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
@@ -172,7 +172,7 @@ class Target:
             raise without from None
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
-        """Coordinates with a marginal instead of a joint mode, by derivatives near `start`."""
+        """Scales, identified by derivatives near `start`; the centre has their marginal mode."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
             read = read_by_slopes(self.full_data.likelihood, start)
@@ -181,7 +181,7 @@ class Target:
         return find_scales(self.full_data.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
-        """Mode of a weighted subsample; ModeError without one."""
+        """Mode of a weighted subsample; ModeError if it has none."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
         density, ends = Density(self._searched_density, weight, rows), self.factorization.boundary
         start = with_logs(start, ends) if ends else start
@@ -191,7 +191,7 @@ class Target:
 
     @cached_property
     def _searched_density(self) -> FullData:
-        """Log-density of the search for the mode."""
+        """Full-data evaluations in the coordinates of the search for the mode."""
         ends, parts = self.factorization.boundary, (self.rows, self.compiled.prior, self.source)
         return LogFullData(*parts, ends) if ends else self.full_data
 
@@ -208,7 +208,7 @@ class Target:
         return self.full_data.likelihood(position, hessian=False).value
 
     def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
-        """Compare prior and likelihood with the model, at draws of the approximation."""
+        """Compare log prior and log-likelihood with the model's, at points from `draw`."""
         report_stage("Comparing with PyMC's log-density")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         points = [self.factorization.in_support(draw()) for _ in range(count)]
@@ -223,12 +223,12 @@ class Target:
         check_factorization(density.all_densities(self.source.others), parts_at, points, names)
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
-        """Numbers of at most so many rows from `first` on, evenly spread."""
+        """Numbers of at most `most` evenly spaced rows from `first` on."""
         last = self.source.n_rows - 1
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
 
     def term_and_row(self, row: int) -> tuple[str, int]:
-        """Variable of a row, and the number of the row there."""
+        """Name of the observed variable of a row, and the row's number within it."""
         starts = self.source.term_starts
         term = int(np.searchsorted(starts, row, side="right")) - 1
         return self.factorization.terms[term].name, row - int(starts[term])
@@ -258,11 +258,11 @@ class Target:
         )
 
     def require_finite_start(self, position: np.ndarray) -> None:
-        """Refuse a start of zero density, by a part of stored rows."""
+        """Raise MinibatchError if a start has zero density; stored rows are subsampled."""
         self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
 
     def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
-        """Refuse a start of zero density at some rows from `first` on, by default all."""
+        """Raise MinibatchError for zero density at `most` rows from `first` on (default: all)."""
         if not np.isfinite(self.log_prior(position)):
             raise self._outside_error(position)
         rows = None
@@ -278,14 +278,14 @@ class Target:
         )
 
 
-#: Directions without rows that M may leave out: each takes time at every update.
+#: Maximum number of null-space directions that M excludes: each takes time at every update.
 MAX_LEFT_OUT = 32
 
 
 def whitened_directions(
     target: Target, reference: Reference, most: int = MAX_LEFT_OUT
 ) -> np.ndarray:
-    """Orthonormal whitened directions without rows, shape (n, d); none if more than `most`."""
+    """Orthonormal whitened basis of the likelihood's null space, (n, d); empty if n > `most`."""
     directions = target.compiled.null_space
     if not 0 < len(directions) <= most:
         return NO_DIRECTIONS
