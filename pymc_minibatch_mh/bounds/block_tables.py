@@ -1,9 +1,9 @@
 """Bounds of stored rows: sums and maxima of blocks, and rejection sampling by them.
 
 A block is drawn in proportion to its length times its largest c_i, then a row uniformly, which is
-accepted with probability c_i over the largest. c_i is computed from the fetched row, and checked
-against the largest. If bounds are too uneven for that, and rows are few, rows are drawn by the c_i
-of all.
+accepted with probability c_i / largest c_i. c_i is computed from the fetched row, and checked
+against the largest. If bounds are too uneven for this, and rows are few, all c_i are computed, and
+rows are sampled in proportion to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import Chunk, chunks_of, over_rows
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction, with_rows, without_rows
 
-#: Rows of a block.
+#: Number of rows per block.
 BLOCK = 4096
-#: Candidates of one fetch at most.
+#: Maximum number of candidates per fetch.
 MOST_FETCHED = 262_144
 
 
 def _on_block(asked: Any, bounds: "BlockBounds", block: ArrayRows, numbers: np.ndarray) -> Any:
-    """Result of a function of bounds and data, computed at the rows."""
+    """Evaluate a function of bounds and row data where the rows are stored."""
     function = with_rows(bounds.function, block)
     return asked(bounds.of_functions([function]), RowData(function, numbers))
 
@@ -42,7 +42,7 @@ def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """Sampled rows with places, c_i and data, and the first row above its block's bound, or -1."""
+    """Sampled rows (indices, c_i, data), and the first row above its block's maximum, or -1."""
 
     places: np.ndarray
     c: np.ndarray
@@ -59,7 +59,7 @@ def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Rows with a share c_i of their block's `largest` above their chance."""
+    """Candidates that are accepted: c_i / `largest` of their block exceeds their uniform chance."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -69,14 +69,14 @@ def kept_of(
 def drawn_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Rows drawn by their c_i; `chances` are shares of the cumulated Σc_i."""
+    """Rows sampled in proportion to c_i, by inverting cumulative sums at uniform `chances`."""
     c = bounds.of(table, data)
     exceeding = _first_exceeding(c, largest)
     if exceeding >= 0:
         return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
     upto = np.cumsum(c, dtype=np.float64)
     drawn = np.searchsorted(upto, chances * upto[-1], side="right")
-    # A product with a chance next to 1 can round up to the sum.
+    # With a chance next to 1, the product can round up to the sum.
     drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
     columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
     return Kept(drawn, c[drawn], columns, -1)
@@ -86,9 +86,9 @@ def drawn_of(
 class BlockTables:
     """Bounds of all rows over nested trust regions, by blocks of `length` rows.
 
-    `headers` are as in :class:`~pymc_minibatch_mh.bounds.tables.Tables`. The c_i of every block
-    have a `largest`, slightly raised, and `sums`, shape (T, blocks). `bounds` computes the c_i of
-    any rows, and of all at once up to `most_at_once`.
+    `headers` are as in :class:`~pymc_minibatch_mh.bounds.tables.Tables`. `largest`, slightly
+    raised, and `sums` are maxima and sums of c_i per block, shape (T, blocks). `bounds` computes
+    the c_i of any rows, and of all rows at once if these are at most `most_at_once`.
     """
 
     headers: np.ndarray
@@ -103,7 +103,7 @@ class BlockTables:
     verified = True
     metric = None
     heavy = NO_ROWS
-    #: Identity among bounds of one model and centre.
+    #: Key of these bounds for a given model and centre.
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,26 +111,26 @@ class BlockTables:
         return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """The same bounds with the terms of this process."""
+        """The same bounds with row functions that are valid in this process."""
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Bounds of longer terms that begin with these rows."""
+        """Bounds of longer data, to which rows have been appended."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
-        """Headers of all rows."""
+        """Headers with Σc_i over all rows."""
         return self.headers
 
     @cached_property
     def without_sampling_tables(self) -> BoundTables:
-        """Tables without rows, for the choice of a table by a move."""
+        """Headers without c_i, which are sufficient to select a table for a proposal."""
         return no_tables()._replace(headers=self.headers)
 
     @property
     def arrays(self) -> BoundTables:
-        """The same: chains supply the rows."""
+        """Headers without c_i, because chains supply the sampled rows."""
         return self.without_sampling_tables
 
     @property
@@ -151,7 +151,7 @@ class BlockTables:
 
     @cached_property
     def _candidate_sums(self) -> np.ndarray:
-        """Cumulated lengths of blocks times their largest c_i, shape (T, blocks)."""
+        """Cumulative sums of block length times largest c_i, shape (T, blocks)."""
         lengths = np.full(self.largest.shape[1], self.length, dtype=np.float64)
         lengths[-1] = self.n_rows - self.length * (lengths.size - 1)
         return np.cumsum(self.largest * lengths, axis=1)
@@ -161,7 +161,7 @@ class BlockTables:
         return float(self.headers[table, TOTAL] / self._candidate_sums[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
-        """Rows drawn by their c_i, with replacement; SourceError if their data have changed."""
+        """Sample rows in proportion to c_i, with replacement; SourceError if data have changed."""
         parts: list[SampledRows] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
@@ -174,7 +174,7 @@ class BlockTables:
         return _join_samples(parts, count)
 
     def _draw_candidates(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Candidates: a block by its length times its largest c_i, then a row uniformly."""
+        """Candidates: block in proportion to length times largest c_i, then a uniform row."""
         upto = self._candidate_sums[table]
         blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
         blocks = np.minimum(blocks, upto.size - 1)
@@ -182,7 +182,7 @@ class BlockTables:
         return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
     def _draw_exactly(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
-        """Rows drawn by the c_i of all rows."""
+        """Sample rows in proportion to c_i, after computing the c_i of all rows."""
         rows = np.arange(self.n_rows)
         largest = self.largest[table, rows // self.length]
         read = self.bounds.found(partial(drawn_of, table, largest, rng.random(count)), rows)
@@ -226,14 +226,14 @@ def _join_samples(parts: Sequence[SampledRows], count: int) -> SampledRows:
     return SampledRows(rows, np.concatenate([part.c for part in parts])[:count], columns)
 
 
-#: Rows of a chunk: working memory is some hundred numbers for each.
+#: Number of rows per chunk; each needs a few hundred numbers of working memory.
 CHUNK = 4 * BLOCK
-#: Margin of the largest c_i: rounding of a row depends on the rows beside it.
+#: Margin of the largest c_i, because rounding errors of a row depend on the rows of its chunk.
 ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Nested trust regions, cuts of each term there, and region, number and kind of tables."""
+    """Radii of regions, pieces per region and term, and (region, bound, kind) of each table."""
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]
@@ -241,9 +241,9 @@ class Regions(NamedTuple):
 
 
 class BlockBounds(BoundsPass):
-    """Bounds of every stored row of a term, computed at the rows: see :class:`BoundsPass`.
+    """Bounds of all stored rows of a term, computed where these are: see :class:`BoundsPass`.
 
-    With a copy of the rows in memory, all bounds are kept beside it.
+    If a whitened copy of the rows is in memory, all bounds are in memory too.
     """
 
     regions = Regions((), ())
@@ -253,27 +253,27 @@ class BlockBounds(BoundsPass):
         return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over_regions(self, regions: Regions) -> "BlockBounds":
-        """The same over some regions."""
+        """The same bounds over other regions."""
         other = self.of_functions(self._functions)
         other.regions = regions
         return other
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
-        """The same with the terms of this process."""
+        """The same bounds with row functions that are valid in this process."""
         other = copy(self)
         other._functions = functions
         return other
 
     @property
     def function(self) -> RowFunction:
-        """The term."""
+        """Row function of the term."""
         return self._functions[0]
 
     def _read_at_once(self, function: RowFunction) -> int:
         return BLOCK_ROWS
 
     def _worthwhile_copy(self, trials: Sequence[Any]) -> WhitenedCopy:
-        """No room where storage is slow to read the few rows of an update."""
+        """No whitened copy if the storage is slow to read the few rows of an update."""
         quick = StoredRows(self.function.columns).reads_few_quickly
         return super()._worthwhile_copy(trials) if quick else NO_COPY
 
@@ -302,7 +302,7 @@ class BlockBounds(BoundsPass):
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
-        """Tables with new rows; BoundsError if one has no bound in a region."""
+        """Tables with appended rows; BoundsError if a new row has no bound in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
         if not np.isfinite(self.selected_tables(largest)).all():
@@ -319,7 +319,7 @@ class BlockBounds(BoundsPass):
         )
 
     def selected_tables(self, found: np.ndarray) -> np.ndarray:
-        """Values of the regions and kinds with a table, float64."""
+        """Values for the region and bound of each table, float64, shape (T, blocks)."""
         served = self.regions.served
         return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
@@ -333,7 +333,7 @@ class BlockBounds(BoundsPass):
         )
 
     def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
-        """No groups: they would need all rows."""
+        """No groups, because finding them would need all rows."""
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """c_i of some rows in a table, float32 rounded up."""
@@ -357,7 +357,7 @@ class BlockBounds(BoundsPass):
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
     def found(self, asked: Any, rows: np.ndarray) -> Any:
-        """Result of a function of bounds and some rows, computed at the rows."""
+        """Evaluate a function of bounds and some rows where the rows are stored."""
         (found,) = self._on_rows([(rows, asked)])
         return found
 
@@ -366,7 +366,7 @@ class BlockBounds(BoundsPass):
         return over_rows(self, StoredRows(self.function.columns), blocks, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
-        """First row without a bound over the smallest region, from the largest of blocks."""
+        """First row without a bound over the smallest region, found by the block maxima."""
         block = int(np.flatnonzero(~np.isfinite(largest).all(axis=0))[0])
         rows = np.arange(BLOCK * block, min(BLOCK * (block + 1), self.function.n_rows))
         pairs = self.over_some(slice(1), RowData(self.function, rows))

@@ -24,14 +24,14 @@ from pymc_minibatch_mh.reference.target import Target, whitened_directions
 
 @dataclass(frozen=True, eq=False)
 class BoundCheck:
-    """Compiled rows with the bounds of their changes, which travel to stored rows."""
+    """Compiled rows and bounds of their changes, which are sent to stored data."""
 
     rows: PlacedRows
     bounds: BlockBounds | None
 
     @classmethod
     def by_tables(cls, target: Target, tables: AnyTables | None) -> Self:
-        """Check with the bounds of blocks; other bounds travel with their rows."""
+        """Check with block bounds, if `tables` has them; other bounds are sent per block."""
         return cls(target.rows, tables.bounds if isinstance(tables, BlockTables) else None)
 
     def block_spreads(
@@ -63,11 +63,11 @@ def spread_of(
 
 #: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
-#: Moves of an audit with all rows, and changes of rows at most for derived bounds.
+#: Number of audited proposals on all rows, and maximum number of row changes for derived bounds.
 MOVES, CHANGES = 4, 1_000_000
-#: Rows of a chunk of an audit.
+#: Number of rows per chunk of an audit.
 CHUNK = 65_536
-#: Ends of coordinates without a support.
+#: Lower and upper ends of unrestricted coordinates.
 NO_SUPPORT = np.asarray(-np.inf), np.asarray(np.inf)
 
 
@@ -78,9 +78,9 @@ def objection_of(
     rng: np.random.Generator,
     rows: np.ndarray | None = None,
 ) -> str:
-    """Violation of the bounds in a typical move, or ""; SettingError for a negative metric.
+    """Message about a bound violated by typical proposals, or ""; SettingError if a metric is < 0.
 
-    Of stored rows, evenly spread ones are checked, by default of all, or of `rows`.
+    For stored data, evenly spaced rows out of `rows` (default: all) are checked.
     """
     for move in audited_moves(target, reference, tables, rng):
         here, there, _ = move.ends
@@ -93,11 +93,11 @@ def objection_of(
 def audited_moves(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
 ) -> Iterator[BoundedMove]:
-    """Typical moves of an audit, fewer for many rows with derived bounds."""
+    """Typical proposals for an audit; fewer for many rows with derived bounds."""
     moves = MOVES
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
-    # Positions outside of the support are rejected without rows.
+    # Positions outside the support are rejected without evaluating rows.
     support = target.factorization.lower, target.factorization.upper
     return islice(typical_moves(target, reference, tables, rng, support), moves)
 
@@ -105,7 +105,7 @@ def audited_moves(
 def audited_parts(
     target: Target, found: GroupedReference, tables: PartTables, rng: np.random.Generator
 ) -> str:
-    """Violation of a row's bound in a typical move, or ""."""
+    """Message about a row that exceeds its bound in a typical proposal, or ""."""
     here, there = (found.draw(rng, 1.0) for _ in range(2))
     ratio, row = largest_of_parts(target, found, tables, here, there)
     if not ratio > 1.0:
@@ -116,14 +116,14 @@ def audited_parts(
 def largest_of_parts(
     target: Target, found: GroupedReference, tables: PartTables, here: np.ndarray, there: np.ndarray
 ) -> tuple[float, int]:
-    """Largest ratio of a row's change to its bound between two ends, and the row.
+    """Largest ratio of a row's change to its bound between two positions, and the row.
 
-    NaN and -1 with the border beyond its radius; rows of effects beyond their radius do not count.
+    NaN and -1 if common effects exceed their radius. Rows whose group effects do are ignored.
     """
     move, parts = found.ends(here, there), tables.parts
     if not max(move.border[:2]) <= parts.border_radius:
         return np.nan, -1
-    # The index -1, for no element, selects the appended True.
+    # The index -1 (no level) selects the appended True.
     inside = np.append(np.maximum(np.abs(move.here), np.abs(move.there)) <= parts.radii, True)
     ceilings = tables.row_ceilings(move)
     ends, rows = (here, there, found.centre), np.arange(ceilings.size)
@@ -136,7 +136,7 @@ def largest_of_parts(
 def _largest_ratio(
     target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
-    """Largest ratio of a row's change to its bound in a move, and the row."""
+    """Largest ratio of a row's change to its bound in a proposal, and the row."""
     if target.source.in_memory:
         assert isinstance(tables, Tables)
         return target.full_data.largest_ratio(move, tables.c[move.table])
@@ -144,7 +144,7 @@ def _largest_ratio(
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    # Compiled once, and not in every thread.
+    # Compiled once here, not in every thread.
     target.rows.space(move.order)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
@@ -154,14 +154,14 @@ def _largest_ratio(
 
 
 def seeded_moves(target: Target, reference: Reference, tables: AnyTables) -> Iterator[BoundedMove]:
-    """Typical moves that are the same in every preparation of a model."""
+    """Typical proposals that are the same in every preparation of a model."""
     return typical_moves(target, reference, tables, np.random.default_rng(PREPARATION_SEED))
 
 
 def sizes_of_many(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
-    """C M of many typical moves at once, infinite without a bound."""
+    """C M of `count` typical proposals at once; infinite for proposals without a bound."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
     ends = reference.centre + noise @ reference.factor.T
     return sizes_between(_arrays(target, reference, tables), reference, ends)
@@ -174,7 +174,7 @@ def typical_moves(
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = NO_SUPPORT,
 ) -> Iterator[BoundedMove]:
-    """Moves with bounds among :data:`MOVES` moves between points of the Gaussian approximation."""
+    """Proposals with bounds, among :data:`MOVES` pairs of draws from the normal approximation."""
     arrays = _arrays(target, reference, tables)
     for _ in range(MOVES):
         noise = rng.standard_normal((2, reference.centre.size))
@@ -205,14 +205,14 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
 
 
 def exceeds_bound(ratio: float) -> tuple[str, str]:
-    """Excess of a row over its bound, and the setting of such bounds, for messages."""
+    """Two parts of messages: a row's excess over its bound, and the setting for bounds."""
     return f"changes by {ratio:.3g} times its bound", "bounds"
 
 
 def violation_message(
     target: Target, row: int, position: np.ndarray, new: np.ndarray, excess: str, setting: str
 ) -> str:
-    """Message about a row that exceeded its bound in a move."""
+    """Message about a row that exceeded its bound in a proposal."""
     name, inside = target.term_and_row(row)
     show = np.array2string
     return (

@@ -1,4 +1,4 @@
-"""The pass that bounds all rows, over nested trust regions."""
+"""Computation of the bounds of all rows, over nested trust regions."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -41,17 +41,17 @@ from pymc_minibatch_mh.progress import report_stage
 from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, RowFunction
 
-#: Advice about a condition of the model itself.
+#: Advice about a condition that the model itself contains.
 SMOOTH_STEP = (
     "Replace a switch(tau > t, a, b) by a smooth step, b + (a - b) * pm.math.sigmoid((tau - t) / "
     "width). "
 )
-#: The same about a condition for a finite log-density.
+#: Explanation of a condition for a finite log-density.
 SUPPORT = (
     "The condition belongs to a switch of the log-density to -inf, such as switch(y > t, a, "
     "-inf), so the posterior jumps where an observation becomes impossible. "
 )
-#: The same about a parameter check of a distribution.
+#: Advice about a parameter check of a distribution.
 CHECKED = (
     "The condition is a parameter check of the distribution, such as 0 <= p <= 1, that could not "
     "be proved to hold everywhere. Write probabilities as pm.math.sigmoid(...) or "
@@ -80,7 +80,7 @@ def explain_unbounded(
 def _lower_order(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int
 ) -> str:
-    """Advice about the order of control variates with bounds of a row, or ""."""
+    """Advice about a lower order of control variates at which a row has a bound, or ""."""
     for lower in range(order - 1, 0, -1):
         jet = Jets(data, boxes, lower).of(function.root)
         if are_bounded(value for index, value in jet.items() if len(index) == lower):
@@ -117,7 +117,7 @@ def _is_condition(culprit: Apply | None) -> bool:
 
 
 def _about_condition(function: RowFunction, condition: Apply) -> str:
-    """Origin of a condition, and advice."""
+    """Text about the origin of a condition, with advice."""
     all_switches = [x for x in _operations_on_parameters(function.root) if is_a(x, scalar.Switch)]
     switches = [x for x in all_switches if condition in (x, *subexpressions(x.inputs[0]))]
     if any(x in function.exprs.checks for s in switches for x in subexpressions(s.inputs[0])):
@@ -130,26 +130,26 @@ def _operations_on_parameters(root: Expr) -> list[Apply]:
     return [x for x in operands_first([root]) if isinstance(x, Apply) and not x.is_data]
 
 
-#: Tail probabilities of a normal posterior beyond the nested trust regions, also of the largest of
-#: many groups, one of which is often far out.
+#: Tail probabilities of a normal posterior beyond the nested trust regions, without and with
+#: groups: the farthest of many groups is often far out.
 TAILS, TAILS_OF_GROUPS = (1e-2, 1e-6, 1e-12), (1e-1, 1e-6, 1e-12)
-#: Rows of a chunk, and trial rows for the choice of regions and pieces.
+#: Number of rows per chunk, and of trial rows for the choice of regions and pieces.
 CHUNK, TRIAL_ROWS = 16_384, 512
-#: Boxes at most over the smallest region, for all rows and for one row.
+#: Maximum number of boxes over the smallest region, for all rows and for one row.
 MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
-#: Rows per update below which tighter bounds are not worth their time.
+#: Number of evaluated rows per update below which tighter bounds are not worth their time.
 FEW_ROWS = 0.1
-#: Least relative gain of another cut, and of a smaller region.
+#: Minimum relative gain of another cut, and of a smaller region.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
-#: Largest excess at which the table without a radius replaces that of the largest region.
+#: Maximum relative excess of Σc_i at which infinite radius replaces the largest finite radius.
 WORTH_INFINITY = 0.25
 
-#: Least C M of a typical move for which groups of directions are computed, and the largest share of
-#: it that they may leave.
+#: Minimum C M of a typical proposal for which groups of directions are computed, and the maximum
+#: fraction of it that may remain with groups.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
-#: Fewest coordinates, and least C M of a typical move, for a copy of the whitened rows that rejects
-#: candidates; its largest size, relative to the data and to free memory, of which bounds and alias
-#: tables take as much again.
+#: Minimum number of coordinates and minimum C M of a typical proposal for a whitened copy of rows,
+#: which rejects candidates; its maximum size, relative to the data and to free memory (bounds and
+#: alias tables take as much again).
 NARROW, WORTH_A_COPY, MOST_OF_DATA, MOST_OF_FREE = 30.0, 10.0, 4.0, 0.3
 
 BOUNDING = "Bounding all observations"
@@ -158,10 +158,10 @@ _log = logging.getLogger("pymc")
 
 
 class RowPass:
-    """Enclosures of every row of a model's terms, in chunks, on all cores.
+    """Computation of enclosures for every row of a model's terms, in chunks, on all cores.
 
-    The reference has centre, metric, order and temperature; boxes end at the `support`, lower and
-    upper ends of the coordinates, shapes (d,).
+    The reference has centre, metric, order and temperature; boxes are cut to the `support`, lower
+    and upper ends of the coordinates, shapes (d,).
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class RowPass:
     def geometry(
         self, function: RowFunction, data: RowData, *, directions: bool = False
     ) -> Geometry:
-        """Arguments of some rows around the centre."""
+        """Linear predictors of some rows around the centre."""
         centre, factor = self._reference.centre, self._reference.factor
         return geometry_of_rows(function, data, centre, factor, directions=directions)
 
@@ -211,7 +211,7 @@ class RowPass:
         return sum(function.n_rows for function in self._functions)
 
     def _term_of(self, row: int) -> tuple[RowFunction, int]:
-        """Term of a row, and the number of the row there."""
+        """Row function of the term of a row, and the row's number within the term."""
         for function in self._functions:
             if row < function.n_rows:
                 break
@@ -232,7 +232,7 @@ class BoundsPass(RowPass):
         self._copy = NO_COPY
 
     def tables(self) -> Tables:
-        """Bounds of all rows; BoundsError without a bound over the smallest region."""
+        """Bounds of all rows; BoundsError if a row has none over the smallest region."""
         report_stage(BOUNDING)
         trials, radii, plans = self._plan_regions()
         self._copy = self._worthwhile_copy(trials)
@@ -244,7 +244,7 @@ class BoundsPass(RowPass):
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
     ) -> Tables:
-        """Bounds of all rows over regions, with the cuts of each term there."""
+        """Bounds of all rows over regions, with interval pieces `plans` per region and term."""
         # c_i and c̃_i over every region.
         found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
         self._fill_rows(found, partial(self._bound_pairs, radii, plans))
@@ -264,7 +264,7 @@ class BoundsPass(RowPass):
         return Tables(headers, c, looseness, groups=self._groups, copy=self._copy)
 
     def _plan_regions(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
-        """Trials on a few rows, radii of the regions, and cuts of each term there."""
+        """Trials on a few rows, radii of the regions, and pieces per region and term."""
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._region_radii(trials)
@@ -273,12 +273,12 @@ class BoundsPass(RowPass):
         return trials, radii, plans
 
     def forecast(self) -> float:
-        """C M of a typical move, from a few rows of each term: infinite without bounds."""
+        """C M of a typical proposal, from a few rows of each term; infinite without bounds."""
         return self._forecast_total([_Trial(self, function) for function in self._functions])
 
     @property
     def typical_move_size(self) -> float:
-        """M of a typical move."""
+        """Size M of a typical proposal."""
         if self._groups is None:
             return (2.0 * self.size**1.5) / 6.0
         return 2.0 * self._normal_radius(0.5) ** 3 / 6.0
@@ -288,7 +288,7 @@ class BoundsPass(RowPass):
         return TAILS if self._groups is None else TAILS_OF_GROUPS
 
     def _normal_radius(self, tail: float) -> float:
-        """Radius with at most some tail probability of a normal posterior."""
+        """Radius that a normal posterior exceeds with probability of at most `tail`."""
         if self._groups is None:
             return float(np.sqrt(chdtri(self.size, tail)))
         return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
@@ -298,7 +298,7 @@ class BoundsPass(RowPass):
         return self.typical_move_size * sum(trial.total(radius, trial.whole) for trial in trials)
 
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
-        """Groups of rows, where they save enough."""
+        """Groups of rows, if they reduce C M enough; None otherwise."""
         whole = self._forecast_total(trials)
         if not whole > WORTH_GROUPS:
             return None
@@ -307,7 +307,7 @@ class BoundsPass(RowPass):
         return self._groups if worth else None
 
     def _worthwhile_copy(self, trials: Sequence["_Trial"]) -> WhitenedCopy:
-        """Room for a copy of the whitened rows, where updates have many candidates."""
+        """Empty memory for a whitened copy of the rows, if updates have many candidates."""
         if not (self.size > NARROW and self._forecast_total(trials) >= WORTH_A_COPY):
             return NO_COPY
         own = max(sum(not form.is_global for form in f.arguments) for f in self._functions)
@@ -320,7 +320,7 @@ class BoundsPass(RowPass):
         return WhitenedCopy(empty_lines(self._n_rows, width), self._shared_directions(), own)
 
     def _shared_directions(self) -> Array:
-        """Orthonormal basis of the arguments that all rows share, shape (s, d)."""
+        """Orthonormal whitened basis of the predictors that all rows share, shape (s, d)."""
         lines: list[Array] = []
         for function in self._functions:
             first = RowData(function, np.zeros(1, dtype=np.int64))
@@ -333,7 +333,7 @@ class BoundsPass(RowPass):
         return basis[kept]
 
     def _pack_lines(self, k: int, first: int, place: Geometry, data: RowData) -> None:
-        """Write some rows of a term to the copy, from line `first` on."""
+        """Write some rows of a term to the whitened copy, from line `first` on."""
         copy, pairs = self._copy, zip(self._functions[k].arguments, place.whitened, strict=True)
         whitened = np.zeros((data.rows.size, copy.own, self.size))
         for a, own in enumerate(w for form, w in pairs if not form.is_global):
@@ -352,7 +352,7 @@ class BoundsPass(RowPass):
         *,
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
-        """c_i and c̃_i of some rows, by default also by parts."""
+        """Bounds c_i and c̃_i of some rows; with `by_parts`, also by sums over parts if smaller."""
         beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
@@ -372,7 +372,7 @@ class BoundsPass(RowPass):
     def _region_radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [self._normal_radius(tail) for tail in self._tail_probabilities]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
-        # A table without a radius avoids all full passes.
+        # A table of infinite radius avoids all full-data evaluations.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
         if not kept or totals[np.inf] > (1.0 + WORTH_INFINITY) * totals[nested[-1]]:
             kept.insert(0, nested[-1])
@@ -391,7 +391,7 @@ class BoundsPass(RowPass):
     ) -> np.ndarray:
         """c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up.
 
-        A copy gets their lines, from row `first` on.
+        If there is a whitened copy, it gets their lines, from row `first` on.
         """
         function, copied = self._functions[k], self._copy.lines.shape[0] > 0
         place = self.geometry(function, data, directions=copied)
@@ -405,10 +405,10 @@ class BoundsPass(RowPass):
         return result
 
     def _table_kinds(self, along: float, together: float) -> list[tuple[int, int]]:
-        """Number and kind of the bounds, c_i or c̃_i, that are worth a table."""
+        """Index and kind of each bound, c_i (0) or c̃_i (1), that is worth a table."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
-        # Directions gain a factor of .385 at most, which independence hardly changes.
+        # The directional M is at best 0.385 times the joint M, and near that if independent.
         kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
         return [*kinds, (1, JOINT)] if together < along else kinds
 
@@ -421,7 +421,7 @@ class BoundsPass(RowPass):
 
 
 class _Trial:
-    """A few rows of a term, for trials of regions and cuts."""
+    """A few rows of a term, on which regions and interval pieces are tried."""
 
     def __init__(self, owner: BoundsPass, function: RowFunction) -> None:
         self._owner = owner
@@ -429,7 +429,7 @@ class _Trial:
         self._data = trial_rows(function)
         self._place = owner.geometry(function, self._data)
         self.whole = (1,) * len(function.arguments)
-        # Cuts help bounds of partial derivatives, which linear exponents do not need.
+        # Cuts tighten bounds of partial derivatives, which linear exponents do not need.
         mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
         self._cut_by_parts = not mixed
         self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
@@ -446,7 +446,7 @@ class _Trial:
         return self._totals[key]
 
     def pieces(self, radius: float) -> tuple[int, ...]:
-        """Best numbers of pieces of each argument's interval."""
+        """Best number of pieces of each linear predictor's interval."""
         if radius == np.inf:
             return self.whole
         total = partial(self.total, radius, by_parts=self._cut_by_parts)
@@ -454,7 +454,7 @@ class _Trial:
 
 
 def trial_rows(function: RowFunction) -> RowData:
-    """Data of a few rows, evenly spread."""
+    """Data of a few evenly spaced rows."""
     rows = np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64)
     return RowData(function, np.unique(rows))
 
@@ -466,7 +466,7 @@ def best_cuts(
     most_of_a_row: int = MOST_BOXES_OF_A_ROW,
     worth_a_cut: float = WORTH_A_CUT,
 ) -> tuple[int, ...]:
-    """Numbers of pieces of the arguments' intervals, halved while that lowers a total enough."""
+    """Number of pieces of each predictor's interval, doubled while that lowers `total` enough."""
     most = min(most_of_a_row, MOST_BOXES // function.n_rows)
     best = (1,) * len(function.arguments)
     while best and 2 * np.prod(best) <= most and total(best) > few:
@@ -480,7 +480,7 @@ def best_cuts(
 
 
 def _fits_memory(n_bytes: int) -> bool:
-    """Whether a copy of a size leaves enough memory free, with a warning if not."""
+    """Whether a copy of `n_bytes` leaves enough memory free; log a warning if not."""
     free = virtual_memory().available
     if n_bytes <= MOST_OF_FREE * free:
         return True
@@ -494,13 +494,13 @@ def _fits_memory(n_bytes: int) -> bool:
 
 
 def _chunk_length(function: RowFunction) -> int:
-    """Rows of a chunk: the products of many arguments take memory."""
+    """Number of rows per chunk; products of many linear predictors take memory."""
     many = max(len(function.arguments) / MAX_ARGUMENTS, 1.0)
     return int(CHUNK / many**2)
 
 
 def rounded_up(c: Array) -> np.ndarray:
-    """Numbers as float32, rounded up."""
+    """Values as float32, rounded up."""
     with np.errstate(over="ignore"):
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -4,8 +4,8 @@ With p = softmax(l) and D the derivative along a direction, the second and the t
 
     Var(Dl) + E D²l    and    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l,
 
-central moments under p where exponents are linear. Other summands of a log-likelihood are bounded
-by partial derivatives, and added. docs/background/derivation.md proves the bounds of the moments.
+central moments under p if exponents are linear. Other summands of a log-likelihood are bounded by
+partial derivatives, and added. docs/background/derivation.md proves the bounds of the moments.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from pymc_minibatch_mh.structure.row_function import MAX_ARGUMENTS, RowData, Row
 
 #: Largest third central moment on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
-#: More than the rounding errors of a dozen operations and of eigenvalues.
+#: Factor that exceeds the rounding errors of a dozen operations and of eigenvalues.
 ROUNDED = 1.0 + 100.0 * RELATIVE
 
 
@@ -39,8 +39,8 @@ ROUNDED = 1.0 + 100.0 * RELATIVE
 class Exponents:
     """Exponents l_k of some rows at the centre of a trust region, shape (rows, K).
 
-    `weights` are gradients in the arguments, shape (rows, K, m). `norms` and `gram` belong to the
-    arguments' whitened gradients; `turns` bounds their change within the region.
+    `weights` are gradients in the linear predictors, shape (rows, K, m), whose whitened gradients
+    have `norms` and Gram matrices `gram`; `turns` bounds changes of exponents' whitened gradients.
     """
 
     values: Interval
@@ -50,7 +50,7 @@ class Exponents:
     turns: Array
 
     def distances(self) -> Array:
-        """Sup |z_k - z_l|, shape (rows, K, K), with rounding errors of cancelled terms."""
+        """Bounds of |z_k - z_l|, z whitened gradients, with rounding errors, shape (rows, K, K)."""
         products = self._gram_products(self.weights)
         squares = np.einsum("nkk->nk", products)
         sizes = self._weighted_norms()
@@ -72,7 +72,7 @@ class Exponents:
             return np.fmin(ROUNDED / np.exp(gaps).sum(axis=2) + TINY, 1.0)
 
     def centred_products(self) -> tuple[Array, Array, Array]:
-        """x_k·x_l for z_k less their mean, |x_k|, and the rounding error of products."""
+        """x_k·x_l and |x_k|, where x_k is z_k minus the mean, and rounding errors of products."""
         middle = 0.5 * (self.values.lo + self.values.hi)
         shares = np.exp(middle - middle.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
@@ -129,7 +129,7 @@ def moment_bounds(exponents: Exponents, radius: float) -> Moments:
 
 
 def mean_bound(shares: Array, sizes: Array) -> Array:
-    """Bound of Σ p_k s_k, s_k >= 0."""
+    """Upper bound of Σ p_k s_k for s_k >= 0."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.fmin((shares * sizes).sum(axis=1), sizes.max(axis=1)))
 
@@ -142,14 +142,14 @@ def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
     return largest * ROUNDED + doubt * weights.sum(axis=1)
 
 
-#: Least value over unit s and t of the largest (s·x)² |t·x| over unit x.
+#: Minimum over unit vectors s and t of the maximum over unit vectors x of (s·x)² |t·x|.
 LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 
 
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """c_i and c̃_i, at temperature 1, of the logarithm of a sum of linear exponentials."""
+    """Bounds c_i and c̃_i at temperature 1 for the log of a sum with linear exponents."""
     factor = np.abs(_sum_of_products(log_sum.factor, data)[0])
     found = moment_bounds(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
@@ -166,7 +166,7 @@ def mixture_bounds(
     radius: float,
     order: int,
 ) -> Array:
-    """Bounds of derivatives of the logarithm of a sum of exponentials, for M of lengths."""
+    """Bounds c̃_i at temperature 1 for the log of a sum with nonlinear exponents."""
     rows = data.rows.size
     if radius == np.inf:
         return np.full(rows, np.inf)
@@ -245,13 +245,13 @@ def _sum_of_products(weights: Weights, data: RowData) -> tuple[Array, Array]:
 
 type Places = NDArray[np.int64]
 
-#: Fewest exponentials of a sum: softplus, with fewer, has exact derivatives.
+#: Minimum number of exponentials in a sum: softplus, with two, has exact derivatives.
 SEVERAL = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Derivatives of an order over a trust region, with arguments cut into pieces, times β."""
+    """Trust region, order of derivatives, pieces of each predictor's interval, and β."""
 
     radius: float
     order: int
@@ -260,12 +260,12 @@ class Region:
 
 
 def use_joint_bound(function: RowFunction, order: int) -> bool:
-    """Whether the derivatives of a row are few enough to be bounded one by one."""
+    """Whether a row has few enough linear predictors to bound every partial derivative."""
     return order == 1 or len(function.arguments) <= MAX_ARGUMENTS
 
 
 def use_sum_bound(function: RowFunction, order: int) -> bool:
-    """Whether bounds of the summands of a row are needed, or may be smaller."""
+    """Whether bounds by summands of the log-likelihood are needed, or may be smaller."""
     if not use_joint_bound(function, order):
         return True
     if order == 1 or len(function.arguments) == 1:
@@ -286,9 +286,9 @@ def _parts_of(function: RowFunction) -> list[NonlinearParts]:
 def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
-    """c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
+    """Bounds c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
     total = np.zeros((2, data.rows.size))
-    # Branches usually share one logarithm, to which the data add.
+    # Branches usually share one logarithm of a sum, which is bounded once for all of them.
     shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
     for rows, some, branch in branches_by_data(function.root, data):
         parts = nonlinear_parts(function.exprs, branch)
@@ -308,7 +308,7 @@ def pair_by_parts(
 def _bounds_of_sum(
     function: RowFunction, parts: NonlinearParts, data: RowData, place: Geometry, region: Region
 ) -> Array:
-    """Bounds of a sum other than a softmax, shape (2, rows)."""
+    """Bounds c_i and c̃_i of nonlinear mixtures or of other summands, shape (2, rows)."""
     if parts.mixture:
         found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
         found *= region.inverse_temperature

@@ -1,7 +1,7 @@
 """Linear predictors in a trust region, and whitened directions of groups of observations.
 
-The bound of a row is valid with M of a move's part along its own linear predictors. Directions of
-all rows are stored once, beside directions of each group; M is the maximum over groups.
+The bound of a row holds with M of the component of a proposal along the row's linear predictors.
+Directions shared by all rows are stored once, others for each group; M is the maximum over groups.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 
 class Groups(NamedTuple):
-    """Orthonormal whitened directions of rows.
+    """Orthonormal whitened directions of the linear predictors of rows.
 
     `shared`, shape (s, d), belongs to all rows, and `own`, shape (groups * each, d), to each group
-    in turn, filled up with zeros.
+    in turn, padded with zeros.
     """
 
     shared: Array
@@ -36,7 +36,7 @@ class Groups(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Largest number of directions of a row."""
+        """Maximum number of directions per row."""
         return len(self.shared) + self.each
 
 
@@ -51,7 +51,7 @@ def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
         own |= apart
         if len(own) > MAX_DIRECTIONS:
             return None
-    # A group within another group needs no lines of its own.
+    # A group contained in another group needs no directions of its own.
     largest = [lines for key, lines in own.items() if not any(key < other for other in own)]
     each = max((len(lines) for lines in largest), default=0)
     if not each or len(largest) * each > MAX_DIRECTIONS or len(shared) + each >= size:
@@ -71,10 +71,10 @@ def _whitened_groups(shared: Array, own: Sequence[Array], each: int, factor: Arr
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """Arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
+    """Linear predictors u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
 
     `centres` are u_a(θ̂), `norms` n_a = ‖∇u_a‖ in the dual metric, shape (rows,) or (), and
-    `whitened` is Lᵀ∇u_a, L Lᵀ = A⁻¹, shape (rows, d) or (1, d), empty for a single argument.
+    `whitened` is Lᵀ∇u_a, L Lᵀ = A⁻¹, shape (rows, d) or (1, d), empty for a single predictor.
     """
 
     centres: tuple[Interval, ...]
@@ -82,14 +82,14 @@ class Geometry:
     whitened: tuple[Array, ...]
 
     def argument_boxes(self, radius: float) -> list[Interval]:
-        """Intervals of the arguments over ‖θ - θ̂‖ <= radius."""
+        """Intervals of the linear predictors over ‖θ - θ̂‖ <= radius."""
         if radius == np.inf:
             return [Interval.whole_line(n.shape) for n in self.norms]
         reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
         return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
 
     def part(self, rows: NDArray[np.int64]) -> "Geometry":
-        """Geometry of some of these rows, by their places."""
+        """Geometry of some of these rows, by their indices."""
         return Geometry(
             tuple(centre.take(rows) for centre in self.centres),
             tuple(n.take(rows) if n.shape else n for n in self.norms),
@@ -100,7 +100,7 @@ class Geometry:
         )
 
     def of(self, arguments: Sequence[int]) -> "Geometry":
-        """Geometry of some of the arguments."""
+        """Geometry of some of the linear predictors."""
         return Geometry(
             tuple(self.centres[a] for a in arguments),
             tuple(self.norms[a] for a in arguments),
@@ -108,7 +108,7 @@ class Geometry:
         )
 
     def gram_matrix(self, rows: int) -> Array:
-        """Products of the arguments' whitened gradients, shape (rows, m, m)."""
+        """Inner products of the predictors' whitened gradients, shape (rows, m, m)."""
         m = len(self.norms)
         result = np.empty((rows, m, m))
         for a in range(m):
@@ -118,7 +118,7 @@ class Geometry:
         return result
 
     def correlation_norm(self) -> Array:
-        """Largest eigenvalue of the correlations of each row's arguments."""
+        """Largest eigenvalue of the correlation matrix of each row's linear predictors."""
         m = len(self.norms)
         if m == 1:
             return np.ones(())
@@ -144,7 +144,7 @@ def geometry_of_rows(
 ) -> Geometry:
     """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.
 
-    It has whitened gradients with `directions`, or for several arguments, which may correlate.
+    Whitened gradients are included with `directions`, or for several, maybe correlated, predictors.
     """
     directions |= len(function.arguments) > 1
     found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)
@@ -162,7 +162,7 @@ def geometry_of_rows(
 def within_support(
     function: RowFunction, boxes: Sequence[Interval], lower: Array, upper: Array
 ) -> list[Interval]:
-    """Parts of boxes within the support of coordinates: other moves are rejected without rows."""
+    """Boxes cut to the coordinates' support, because other proposals are rejected anyway."""
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):
         places = list(single_coordinate(form.terms))
@@ -176,7 +176,7 @@ def within_support(
 def box_of_support(
     function: RowFunction, data: RowData, lower: Array, upper: Array
 ) -> list[Interval]:
-    """Intervals of the arguments over a box of positions, whose ends may be infinite."""
+    """Intervals of the linear predictors over a box of positions, whose ends may be infinite."""
     result = []
     for form in function.arguments:
         matrix = data.coefficients(form, lower.size)

@@ -1,8 +1,8 @@
-"""Interval Taylor jets: enclosures of a row's partial derivatives over a box of its arguments.
+"""Interval Taylor jets: enclosures of a row's partial derivatives over a box of its predictors.
 
-A jet maps each multi-index, a sorted tuple of argument numbers such as ``(0, 0, 1)``, to an
-enclosure of that partial derivative, ``()`` to the value; zero ones are left out. Jets go through
-an expression by the chain rule of Faà di Bruno, with one rule per scalar operation.
+A jet maps each multi-index, a sorted tuple of predictor numbers such as ``(0, 0, 1)``, to an
+enclosure of that partial derivative, and ``()`` to the value; zero derivatives are left out. The
+chain rule of Faà di Bruno propagates jets through expressions, with one rule per operation.
 """
 
 from collections import Counter
@@ -30,14 +30,14 @@ ZERO = Interval.point(0.0)
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """A condition over a box: whether it must hold, and whether it may."""
+    """Condition over a box: whether it holds everywhere, and whether it may hold somewhere."""
 
     must: np.ndarray
     may: np.ndarray
 
 
 class Jets:
-    """Jets of a row function's expressions up to an order from 1 to 4, over a box of arguments."""
+    """Jets of a row function's expressions up to an order from 1 to 4, over a box of predictors."""
 
     def __init__(self, data: RowData, boxes: Sequence[Interval], order: int) -> None:
         self._data = data
@@ -140,7 +140,7 @@ class Jets:
         return self._with_unknown_derivatives({**chosen, (): value}, undecided)
 
     def _chosen_by_data(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
-        """Jet with each branch on its own rows only, which halves the work."""
+        """Jet of a switch by data, each branch on its own rows only, which halves the work."""
         holds, fails = self._data.where(condition)
         if not holds.size or not fails.size:
             return self.of(yes if holds.size else no)
@@ -180,7 +180,7 @@ class Jets:
         return self._with_unknown_derivatives(result, ~(first | second), least=2)
 
     def _with_unknown_derivatives(self, jet: Jet, rows: np.ndarray, least: int = 1) -> Jet:
-        """Jet without bounds of derivatives from order `least` on in some rows."""
+        """Jet whose derivatives of order `least` and above are unbounded in some rows."""
         if not np.any(rows):
             return jet
         result = dict(jet)
@@ -191,20 +191,20 @@ class Jets:
 
 
 class _AnyRow(RowData):
-    """Any row: rules do not depend on numbers."""
+    """Placeholder for a row's data: which rules apply does not depend on their values."""
 
     def __init__(self, function: RowFunction) -> None:
         self.function, self.rows = function, np.zeros(1, dtype=np.int64)
 
     def value(self, expr: Expr) -> np.ndarray:
-        """Zero in the type of a data expression."""
+        """Zero with the dtype of a data expression."""
         return np.zeros((), expr.dtype)
 
 
 def require_rules(function: RowFunction) -> None:
-    """Refuse an operation without a rule, by a BoundsError that names it.
+    """Raise a BoundsError that names the operation if an operation has no rule.
 
-    Every operation is enclosed once over the whole space, without rows, which may choose branches.
+    Every operation is enclosed once over the whole space, without rows, which might skip branches.
     """
     everywhere = [Interval.whole_line()] * len(function.arguments)
     jets = Jets(_AnyRow(function), everywhere, 1)

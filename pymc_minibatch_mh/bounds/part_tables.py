@@ -1,9 +1,9 @@
-"""Tables of bounds for compiled moves of group effects (elements): see parts.c.
+"""Tables of separable bounds for compiled updates of group effects: see parts.c.
 
-Third derivatives D_abc of a row are bounded over the box of its arguments, for border and elements
-within their radii. With typical sizes n_a of its arguments, g_a = max over b, c of
-(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: in units of g a row moves along one
-axis, with third derivatives of at most 1.
+Third derivatives D_abc of a row are bounded over the box of its linear predictors, for common and
+group effects within their radii. With typical sizes n_a of the predictors, g_a = max over b, c of
+(D_abc n_a n_b n_c)^(1/3) / n_a satisfies D_abc <= g_a g_b g_c: in units of g, a row changes along
+one axis, with third derivatives of at most 1.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from pymc_minibatch_mh.reference.full_data import on_all_cores
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Probability of the border beyond its radius for a normal posterior, and radius of an element in
-#: posterior standard deviations.
+#: Probability of common effects beyond their radius for a normal posterior, and radius of a group
+#: effect in posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 6.5
-#: Pieces of the intervals of a row at most, and least relative gain of twice as many.
+#: Maximum number of boxes per row, and minimum relative gain of twice as many.
 MOST_PIECES, WORTH_A_CUT = 64, 0.08
 #: Margin above the rounding errors of tables.
 _ROUNDING = 1.0 + 1e-12
@@ -45,7 +45,7 @@ _ROUNDING = 1.0 + 1e-12
 
 @dataclass(frozen=True, eq=False)
 class PartTables:
-    """Bounds of all rows by border and elements."""
+    """Bounds of all rows as functions of common and group effects."""
 
     parts: Parts
     verified: ClassVar[bool] = True
@@ -58,14 +58,14 @@ class PartTables:
         return sum(x.nbytes for x in self.parts if isinstance(x, np.ndarray))
 
     def row_ceilings(self, ends: Ends) -> np.ndarray:
-        """Bound of every row in a move."""
+        """Thinning bound of every row for a proposal, shape (N,)."""
         out = np.empty(self.parts.n_rows)
         function("mh_ceilings_of")(self.parts, ends, out)
         return out
 
 
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
-    """Bounds of all rows around a centre; BoundsError without a bound."""
+    """Bounds of all rows around a centre; BoundsError if a row has no bound."""
     report_stage(BOUNDING)
     bounds = _RowBounds(target, found)
     looked = list(on_all_cores(bounds.of, target.element_rows.read_chunks, BOUNDING))
@@ -120,7 +120,7 @@ def _parts_of(
 
 
 class _RowBounds:
-    """Movements of rows with border and elements, in units of their derivatives."""
+    """Coefficients s_i of common effects and z_if of group effects in the bounds of rows."""
 
     def __init__(self, target: Target, found: GroupedReference) -> None:
         functions = target.row_functions
@@ -130,14 +130,14 @@ class _RowBounds:
         self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
         effects = target.elements
         readings = [factor.readings for factor in (*effects.factors, *effects.chosen)]
-        #: Whether all elements of a row are in one of its arguments.
+        #: Whether all group effects of a row enter the same linear predictor.
         self.signed = all(
             len({a for own in term for a, _ in own}) <= 1 for term in zip(*readings, strict=True)
         )
         self._sd = np.append(found.sd, found.chosen_sd)
-        # Directions of the border that rows do not choose from, in its own coordinates.
+        # Directions of the border without crossed levels, in its own coordinates.
         self._fixed = (found.border_factor @ found.read.T)[: found.n_fixed - found.n_chosen]
-        # Chosen coordinates have no part in these directions.
+        # Crossed levels have no component along these directions.
         chosen = np.zeros((found.chosen.size, len(found.read)))
         self._response = np.concatenate([found.response @ found.read.T, chosen])
         n = len(found.read)
@@ -145,14 +145,14 @@ class _RowBounds:
         self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
 
     def _worthwhile_pieces(self, term: int) -> Sequence[int]:
-        """Numbers of pieces of the intervals of each argument."""
+        """Number of pieces of each linear predictor's interval."""
         read = next(one for one in self._rows.read_chunks if one.term == term)
         some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
         total = cache(partial(self._typical_total, read, some))
         return best_cuts(self._functions[term], total, 0.0, MOST_PIECES, WORTH_A_CUT)
 
     def _typical_total(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> float:
-        """Sum of the bounds of some rows in a typical move."""
+        """Sum of the bounds of some rows in a typical proposal, up to a factor."""
         border, weights = self._of_rows(read, some, pieces)
         elements = np.maximum(read.numbers[:, some], 0)
         departed = border * np.sqrt(len(self._found.read))
@@ -160,7 +160,7 @@ class _RowBounds:
         return float((departed**3).sum())
 
     def of(self, read: Read) -> tuple[Array, Array]:
-        """s_i and z_if of a chunk, shapes (rows,) and (factors and choices, rows)."""
+        """s_i and z_if of a chunk, shapes (rows,) and (factors and crossed factors, rows)."""
         return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
 
     def _of_rows(self, read: Read, some: np.ndarray, pieces: Sequence[int]) -> tuple[Array, Array]:
@@ -184,7 +184,7 @@ class _RowBounds:
         return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
 
     def _argument_norms(self, read: Read) -> tuple[Array, Array, Array]:
-        """‖v‖ of each argument, its largest change, and its typical change."""
+        """‖v‖, largest change and typical change of each linear predictor, shape (m, rows)."""
         sizes = np.abs(read.weights)
         directions = self._rows.argument_directions(read, self._fixed, self._response)
         norms = np.linalg.norm(directions, axis=2) * _ROUNDING
@@ -196,7 +196,7 @@ class _RowBounds:
         )
 
     def _argument_boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
-        """Intervals of the arguments within all radii."""
+        """Intervals of the linear predictors with all effects within their radii."""
         centre, found = self._found.centre, self._found
         middle = self._rows.forms(read, centre[found.fixed], centre[found.places])
         far = reach + 1e-12 * (np.abs(middle) + reach)

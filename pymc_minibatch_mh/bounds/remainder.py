@@ -1,13 +1,13 @@
-"""From enclosures of derivatives to the bounds c_i of the remainders of rows.
+"""Bounds c_i of the remainders of rows, from enclosures of derivatives.
 
-With D_abc >= sup |∂³f| over the trust region and n_a the norms of a row's arguments, a
+With D_abc >= sup |∂³f| over the trust region and n_a the norms of a row's linear predictors, a
 second-order remainder satisfies β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ') for
 
-    c_i = β Σ_abc D_abc n_a n_b n_c    with M along directions, and
-    c̃_i = β λ^{3/2} max_{|s|=1} Σ_abc D_abc n_a n_b n_c s_a s_b s_c    with M of lengths,
+    c_i = β Σ_abc D_abc n_a n_b n_c    with the directional M, and
+    c̃_i = β λ^{3/2} max_{|s|=1} Σ_abc D_abc n_a n_b n_c s_a s_b s_c    with the joint M.
 
-sums over ordered tuples, λ the largest eigenvalue of the correlations of the arguments. Orders 1
-and 0 have two indices and one. :mod:`pymc_minibatch_mh.native.moves` has M.
+Sums run over ordered tuples; λ is the largest eigenvalue of the predictors' correlation matrix.
+Orders 1 and 0 have two indices and one. :mod:`pymc_minibatch_mh.native.moves` has M.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ def derivative_suprema(
     pieces: Sequence[int],
     part: Expr | None = None,
 ) -> dict[Index, Array]:
-    """Suprema of the absolute partial derivatives of one order, by sorted multi-index.
+    """Bounds of the absolute partial derivatives of one order, by sorted multi-index.
 
-    They belong to `part`, by default the whole root, and have shape (rows,) or (). Each argument's
-    interval is cut into `pieces`, because intervals of small boxes lose less dependence between
-    terms. BoundsError if an operation has no rule.
+    They belong to `part` (default: the root), and have shape (rows,) or (). Each linear predictor's
+    interval is cut into `pieces`, because interval arithmetic overestimates less on small boxes.
+    BoundsError if an operation has no rule.
     """
     result: dict[Index, Array] = {}
     cuts = [cut_interval(box, count) for box, count in zip(boxes, pieces, strict=True)]
@@ -54,7 +54,7 @@ def derivative_suprema(
 def _largest_derivatives(
     data: RowData, box: Sequence[Interval], order: int, root: Expr
 ) -> dict[Index, Array]:
-    """Largest absolute derivatives, with each branch on its own rows only."""
+    """Largest absolute derivatives; each branch of a switch by data on its own rows only."""
     result: dict[Index, Array] = {}
     for rows, part, branch in branches_by_data(root, data):
         own = box if part is data else [side.take(rows) for side in box]
@@ -70,7 +70,7 @@ def _largest_derivatives(
 def branches_by_data(
     root: Expr, data: RowData
 ) -> Iterator[tuple[NDArray[np.int64], RowData, Expr]]:
-    """Places of the rows of each branch that data choose, their data, and the branch."""
+    """Row indices, row data and expression of each branch that is selected by data."""
     if not (is_a(root, Switch) and root.inputs[0].is_data):
         yield np.arange(data.rows.size), data, root
         return
@@ -95,7 +95,7 @@ def cut_interval(box: Interval, count: int, *, without_end: bool = False) -> lis
     return [Interval(np.minimum(a, b), b) for a, b in pairwise([box.lo, *inner, box.hi])]
 
 
-#: Angles of a maximum over a quarter of a circle.
+#: Number of angles at which a maximum over a quarter circle is searched.
 ANGLES = 17
 
 
@@ -117,7 +117,7 @@ def times_norms(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) ->
 def pair_of(
     derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
 ) -> tuple[Array, Array]:
-    """c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
+    """Bounds c_i and c̃_i at inverse temperature β, from bounds of derivatives of one order."""
     terms = times_norms(derivatives, place.norms)
     if not terms:
         return np.zeros(()), np.zeros(())
@@ -127,7 +127,7 @@ def pair_of(
 
 
 def directional_bound(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:
-    """c_i of a remainder."""
+    """Bound c_i of a remainder, from the `terms` D_abc n_a n_b n_c."""
     total = sum(n_orderings(index) * term for index, term in terms.items())
     return np.asarray(inverse_temperature * total * (1.0 + RELATIVE))
 
@@ -135,12 +135,12 @@ def directional_bound(terms: Mapping[Index, Array], inverse_temperature: float) 
 def joint_bound(
     terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
 ) -> Array:
-    """c̃_i, or a slightly larger value for three and more arguments."""
+    """Bound c̃_i; slightly larger than necessary for three or more linear predictors."""
     arguments = sorted({k for index in terms for k in index})
     if len(arguments) == 2:
         form = _largest_of_two(terms, arguments)
     else:
-        # The Frobenius norm is at least the largest value of the form.
+        # The Frobenius norm is an upper bound of the multilinear form on the unit sphere.
         form = np.sqrt(sum(n_orderings(index) * term**2 for index, term in terms.items()))
     scale = correlation ** (0.5 * (order + 1))
     return np.asarray(inverse_temperature * scale * form * (1.0 + RELATIVE))
@@ -156,6 +156,6 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
         s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
         with np.errstate(invalid="ignore"):
             value = sum(n_orderings(k) * prod(s[a] for a in k) * term for k, term in terms.items())
-        # 0 * inf, from a derivative without bound.
+        # NaN comes from 0 * inf, for an unbounded derivative.
         largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

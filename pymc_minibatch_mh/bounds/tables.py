@@ -25,7 +25,7 @@ from pymc_minibatch_mh.native.whitened_copy import NO_COPY, WhitenedCopy
 from pymc_minibatch_mh.reference.full_data import BoundedMove
 from pymc_minibatch_mh.reference.influential import WORTHWHILE
 
-#: Largest bounds in a pickle, in bytes.
+#: Maximum size of bounds within a pickle, in bytes; larger ones go to a file.
 SMALL = 2**20
 
 _log = logging.getLogger("pymc")
@@ -76,7 +76,7 @@ _METRIC = types.float64(_VECTOR, _VECTOR, types.int64)
 def compiled_metric(metric: Callable[..., float]) -> Any:
     """Metric for compiled loops (``mh_metric``); SettingError if numba cannot compile it.
 
-    An exception becomes NaN, so that all rows decide: numba would continue with 0, and read no row.
+    An exception becomes NaN, so that all rows are evaluated; numba alone would return 0, for none.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
@@ -104,10 +104,9 @@ class Tables:
     """Bounds of all rows.
 
     `headers`, shape (T, 3), has radius, kind and Σc_i of every table, smallest radius first; `c`,
-    shape (T, N), is float32. `looseness` is the least Σc_i relative to enclosures of zero radius.
-    Without `verified`, bounds are a user's, as is `metric`. Every update reads the `heavy` rows.
-    With `groups`, M is the maximum over groups of rows. The `copy`, which may be empty, rejects
-    candidates before they are read.
+    shape (T, N), is float32. `looseness` is the smallest Σc_i relative to Σc_i for zero radius. If
+    not `verified`, bounds come from the user, as does `metric`. Every update evaluates the rows
+    `heavy`. With `groups`, M is the maximum over groups. A `copy` rejects candidates early.
     """
 
     headers: np.ndarray
@@ -121,7 +120,7 @@ class Tables:
 
     @property
     def key(self) -> str:
-        """Identity among bounds of one model and centre, in every process."""
+        """Key of these bounds for a given model and centre, the same in every process."""
         if self.verified:
             return "derived"
         metric = "" if self.metric is None else code_digest(self.metric)
@@ -135,7 +134,7 @@ class Tables:
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
-        """Alias tables without heavy rows, shapes (T, N): float64 and int32."""
+        """Alias tables that omit influential rows, shapes (T, N): float64 and int32."""
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
         for k in range(len(self.c)):
@@ -145,7 +144,7 @@ class Tables:
 
     @cached_property
     def arrays(self) -> BoundTables:
-        """Tables for tests that draw rows by their bounds."""
+        """Tables for tests that sample rows in proportion to their bounds."""
         thresholds, aliases = self.alias
         return self.without_sampling_tables._replace(
             headers=self.heads_of_drawn,
@@ -157,14 +156,14 @@ class Tables:
 
     @cached_property
     def without_sampling_tables(self) -> BoundTables:
-        """Tables for tests that draw no rows by their bounds."""
+        """Tables for tests that do not sample rows by their bounds."""
         metric = self.compiled_metric
         arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:
-        """Headers with Σc_i over all but the heavy rows."""
+        """Headers with Σc_i over all rows except the influential ones."""
         if not self.heavy.size:
             return self.headers
         headers = self.headers.copy()
@@ -172,7 +171,7 @@ class Tables:
         return headers
 
     def reading_always(self, heavy: np.ndarray) -> Self:
-        """The same bounds with other rows in every update."""
+        """The same bounds with other influential rows, which every update evaluates."""
         return replace(self, heavy=np.ascontiguousarray(heavy, np.int64))
 
     def _c_of_light(self, table: int) -> np.ndarray:
@@ -188,7 +187,7 @@ class Tables:
         return None if self.metric is None else compiled_metric(self.metric)
 
     def metric_between(self, position: np.ndarray, new: np.ndarray) -> float:
-        """Metric of a move."""
+        """Value of the metric for a proposal."""
         call = ffi.cast("mh_metric", self.compiled_metric.address)
         ends = (ffi.from_buffer("double[]", end) for end in (position, new))
         return call(*ends, position.size)
@@ -207,10 +206,10 @@ class Tables:
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Influential rows in order, which typical moves draw so often that reading always is cheaper.
+    """Influential rows, sorted: sampled so often that including them in all updates is cheaper.
 
     A few rows can have nearly all of C = Σ c_i (docs/bounds.md). They are fixed before sampling, so
-    that the test stays exact. There are none without bounds, or where they save little.
+    that the test stays exact. The result is empty without bounds, or if it would save little.
     """
     moves = list(typical)
     if not moves:
@@ -218,11 +217,11 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
-    # A candidate that its own bound rejects is cheaper.
+    # A candidate that the whitened copy rejects is cheaper.
     price = costs.CANDIDATE if tables.copy.lines.size else costs.OBSERVATION
     heavy = np.flatnonzero(drawn > costs.INCLUDED_OBSERVATION / price)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
-    # No move reads more than all rows.
+    # No proposal evaluates more than all rows.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
     return heavy.astype(np.int64) if worthwhile else NO_ROWS

@@ -62,7 +62,7 @@ class Bounds:
     metric: Callable[..., float] | None = None
 
     def tables(self, n_rows: int) -> Tables:
-        """One table without a radius; SettingError unless each c is finite and >= 0."""
+        """One table of infinite radius; SettingError unless each c is finite and >= 0."""
         if self.metric is not None and not callable(self.metric):
             raise SettingError(
                 f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is not a function. "
@@ -76,7 +76,7 @@ class Bounds:
 
 
 def tell_of_unverified_bounds(names: str, setting: str) -> None:
-    """Warning about custom bounds."""
+    """Warn that custom bounds are not verified."""
     _log.warning(
         "%s: %s= are unverified. They are checked on all observations for some proposals, before "
         "sampling and after warm-up, and on every evaluated observation. Draws are exact if they "
