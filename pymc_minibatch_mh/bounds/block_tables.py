@@ -59,7 +59,7 @@ def _first_exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Candidates that are accepted: c_i / `largest` of their block exceeds their uniform chance."""
+    """Accepted candidates: c_i / `largest` of the block exceeds their uniform number `chances`."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -107,7 +107,7 @@ class BlockTables:
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without addresses of this process."""
+        """State for pickles, without addresses of this process."""
         return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
@@ -198,7 +198,7 @@ class BlockTables:
         )
 
     def _accept_rows(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> SampledRows:
-        """Candidates accepted with probability c_i over the largest of their blocks."""
+        """Candidates, each accepted with probability c_i / (largest c_i of its block)."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
         chances = rng.random(rows.size)
@@ -206,7 +206,7 @@ class BlockTables:
         read = self.bounds.found(asked, rows[order])
         if read.exceeding >= 0:
             raise self._changed_row_error(rows[order[read.exceeding]])
-        # In the order in which they were drawn.
+        # Restore the order in which the rows were drawn.
         drawn = np.argsort(order[read.places])
         kept = order[read.places[drawn]]
         columns = tuple(Column(name, values[drawn], 0) for name, values in read.columns)
@@ -241,7 +241,7 @@ class Regions(NamedTuple):
 
 
 class BlockBounds(BoundsPass):
-    """Bounds of all stored rows of a term, computed where these are: see :class:`BoundsPass`.
+    """Bounds of all rows of a term, computed where they are stored: see :class:`BoundsPass`.
 
     If a whitened copy of the rows is in memory, all bounds are in memory too.
     """
@@ -249,7 +249,7 @@ class BlockBounds(BoundsPass):
     regions = Regions((), ())
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without rows."""
+        """State for pickles, without the data of rows."""
         return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over_regions(self, regions: Regions) -> "BlockBounds":

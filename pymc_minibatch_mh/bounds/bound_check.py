@@ -41,7 +41,7 @@ class BoundCheck:
         asked: Sequence[tuple[slice | np.ndarray, SpreadIn]],
         label: str = READING,
     ) -> Iterator[Spread]:
-        """Spread of the differences of each block of stored rows, computed at the rows."""
+        """Spread of the differences of each block of rows, computed where they are stored."""
         blocks: list[RowBlock] = []
         for rows, question in asked:
             table = question.move.table

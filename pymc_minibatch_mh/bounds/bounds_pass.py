@@ -408,7 +408,7 @@ class BoundsPass(RowPass):
         """Index and kind of each bound, c_i (0) or c̃_i (1), that is worth a table."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(0, SHARP)]
-        # The directional M is at best 0.385 times the joint M, and near that if independent.
+        # Directional M is at best 0.385 joint M, and independent directions hardly change this.
         kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
         return [*kinds, (1, JOINT)] if together < along else kinds
 

@@ -50,7 +50,7 @@ class Exponents:
     turns: Array
 
     def distances(self) -> Array:
-        """Bounds of |z_k - z_l|, z whitened gradients, with rounding errors, shape (rows, K, K)."""
+        """Bounds of |z_k - z_l| for whitened gradients z_k, with rounding, shape (rows, K, K)."""
         products = self._gram_products(self.weights)
         squares = np.einsum("nkk->nk", products)
         sizes = self._weighted_norms()
@@ -72,7 +72,7 @@ class Exponents:
             return np.fmin(ROUNDED / np.exp(gaps).sum(axis=2) + TINY, 1.0)
 
     def centred_products(self) -> tuple[Array, Array, Array]:
-        """x_k·x_l and |x_k|, where x_k is z_k minus the mean, and rounding errors of products."""
+        """x_k·x_l and |x_k| for centred gradients x_k = z_k - mean; rounding errors of products."""
         middle = 0.5 * (self.values.lo + self.values.hi)
         shares = np.exp(middle - middle.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)

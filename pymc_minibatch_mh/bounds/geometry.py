@@ -144,7 +144,7 @@ def geometry_of_rows(
 ) -> Geometry:
     """Geometry of some rows around a centre, in the metric of the `factor` L, L Lᵀ = A⁻¹.
 
-    Whitened gradients are included with `directions`, or for several, maybe correlated, predictors.
+    It has whitened gradients if `directions`, or if several linear predictors may correlate.
     """
     directions |= len(function.arguments) > 1
     found = evaluate_predictors(data.function, data.rows, centre, factor, directions=directions)

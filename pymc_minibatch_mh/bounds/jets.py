@@ -309,7 +309,7 @@ def _set_partitions(places: Index) -> list[list[Index]]:
 
 
 def _truth_of_equality(x: Interval, y: Interval) -> Truth:
-    # A smooth function takes a given value on a set without posterior mass.
+    # A smooth function equals a given value only on a set of posterior probability 0.
     same = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
     return Truth(same, same)
 

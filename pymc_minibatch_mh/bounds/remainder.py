@@ -147,8 +147,8 @@ def joint_bound(
 
 
 def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array:
-    # A trigonometric polynomial of degree n exceeds its values at a spacing h by 1/cos(n h / 2)
-    # at most: Ehlich, Zeller (1964), doi:10.1007/BF01111276.
+    # A trigonometric polynomial of degree n exceeds its maximum on a grid of spacing h by a factor
+    # of at most 1/cos(n h / 2): Ehlich, Zeller (1964), doi:10.1007/BF01111276.
     degree = len(next(iter(terms)))
     angles = np.linspace(0.0, np.pi / 2.0, ANGLES)
     largest = np.zeros(())

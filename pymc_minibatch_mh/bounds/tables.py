@@ -76,7 +76,7 @@ _METRIC = types.float64(_VECTOR, _VECTOR, types.int64)
 def compiled_metric(metric: Callable[..., float]) -> Any:
     """Metric for compiled loops (``mh_metric``); SettingError if numba cannot compile it.
 
-    An exception becomes NaN, so that all rows are evaluated; numba alone would return 0, for none.
+    An exception becomes NaN, so that all rows are evaluated; numba alone would continue with 0.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
@@ -206,7 +206,7 @@ class Tables:
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Influential rows, sorted: sampled so often that including them in all updates is cheaper.
+    """Influential rows, sorted: they are cheaper to include in every update than to sample.
 
     A few rows can have nearly all of C = Σ c_i (docs/bounds.md). They are fixed before sampling, so
     that the test stays exact. The result is empty without bounds, or if it would save little.

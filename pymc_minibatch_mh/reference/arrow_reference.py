@@ -19,7 +19,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 
 
 class Arrow:
-    """Precision of common and group effects; the first `n_first` of these are uncoupled."""
+    """Precision of common and group effects; the first `n_first` effects have a diagonal block."""
 
     def __init__(
         self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, n_first: int
@@ -101,7 +101,7 @@ class GroupedReference(NamedTuple):
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
-    #: Posterior average of the likelihood's gradient minus the gradient here, in w and e.
+    #: Posterior average of the likelihood's gradient minus its value at the centre, in w and e.
     border_tilt: np.ndarray
     tilts: np.ndarray
     #: Prior precisions of group effects, shape (L,); derivatives in w of effects minus prior means,
@@ -130,7 +130,7 @@ class GroupedReference(NamedTuple):
         return self.border.size - len(self.read)
 
     def ends(self, here: np.ndarray, there: np.ndarray) -> Ends:
-        """Group effects, crossed levels and |Q w| relative to the centre, at both ends."""
+        """Distances from the centre at both ends of a proposal: effects, crossed levels, |Q w|."""
         (w, e), (other, new_e) = (self.coordinates(x) for x in (here, there))
         one, two, way = (float(np.linalg.norm(self.read @ x)) for x in (w, other, other - w))
         away = [(x - self.centre)[self.border[self.chosen]] for x in (here, there)]

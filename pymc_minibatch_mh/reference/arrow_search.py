@@ -30,7 +30,7 @@ from pymc_minibatch_mh.structure.random_effects import MAX_FACTORS
 MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
 #: Number of iterations between searches for kinks in the prior of group effects.
 SUSPICIOUS_PASSES = 10
-#: Number of iterations with refits of averaging intervals: an end near a kink may never converge.
+#: Number of iterations with refits of averaging intervals, which might never converge.
 FITS = 16
 #: Maximum change of a scale in one iteration.
 REACH = 1.5
@@ -38,7 +38,7 @@ REACH = 1.5
 STEP, CHANGED = 1e-4, 1e-6
 #: Minimum precision of a group effect, relative to the summed |precisions| of its rows and prior.
 LEAST = 1e-3
-#: Multiples of its diagonal to add, in turn, to a precision that is not positive definite.
+#: Multiples of the diagonal that are tried in turn to make a precision positive definite.
 RIDGES = (0.0, 1e-8, 1e-4, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 MOST_HALVINGS = 12
 #: Equidistant points at which a log prior is tested for being quadratic.
@@ -214,7 +214,7 @@ class _Search:
         return sums
 
     def _averages_kinks(self, arrow: Arrow, sums: ElementSums, *, now: bool) -> bool:
-        """Average the effects' prior over kinks or refitted intervals; whether it changed."""
+        """Average the prior over new kinks or refitted intervals; return whether it changed."""
         elements = [self._places[own] for own in self._factors]
         if self._averaged_prior is not None:
             self._fits -= 1
@@ -335,7 +335,7 @@ class _Search:
             if self._averaged_prior is None:
                 rises = found >= value - 1e-9 * abs(value)
             else:
-                # Averaged gradients belong to no log-density: the slope may reverse a little.
+                # The averaged prior has no value, so the slope decides: it may reverse a little.
                 slopes = self._tilt_slopes(self._prior_slope(there), sums)
                 onward = sum(map(np.dot, step, slopes))
                 rises = onward >= -0.5 * sum(map(np.dot, step, slope))
@@ -388,7 +388,7 @@ class _Search:
 
     @cached_property
     def _sign_table(self) -> np.ndarray:
-        """Signs per level, random within and orthogonal between factors, shape (L + c, k)."""
+        """Random signs for each level, orthogonal between factors, shape (L + c, k)."""
         by_factor = hadamard(MAX_FACTORS)
         sizes = np.diff(self.starts)
         counts, rng = (sizes.max(initial=0), self._is_chosen.sum()), np.random.default_rng(0)
@@ -526,7 +526,7 @@ class _Search:
     def _location_response(
         self, prior: PriorShape, factor: np.ndarray, response: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Derivatives in w of α minus prior means, precision of w from these, other gradient."""
+        """Derivatives of (α - prior means) in w, precision of w from them, remaining gradient."""
         # -∂²/∂α_g∂w of the log prior, where α responds to w.
         turned = prior.diagonal[:, None] * response + prior.coupled @ response
         turned += prior.border[:, self._places].T @ factor

@@ -27,7 +27,7 @@ CHUNK, MOST_NUMBERS = 65_536, 2**23
 
 
 class Read(NamedTuple):
-    """Coefficients and levels of consecutive rows of a term; `first` counts rows of all terms."""
+    """Coefficients and levels of rows of a term; `first` numbers the first row over all terms."""
 
     term: int
     first: int
@@ -84,7 +84,7 @@ class ElementRows:
         self._n_fixed = self._border.size - together.size
         columns, n = np.searchsorted(together, elements.choices), int(self.starts[-1])
         self._columns, self._size = self._n_fixed + columns, n + together.size
-        #: Index of each level within sums: several crossed factors may share a coordinate.
+        #: Index of each level within sums, because crossed factors may share a coordinate.
         self._shared = np.concatenate([np.arange(n), n + columns, [-1]])
 
     @cached_property
@@ -125,7 +125,7 @@ class ElementRows:
 
     @cached_property
     def _cells_of_chunks(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Cell of each pair of levels in each row, shape (pairs, rows) per chunk, and keys."""
+        """Cell of each pair of levels in a row, (pairs, rows) per chunk, and keys of all cells."""
         pairs = list(combinations(range(len(self._group_numbers)), 2))
         keys = []
         for read in self.read_chunks:

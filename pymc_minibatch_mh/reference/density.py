@@ -51,7 +51,7 @@ class Quadratic:
     def step(self, gradient: np.ndarray) -> np.ndarray:
         """Newton step; at a non-concave point, a step that ascends along every eigenvector."""
         if not self.complete:
-            # Without a finite Hessian, each coordinate steps along the gradient in its own units.
+            # Without a finite Hessian: gradient step, each coordinate scaled by its own curvature.
             return np.clip(gradient / self.scale**2, -BLIND_STEP, BLIND_STEP)
         scaled = gradient / self.scale
         if self.factor is not None:
@@ -61,7 +61,7 @@ class Quadratic:
         return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
 
     def way_out(self) -> np.ndarray | None:
-        """Step off a saddle point along the largest upward curvature; None elsewhere."""
+        """Step off a saddle point along the largest upward curvature; None if it is no saddle."""
         if self.is_concave or not self.complete or self.values[0] > -SADDLE:
             return None
         return self.vectors[:, 0] / np.sqrt(-self.values[0]) / self.scale

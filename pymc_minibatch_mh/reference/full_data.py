@@ -225,19 +225,19 @@ def chunks_of(
 def over_rows(
     work: Any, source: ArrayRows, blocks: Sequence[RowBlock], label: str = READING
 ) -> Iterator[Any]:
-    """Results of calls on blocks of rows, with a line of progress."""
+    """Results of calls on blocks of rows, with a progress line."""
     return _count_results(source.map_blocks(work, blocks), len(blocks), label)
 
 
 def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
-    """Results of `work` on chunks, in their order, with a line of progress."""
+    """Results of `work` on chunks, in their order, with a progress line."""
     return _count_results(map_in_threads(work, chunks), len(chunks), label)
 
 
 def _count_results(results: Generator[Any], count: int, label: str) -> Iterator[Any]:
-    """Results, with a line of progress if there are several."""
+    """Results, with a progress line if there are several."""
     if count == 1:
         yield from results
         return

@@ -24,8 +24,8 @@ from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Subsample size of the first search: minimum, and number of rows per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
-#: Maximum final distance from the mode in posterior standard deviations: by default, if a step to
-#: the mean follows, and on a subsample, whose mode is off by about sqrt(N / rows) of them.
+#: Maximum final distance from the mode in posterior standard deviations: by default, before a step
+#: to the mean, and on a subsample, whose mode is about sqrt(N / rows) standard deviations off.
 TOLERANCE, LOOSE_TOLERANCE, COARSE_TOLERANCE = 1e-3, 0.3, 0.1
 #: Half-widths of the jitter of further starts, and maximum halvings until the density is positive.
 JITTERS, MOST_HALVINGS = (1.0, 0.1), 10

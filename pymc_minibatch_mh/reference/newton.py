@@ -199,7 +199,7 @@ class _Path:
         return there
 
     def _risen_alone(self) -> bool:
-        """Step in single coordinates, as for scales far out; whether the log-density rose."""
+        """Take steps in single coordinates; return whether they raised the log-density enough."""
         start = self.here
         for k in range(self.here.position.size):
             way = np.zeros(self.here.position.size)
