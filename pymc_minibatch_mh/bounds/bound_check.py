@@ -64,7 +64,8 @@ def spread_of(
 #: Seed of all preparations, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
 #: Number of audited proposals on all rows, and maximum number of row changes for derived bounds.
-MOVES, CHANGES = 4, 1_000_000
+MAX_MOVES = 4
+MAX_CHANGES = 1_000_000
 #: Number of rows per chunk of an audit.
 CHUNK = 65_536
 #: Lower and upper ends of unrestricted coordinates.
@@ -94,9 +95,9 @@ def audited_moves(
     target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
 ) -> Iterator[BoundedMove]:
     """Typical proposals for an audit; fewer for many rows with derived bounds."""
-    moves = MOVES
+    moves = MAX_MOVES
     if tables.verified:
-        moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
+        moves = int(np.clip(MAX_CHANGES // target.source.n_rows, 1, MAX_MOVES))
     # Positions outside the support are rejected without evaluating rows.
     support = target.factorization.lower, target.factorization.upper
     return islice(typical_moves(target, reference, tables, rng, support), moves)
@@ -141,9 +142,9 @@ def _largest_ratio(
         assert isinstance(tables, Tables)
         return target.full_data.largest_ratio(move, tables.c[move.table])
     if rows is None:
-        rows = target.spread(CHANGES)
-    elif rows.size > CHANGES:
-        rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
+        rows = target.spread(MAX_CHANGES)
+    elif rows.size > MAX_CHANGES:
+        rows = rows[np.linspace(0, rows.size - 1, MAX_CHANGES).astype(np.int64)]
     # Compiled once here, not in every thread.
     target.rows.space(move.order)
     asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
@@ -174,9 +175,9 @@ def typical_moves(
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = NO_SUPPORT,
 ) -> Iterator[BoundedMove]:
-    """Proposals with bounds, among :data:`MOVES` pairs of draws from the normal approximation."""
+    """Proposals with bounds, among :data:`MAX_MOVES` pairs of draws from a normal approximation."""
     arrays = _arrays(target, reference, tables)
-    for _ in range(MOVES):
+    for _ in range(MAX_MOVES):
         noise = rng.standard_normal((2, reference.centre.size))
         here, there = np.clip(reference.centre + noise @ reference.factor.T, *support)
         _require_metric(tables, here, there)

@@ -116,7 +116,7 @@ def with_small_regions():
 
 
 def test_sizes_are_those_of_moves_one_by_one(monkeypatch):
-    monkeypatch.setattr(bound_check, "MOVES", 200)
+    monkeypatch.setattr(bound_check, "MAX_MOVES", 200)
     prepared = with_small_regions()
     parts = prepared.target, prepared.reference, prepared.tables
     totals = prepared.tables.headers[:, TOTAL]

@@ -77,7 +77,7 @@ def start(model_of):
     return model_of("poisson").initial_point()
 
 
-@pytest.mark.parametrize("method", OWN)
+@pytest.mark.parametrize("method", METHODS | RANGED)
 def test_bad_settings_are_refused_before_anything_is_compiled(
     model_of, start, no_compilation, method
 ):
