@@ -49,7 +49,7 @@ _STEPS = (
     scalar.LogicalComparison, scalar.AND, scalar.OR, scalar.XOR, scalar.Invert, scalar.Sign,
 )  # fmt: skip
 
-#: Operations that are rebuilt as expressions in a derivative; others remain scalar operations.
+#: Operations in a derivative that are simplified; all others are kept as PyTensor writes them.
 _ARITHMETIC = (
     scalar.Add, scalar.Sub, scalar.Mul, scalar.TrueDiv, scalar.Neg, scalar.Reciprocal, scalar.Sqr,
     scalar.Exp, scalar.Log, scalar.Second, scalar.Identity,
@@ -212,7 +212,7 @@ class PlainArithmetic:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """An expression before and after a proposal, its change, and rounding errors in epsilons."""
+    """Values before and after a proposal, the change, and rounding errors of value and change."""
 
     before: Expr
     after: Expr
@@ -228,7 +228,7 @@ class Differences:
         self.plain = PlainArithmetic(exprs)
         self._exprs = exprs
         self._arguments = arguments
-        #: Difference of an expression.
+        #: Cached function: expression -> its difference.
         self.of = cache(self._difference_by_rules)
 
     def _difference_by_rules(self, expr: Expr) -> Difference:
@@ -363,7 +363,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]
     ends = [[exprs.argument(part * m + k) for part in range(3)] for k in range(m)]
     moves = [_moved_argument(plain, *three) for three in ends]
     differences = Differences(exprs, [difference for difference, _ in moves])
-    # Polynomial summands of this order have no remainder, and are left out of the difference.
+    # Polynomial summands of at most this order have no remainder, so they are left out.
     parts = [x for x in sum_parts(function.root) if not polynomial_degree(x) <= order]
     known = [differences.of(x) for x in parts]
     terms = [

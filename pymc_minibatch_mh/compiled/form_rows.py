@@ -59,7 +59,7 @@ class DataLeaves:
 
     @property
     def arrays(self) -> list[np.ndarray]:
-        """Arrays that contain the leaves."""
+        """Arrays that contain the data expressions."""
         return [*(column.values for column in self._function.columns), *self._computed.values()]
 
     def of(self, expr: Expr) -> Leaf:
@@ -304,7 +304,7 @@ class _Rows:
 
 
 class PlacedFormRows(_Rows):
-    """Observations in memory with the compiled functions of `rows`; `functions` hold other data."""
+    """Observations in memory, evaluated as compiled for `rows`; `functions` may hold other data."""
 
     def __init__(
         self, rows: FormRows, source: ArrayRows, functions: Sequence[RowFunction] | None = None
@@ -318,7 +318,7 @@ class PlacedFormRows(_Rows):
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Row space with compiled differences of an `order` and derivatives, if requested."""
+        """Addresses of data and compiled functions: differences of an `order`, and derivatives."""
         asked = order, derivatives, skewness
         if asked not in self._terms:
             functions = self._rows.functions_of(order, derivatives, skewness)
@@ -350,12 +350,12 @@ class StoredFormRows(_Rows):
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Compile functions as :meth:`PlacedFormRows.space`; return a space without rows."""
+        """Compile functions as :meth:`PlacedFormRows.space`; return a record without data."""
         self._rows.functions_of(order, derivatives, skewness)
         return RowSpace(self._rows.size, self._source.term_starts, self.context, None)
 
     def on_block(self, read: ArrayRows) -> PlacedFormRows:
-        """Rows in memory after reading."""
+        """Observations of a block that was read into memory."""
         functions = [with_rows(function, read) for function in self._rows.functions]
         return PlacedFormRows(self._rows, read, functions)
 

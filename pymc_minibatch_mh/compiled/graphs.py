@@ -43,7 +43,7 @@ from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.native.forms import RowSpace
 from pymc_minibatch_mh.native.library import FunctionAt
 
-#: Types of the functions of graph rows: see ``mh.h``.
+#: Signatures of the compiled graphs of observations: see ``mh.h``.
 GRAPH_DIFFERENCES = types.void(
     NUMBERS, NUMBERS, NUMBERS, INTEGERS, INTEGERS, INTEGERS, NUMBERS, NUMBERS
 )
@@ -210,7 +210,7 @@ def compiled_on_position(
 
 
 class GraphRows:
-    """Observations as graphs of all parameters, for models without a few linear predictors."""
+    """Observations as graphs of all parameters, unless a few linear predictors determine them."""
 
     #: Whether a Hessian takes one evaluation of the data instead of one per coordinate.
     cheap_hessian = False
@@ -247,7 +247,7 @@ class GraphRows:
     def space(
         self, order: int | None = None, *, derivatives: bool = False, skewness: bool = False
     ) -> RowSpace:
-        """Row space with the requested compiled functions.
+        """Addresses of the data and of the requested compiled functions.
 
         These are differences of the remainders of an `order`, and derivatives up to the second.
         The change of the log-likelihood is computed first, and then the change of the expansion is

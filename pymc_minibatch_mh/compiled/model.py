@@ -36,7 +36,7 @@ from pymc_minibatch_mh.structure.row_function import (
     row_functions,
 )
 
-#: Type of the densities of random effects: see ``mh.h``.
+#: Signature of the compiled densities of random effects: see ``mh.h``.
 ELEMENT_DENSITY = types.void(NUMBERS, INTEGERS, NUMBERS)
 #: Compiled observations with the addresses of their data in this process.
 PlacedRows = PlacedFormRows | StoredFormRows | GraphRows
@@ -98,7 +98,7 @@ class CompiledModel:
         try:
             return FormRows(self.row_functions, self.factorization.size)
         except LoweringError as error:
-            # Some operations have derivatives only in PyTensor's graph.
+            # Some operations have derivatives only in PyTensor, so the graph is used.
             return str(error)
 
     @cached_property

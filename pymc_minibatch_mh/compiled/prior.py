@@ -115,7 +115,7 @@ class GraphPrior:
         """Value, gradient and Hessian; the Hessian is empty unless requested."""
         if self._is_sparse or position.size > MAX_ENTRIES:
             return self._by_differences(position, others, hessian=hessian)
-        # PyTensor's loops in Python do not accept empty arrays.
+        # PyTensor's loops in Python reject empty arrays, so at least one direction is passed.
         directions = np.eye(position.size)[: position.size if hessian else 1]
         found = self._as_written(position, others, directions)
         if not all(np.isfinite(x).all() for x in found):
@@ -123,7 +123,7 @@ class GraphPrior:
         value, gradient, products = found
         if not hessian:
             return float(value), gradient, np.empty((0, 0))
-        # A constant zero Hessian, as with Laplace priors only, has a single product.
+        # A constant zero Hessian (Laplace priors only) gives one product for all directions.
         return float(value), gradient, np.broadcast_to(products, directions.shape)
 
     @cached_property

@@ -38,7 +38,7 @@ from pymc_minibatch_mh.expressions.patterns import operands_first, operands_last
 from pymc_minibatch_mh.native.library import FunctionAt
 from pymc_minibatch_mh.threads import DelayedInterrupts
 
-#: Types of functions for the library: see ``mh.h``.
+#: Signatures of compiled functions that the library calls: see ``mh.h``.
 NUMBERS, INTEGERS = types.CPointer(types.float64), types.CPointer(types.int64)
 ROW_FUNCTION = types.void(NUMBERS, NUMBERS, types.int64)
 LOG_PRIOR = types.float64(NUMBERS, INTEGERS)
@@ -81,7 +81,7 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
 
 
 def data_leaves(outputs: Sequence[Expr]) -> list[Expr]:
-    """Data leaves of expressions, each once."""
+    """Data expressions that `outputs` read directly, each once."""
     return [expr for expr in operands_last(outputs, _is_leaf) if _is_leaf(expr)]
 
 
@@ -289,9 +289,9 @@ def _numba_operation(node: Node) -> tuple[Any, str | None]:
 
 
 def _graph_key(graph: FunctionGraph) -> str | None:
-    """Name of a graph on disk; None if an operation has no name."""
+    """Cache key of a graph on disk; None if one of its operations has no key."""
     places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
-    # A function on disk imports the module of its creation, so the name includes this module.
+    # A cached function imports the module that created it, so the key includes its name.
     lines = [__name__]
     for number, node in enumerate(graph.toposort(), start=1):
         _, operation = _numba_operation(node)

@@ -118,7 +118,7 @@ def simplify_logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> 
 def _simplify_equality(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     for one, other in ((left, right), (right, left)):
         value = constant_value(other)
-        # Equality of real numbers: a logistic function is 1 only after rounding.
+        # Equality is meant in exact arithmetic: a logistic function is 1 only by rounding.
         never = (
             (value == 0.0 and is_positive(one))
             or (value == 1.0 and is_a(one, scalar_math.Sigmoid))
@@ -324,7 +324,7 @@ def _with_mirror(
     for place, (core, factor) in enumerate(scaled_core(exprs, x) for x in kept):
         m = constant_value(factor)
         if core is mirror and k is not None and m is not None:
-            # The smaller coefficient is the constant, so that a small share keeps its digits.
+            # The smaller coefficient becomes the constant, so that a small σ keeps its digits.
             low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
             slope = exprs.constant(rounded_sum((high, -low)))
             return place, add_exprs(
@@ -363,7 +363,7 @@ def multiply_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
         pairs = [core_and_factor(exprs, x) for x in others]
         others, factors = [core for core, _ in pairs], [*factors, *(data for _, data in pairs)]
     others = _join_squares(exprs, others)
-    # If exponentials cancel, data remain.
+    # Merged exponentials can cancel and leave data among `others`.
     data = exprs.product(1.0, [x for x in (*factors, *others) if x.is_data])
     # A fixed order gives equal products the same expression.
     others = [*exprs.in_order([f for x in others if not x.is_data for f in product_factors(x)])]
@@ -445,14 +445,14 @@ def _with_softplus_raised(exprs: ExprGraph, factors: list[Expr]) -> list[Expr]:
 
 
 def core_and_factor(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Expression without its data factor, and that factor; factor 1 for data alone."""
+    """Expression without its data factor, and that factor; 1 and `x` if `x` is data."""
     if x.is_data:
         return exprs.one, x
     return exprs.primitive_part(x) if isinstance(x, Affine) else scaled_core(exprs, x)
 
 
 def _even_core(exprs: ExprGraph, x: Expr) -> tuple[Expr, Expr]:
-    """Core and factor of an even function's argument; a sum's first part has coefficient one."""
+    """Core and factor of an even function's argument; the first summand of the core is unscaled."""
     if not is_a(x, scalar.Add):
         return core_and_factor(exprs, x)
     pairs = [core_and_factor(exprs, part) for part in x.inputs]

@@ -25,7 +25,7 @@ REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 
 class LoweringError(Exception):
-    """An operation that cannot be lowered, and the reason."""
+    """Error about an operation that cannot be lowered to expressions, with the reason."""
 
     def __init__(self, op: object, why: str = "cannot be computed row by row") -> None:
         self.op = op
@@ -44,7 +44,7 @@ class Expr:
 
     #: Whether the expression does not depend on the position.
     is_data: bool = True
-    #: Type of the arithmetic.
+    #: Type in which the value is computed.
     dtype: np.dtype = REAL
     #: Operands of the expression.
     inputs: tuple["Expr", ...] = ()
@@ -91,7 +91,7 @@ CoordinateIndex = int | Gather
 
 
 def coordinates_at(place: CoordinateIndex) -> range:
-    """Range of coordinates that a fixed or data-indexed coordinate can take."""
+    """All coordinates that an index (fixed or read from data) can select."""
     if isinstance(place, Gather):
         return range(place.first, place.first + place.step * place.size, place.step)
     return range(place, place + 1)
@@ -173,13 +173,13 @@ class ExprGraph:
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Any] = {}
-        #: Softmax share -> its logarithm, and the logarithms of the other shares of its sum.
+        #: Softmax probability -> its logarithm, and logarithms of the other probabilities.
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
         #: Conditions that are parameter checks.
         self.checks: set[Expr] = set()
-        #: Expressions and their coefficients, by the form of the expression without coefficients.
+        #: Coefficients and expressions, by the structure of the expression without coefficients.
         self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
-        #: Known Cholesky factors of matrices.
+        #: Entries of a matrix, row by row -> its Cholesky factor, if known.
         self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
@@ -218,7 +218,7 @@ class ExprGraph:
         return self._get_or_make((Apply, op, *operands), lambda: Apply(op, operands))
 
     def has_node(self, op: ScalarOp, operands: Sequence[Expr]) -> bool:
-        """Whether an operation was made before."""
+        """Whether the expression ``op(*operands)`` already exists."""
         return (Apply, op, *operands) in self._known
 
     def real(self, expr: Expr) -> Expr:
@@ -253,7 +253,7 @@ class ExprGraph:
         monomials = [*(t.monomial for t in affine.terms), *(others for _, others in summands)]
         common = reduce(common_values, monomials) if all(monomials) else ()
         number = affine.terms[0].factor
-        # No factor can be taken out of a coordinate that stands for its logarithm.
+        # No factor can be taken out if a coordinate stands for its logarithm.
         if any(k in self.logs for t in affine.terms for k in coordinates_at(t.place)):
             common, number = (), 1.0
 
@@ -276,7 +276,7 @@ class ExprGraph:
         return product
 
     def first_like[E: Expr](self, expr: E, shape: tuple, numbers: Sequence[float]) -> E:
-        """First expression of the same form whose coefficients are equal up to rounding."""
+        """First known expression of the same structure with coefficients equal up to rounding."""
         values, known = self._alike.setdefault(shape, ([], []))
         array = np.array(numbers, dtype=np.float64)
         if known:

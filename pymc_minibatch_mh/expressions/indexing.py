@@ -172,7 +172,7 @@ def _lower_subtensor(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> 
 
 
 def known_slice(entry: slice, op: Op) -> slice:
-    """Slice with known numbers, independent of position and data."""
+    """Slice as plain numbers; LoweringError if it depends on the position or on data."""
     parts = []
     for part in (entry.start, entry.stop, entry.step):
         expr = part.item() if isinstance(part, Tensor) else part
@@ -325,7 +325,7 @@ def _remaining_terms(terms: Sequence[Monomial], common: Mapping[_Key, float]) ->
 def _gather_coordinates(
     exprs: ExprGraph, choices: Sequence[Terms], index: Expr
 ) -> list[Expr] | None:
-    """Indexed coordinates, if all choices with terms have equally many, evenly spaced; or None."""
+    """Indexed coordinates that add up to the selected terms; None if not evenly spaced."""
     here = np.array([bool(terms) for terms in choices])
     taken = [terms for terms in choices if terms]
     if len(set(map(len, taken))) > 1:

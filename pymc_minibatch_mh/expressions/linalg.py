@@ -93,7 +93,7 @@ def _is_factor(matrix: np.ndarray) -> bool:
 
 def _lower_cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _require_square(op, node, inputs[0])
-    # The operation reads only one triangle.
+    # PyTensor's operation reads only one triangle of its input.
     factor = _cholesky_factor(op, matrix if op.lower else matrix.T, exprs)
     return factor if op.lower else factor.T
 
@@ -144,7 +144,7 @@ def _positive_pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -
 
 
 def _expanded_determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
-    """Determinant with expanded products, in which terms such as w wᵀ + ψ cancel."""
+    """Determinant with expanded products, so that terms cancel in matrices such as w wᵀ + ψ."""
     mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
     return add_exprs(exprs, *_determinant_products(mirrored, exprs), exprs.zero)
 
@@ -260,7 +260,7 @@ def _lower_from_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: Expr
     return np.moveaxis(out, (-2, -1), (op.axis1, op.axis2))
 
 
-#: Operations that also apply to each matrix of a batch.
+#: Rules for operations on matrices; they also apply to each matrix of a batch.
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Dot: _lower_dot,
     Cholesky: _lower_cholesky,

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.expressions.patterns import is_a, product_factors, subexp
 #: Maximum number of exponentials in a merged logarithm.
 MAX_EXPONENTIALS = 256
 
-#: A product of data, and a sum of such products.
+#: `Product`: the factors of a product of data; `Weights`: a sum of such products.
 Product = tuple[Expr, ...]
 Weights = tuple[Product, ...]
 

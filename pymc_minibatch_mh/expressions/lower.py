@@ -46,7 +46,7 @@ Leaves = dict[Variable, Tensor]
 
 
 def lower_graph(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Tensor:
-    """Lower a graph of the position, the minibatches of data and their length."""
+    """Lower a graph to expressions; `leaves` are the position, minibatches and their length."""
     known = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:

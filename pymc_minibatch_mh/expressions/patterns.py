@@ -30,7 +30,7 @@ class LogBetweenTails(scalar.Switch):
 
 
 log_between_tails = LogBetweenTails()
-#: Logarithm of the ratio of a normal probability to erfc, and its rounding error.
+#: Log-ratio of a normal probability to erfc, log 1/2; and its allowed rounding error.
 LOG_HALF, _ROUNDED = math.log(0.5), 1e-12
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
@@ -52,12 +52,12 @@ def is_a(expr: Expr, *ops: type) -> bool:
 
 
 def constant_value(expr: Expr) -> float | None:
-    """Value of a constant."""
+    """Value of a constant expression; None for any other expression."""
     return float(expr.value) if isinstance(expr, Constant) else None
 
 
 def sum_parts(expr: Expr) -> tuple[Expr, ...]:
-    """Parts of a sum, or the expression itself."""
+    """Summands of a sum; for any other expression, itself alone."""
     return expr.inputs if is_a(expr, scalar.Add) else (expr,)
 
 
@@ -173,7 +173,7 @@ def _keeps_finite(expr: Expr) -> bool:
 
 
 def predictor_coefficients(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
-    """Coefficients of linear predictors: a row per predictor, a column per data and coordinate."""
+    """Coefficient matrix: a row per linear predictor, a column per data factor and coordinate."""
     keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
     columns = {key: k for k, key in enumerate(keys)}
     matrix = np.zeros((len(forms), len(columns)))
@@ -275,7 +275,7 @@ def is_nonnegative(expr: Expr) -> bool:
 
 
 def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
-    """Cache a rule by operands: nested logarithms of sums would take exponential time."""
+    """Cache a rule's results by operands, because nested log-sums would take exponential time."""
 
     @wraps(rule)
     def apply_once(exprs: ExprGraph, *operands: Any) -> T:
@@ -289,7 +289,7 @@ def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
 
 def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
     """Whether exp(total), total = left + right, should replace exp(left) exp(right)."""
-    # A new combination of global parameters would be an additional linear predictor.
+    # Merging must not add a linear predictor: a new combination of global parameters.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
         return True
     if not isinstance(total, Affine):

@@ -131,7 +131,7 @@ def quotient_expr(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Quotient; x/(x + y) of positive quantities becomes a logistic function."""
     if is_a(right, scalar.Add) and is_positive(left):
         rest = subtract_exprs(exprs, right, left)
-        # A sum of three or more is kept, so that all quotients by it are recognised as shares.
+        # A sum of three or more is kept, so that quotients by it are recognised as a softmax.
         if is_positive(rest) and not is_a(rest, scalar.Add):
             odds = subtract_exprs(exprs, log_expr(exprs, left), log_expr(exprs, rest))
             return sigmoid_expr(exprs, odds)
@@ -369,7 +369,7 @@ def _log_add_exp(exprs: ExprGraph, one: _FinitePart, other: _FinitePart) -> _Fin
 def _log_add_finite(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     if left.is_data and right.is_data:
         return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
-    # The first part occurs twice: it must not underflow to -inf or lose digits.
+    # The left operand occurs twice in the result: it must not underflow to -inf or lose digits.
     left, right = sorted((left, right), key=lambda x: _unfit_to_subtract(exprs, x))
     return add_exprs(exprs, left, softplus_expr(exprs, subtract_exprs(exprs, right, left)))
 
@@ -419,7 +419,7 @@ def _split_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _FinitePar
 
 
 def _split_product(exprs: ExprGraph, product: Expr, infinity: float) -> _FinitePart:
-    """Product without infinite branches, if its other factors have a known sign."""
+    """Product without infinite branches if signs are known, and the condition that none is taken."""
     for core in product.inputs:
         rest = without_value(product.inputs, core)
         negative_ones = [x for x in rest if (constant_value(x) or 0.0) < 0.0]
@@ -433,7 +433,7 @@ def _split_product(exprs: ExprGraph, product: Expr, infinity: float) -> _FiniteP
 
 
 def _may_be_infinite(expr: Expr) -> bool:
-    """Whether logarithmic data may have infinite entries."""
+    """Whether data on a logarithmic scale may have infinite entries."""
     if isinstance(expr, Lookup):
         return bool(np.isinf(expr.table).any())
     reals = isinstance(expr, Data) and expr.dtype.kind == "f"
@@ -562,7 +562,7 @@ def switch_expr(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> E
 
 
 def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
-    """Whether a switch is zero where x = y, and a multiple of x - y elsewhere."""
+    """Whether a switch is 0 where x = y, else a multiple of x - y, so that it is not needed."""
     pair = equality_sides(condition)
     if pair is None or constant_value(left) != 0.0:
         return False

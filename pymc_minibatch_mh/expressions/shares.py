@@ -32,7 +32,7 @@ MAX_PRODUCTS = 64
 
 @dataclass(frozen=True)
 class Probability:
-    """Factor times the probability exp(`log`), which adds up to one with exp(`others`)."""
+    """Multiple `factor` of the probability exp(`log`), which sums to one with all exp(`others`)."""
 
     factor: float
     log: Expr
@@ -43,7 +43,7 @@ class Probability:
 ProbabilityReader = Callable[[ExprGraph, Expr], Probability | None]
 #: A coefficient, and the logarithms of the summands of every factor of a product.
 Product = tuple[float, list[list[Expr]]]
-#: For each simplex, indices of basis functions to sum; and coefficients of products of these sums.
+#: For each simplex, indices of basis functions to sum; and products of these sums -> coefficients.
 BasisProduct = tuple[frozenset[int], ...]
 BasisProducts = dict[BasisProduct, float]
 
@@ -72,12 +72,12 @@ def probability_products(
     for axis in range(len(simplices)):
         cells = _join_products(cells, axis)
     products = [(factor, reader.logs(cell, simplices)) for cell, factor in cells.items()]
-    # A factor without logarithms is zero: the other shares of its simplex add up to one.
+    # A factor without summands is zero, because the simplex already contains all probabilities.
     return [product for product in products if all(product[1])]
 
 
 def _join_products(cells: BasisProducts, axis: int) -> BasisProducts:
-    """Merge products that differ in only one simplex."""
+    """Merge products with equal coefficients that differ in only one simplex."""
     joined: dict[Hashable, tuple[BasisProduct, float]] = {}
     for cell, factor in cells.items():
         key = cell[:axis], cell[axis + 1 :], round(factor, 12)

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorConstant
 
-#: The dim of Bambi's observations.
+#: Name of the dim along which Bambi's observations lie.
 OBSERVATION_DIM = "__obs__"
 #: Models whose data arrays already have Bambi's names.
 _NAMED: WeakSet[pm.Model] = WeakSet()

@@ -36,11 +36,11 @@ class Bijection(ABC):
 
     @abstractmethod
     def inverse(self, position: Any) -> list[IndexedValues]:
-        """Position with the mapped coordinates replaced by the model's variables."""
+        """Indices and values of the model's variables, computed from the mapped coordinates."""
 
     @abstractmethod
     def forward(self, values: np.ndarray) -> list[IndexedValues]:
-        """Position with the model's variables replaced by the mapped coordinates."""
+        """Indices and values of the mapped coordinates, computed from the model's variables."""
 
     @abstractmethod
     def log_jacobian(self, position: Any) -> Any:

@@ -27,15 +27,15 @@ from pymc_minibatch_mh.model.layout import cut_blocks
 from pymc_minibatch_mh.model.stored_ops import ReadStored, with_rows
 from pymc_minibatch_mh.model.terms import log_densities
 
-#: Largest accepted difference between the factorization and the model, in double precision.
+#: Maximum difference of factorization and model, relative to |prior| + |likelihood|, in doubles.
 TOLERANCE = 1e-8
-#: Largest accepted relative difference between the log-density with double-precision constants and
+#: Maximum relative difference between the log-density with double-precision constants and
 #: the log-density in the model's own precision.
 SINGLE_PRECISION = 1e-6
 
 #: Number of rows above which saving memory outweighs half a second of rewriting.
 MIN_ROWS_TO_SAVE_MEMORY = 100_000
-# Mode with operations in place, which saves memory.
+# Rewriter that also lets operations overwrite their inputs, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
     AS_SAMPLED,
     optdb.query(RewriteDatabaseQuery(include=["inplace"])),
@@ -68,7 +68,7 @@ class ModelDensity:
         }
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> DensityValue:
-        """Log-density as the model has it, without rewrites that could hide a difference."""
+        """Log-density of the model's own graph, without rewrites that could hide a difference."""
         values = self._as_written(*self._blocks_of(position, others))
         return DensityValue(values[0], values[-1])
 
@@ -130,7 +130,7 @@ def check_factorization(
     points: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> None:
-    """Raise an error if the factorization differs from all `readings` by more than rounding."""
+    """Raise FactorizationError unless prior plus rows equals a log-density in `readings`."""
     for point in points:
         prior, rows = parts(point)
         found = []

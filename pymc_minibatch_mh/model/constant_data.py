@@ -50,7 +50,7 @@ def as_plain_tensor(variable: Variable) -> Variable:
 def with_dims_removed(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Replacements in `outputs` that turn variables with dims into plain tensors."""
+    """Replacements by plain tensors, adapted to the variables with dims in `outputs`."""
     found = {
         variable: as_xtensor(tensor, dims=variable.type.dims) if has_dims(variable) else tensor
         for variable, tensor in replacements.items()
@@ -76,7 +76,7 @@ def inline_symbolic_op(fgraph: object, node: Apply) -> list[Variable] | None:
 
 @node_rewriter([CAReduce])
 def drop_sum_of_scalar(fgraph: object, node: Apply) -> list[Variable] | None:
-    """Remove the sum of a scalar along an axis, as in pm.CAR, which only compiled code accepts."""
+    """Remove the sum of a scalar along an axis (pm.CAR has one): it fails in Python mode."""
     (x,), (total,) = node.inputs, node.outputs
     return [x.astype(total.type.dtype)] if x.type.ndim == 0 else None
 
@@ -114,7 +114,7 @@ def compute_constant(variable: Variable) -> np.ndarray:
 
 
 def with_double_constants(graph: Variable) -> Variable:
-    """Graph with its scalar constants in double precision, outside of single-precision parts."""
+    """Graph with scalar constants in double precision, except in single-precision operations."""
     numbers: dict[Variable, Variable] = {}
     computed, kept = set[Variable](), set[Variable]()
     nodes = list(toposort([graph]))
@@ -123,7 +123,7 @@ def with_double_constants(graph: Variable) -> Variable:
         wide = _double_result(node, numbers, folded)
         if wide is not None:
             numbers[node.outputs[0]] = wide
-            # Adding axes to a constant does not change its double-precision value.
+            # A constant that only gets more axes keeps its value, so it is not replaced.
             from_other = not folded.keys().isdisjoint(node.inputs)
             if isinstance(node.op, Elemwise) or from_other or not computed.isdisjoint(node.inputs):
                 computed.add(node.outputs[0])
@@ -165,8 +165,8 @@ def _as_double(number: Variable, folded: dict[Variable, float]) -> Variable:
     return pt.constant(np.full(value.shape, folded[number]) if number in folded else value)
 
 
-#: Exact roots and logarithms of small integers, and their reciprocals, by the single-precision
-#: constants to which PyMC folds them.
+#: Single-precision constants to which PyMC folds roots, logarithms and their reciprocals -> exact
+#: values, for small integers.
 _ROUNDED = {
     sign * rounded: sign * exact
     for sign in (1.0, -1.0)
@@ -176,7 +176,7 @@ _ROUNDED = {
     if rounded != exact
 }
 _KEYS = np.array(sorted(_ROUNDED))
-#: Relative rounding error of a quotient, and the minimum number of characters of a folded constant.
+#: Relative rounding error of a quotient; and minimum printed length of a folded constant.
 _QUOTIENT, _MIN_DIGITS = 5e-16, 15
 
 
@@ -191,7 +191,7 @@ def _folded_constants(inputs: Iterable[Variable]) -> dict[Variable, float]:
     found = {x: _ROUNDED[value] for x, value in numbers.items() if value in _ROUNDED}
     others = {value for value in numbers.values() if np.isfinite(value) and value != 0.0}
     for number, value in numbers.items():
-        # Constants that a user writes have few digits.
+        # Constants with few digits are written by the user, not folded by PyMC.
         if number in found or len(repr(value)) < _MIN_DIGITS:
             continue
         for other in others - _ROUNDED.keys() - {value}:

@@ -98,7 +98,7 @@ class Factorization:
     arrays: ModelArrays
     #: Bijections of a few coordinates each; empty if the position is the value variables.
     maps: tuple[Bijection, ...] = ()
-    #: Variables in products within observations, each with the reason why it is not mapped.
+    #: Variables in products of parameters in observations, with reasons why they are not mapped.
     refused: tuple[tuple[str, str], ...] = ()
 
     @property

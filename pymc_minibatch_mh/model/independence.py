@@ -45,7 +45,7 @@ class Likelihood:
 
     name: str
     n_rows: int
-    #: Log-likelihood of each row of a minibatch, shape (batch,), and a symbolic number of rows.
+    #: Log-likelihood of each row of a minibatch, shape (batch,); and its symbolic number of rows.
     logp: Variable
     length: Variable
     #: Data arrays and symbolic minibatches of them, with rows on axis 0.
@@ -126,7 +126,7 @@ class BatchWalk:
             return self._by_rule(variable, axis)
         except (MixedRowsError, UnsupportedModelError):
             behind = data_behind(variable)
-            # A density that depends on neighbouring observations has no independent rows.
+            # An expression of the observed data may mix observations, so it is not folded.
             if behind is None or self.observations in behind:
                 raise
         self.batches, self.shared_by_all, self._seen = known
@@ -170,7 +170,7 @@ class BatchWalk:
         if (variable, axis) not in self.batches:
             kind = pt.TensorType(dtype_in_batch(values.dtype), (None, *column.row_shape))
             self.batches[variable, axis] = (column, kind(f"{name}_batch"))
-        # The model computes in the type of the array.
+        # The model computes in the type of the array, so the batch is cast back to it.
         batch = self.batches[variable, axis][1].astype(variable.type.dtype)
         return pt.moveaxis(batch, 0, axis)
 

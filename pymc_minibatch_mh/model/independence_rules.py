@@ -44,7 +44,7 @@ from pymc_minibatch_mh.model.parameter_checks import always_holds, checked, elem
 _BY_ROW_AND_COLUMN = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
-#: Advice for models that only NUTS samples unchanged, for masks, and for sparse matrices.
+#: Advice in messages: for models that need NUTS, for boolean masks, and for sparse matrices.
 USE_NUTS = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
 USE_SELECTED_DATA = (
     "Select from the data before the model, for example x[keep] * b. If the other rows are "
@@ -57,7 +57,7 @@ USE_DENSE_ARRAY = (
 
 
 class MixedRowsError(Exception):
-    """An operation that may mix observations, with advice."""
+    """Error about an operation that may mix observations; `fix` is advice for the user."""
 
     def __init__(self, op: object, why: str, fix: str = USE_NUTS) -> None:
         super().__init__(why)
@@ -291,7 +291,7 @@ def _select_entries(x: Variable, entries: list, axis_from_end: int, walk: Walk) 
         return walk.whole(x)[tuple(chosen)]
     shape = [1] * entries[numbers].type.ndim
     if x.type.broadcastable[numbers]:
-        # The only row is common to all observations.
+        # All observations share the only row, so their row numbers become 0.
         chosen.insert(numbers, pt.zeros(shape, dtype="int64"))
         return walk.whole(x)[tuple(chosen)]
     shape[axis_from_end] = -1
@@ -323,7 +323,7 @@ def whole_entry(entry: Any, walk: Walk) -> Any:
 
 
 def _index_whole(x: Variable, source: int, entries: list, op: Op, walk: Walk) -> Variable:
-    """Index an array, and keep its observation axis `source` complete."""
+    """Index an array; MixedRowsError if this selects or reorders its observations (`source`)."""
     inner = walk.rows(x, source)
     if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
@@ -339,8 +339,8 @@ def is_full(entry: object) -> bool:
 def _rebuild_reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
     before, after = x.type.shape[1:], node.outputs[0].type.shape[1:]
-    # With equal products of the other axes, C order keeps row i of the input in row i of the
-    # output.
+    # If the lengths of the other axes have equal products, row i of the input becomes row i of
+    # the output, in C order.
     if axis != 0 or None in before or None in after or prod(before) != prod(after):
         raise MixedRowsError(op, "a reshape must keep the observations on the first axis")
     if x.type.ndim == 0:

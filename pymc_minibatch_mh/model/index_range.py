@@ -59,7 +59,7 @@ class OutOfRangeIndex(NamedTuple):
 class TermIndices:
     """Indices of a term's rows as graphs of data, which can be sent to the storage.
 
-    `chosen` holds indices, the smallest allowed value of each, and the axis lengths.
+    `chosen` holds triples: an index, its smallest allowed value and the length of its axis.
     """
 
     chosen: Sequence[tuple[Variable, Variable, Variable]]
@@ -151,7 +151,7 @@ def _term_indices(term: Likelihood, values: Sequence[Variable]) -> TermIndices |
                 continue
             above = set(ancestors([index]))
             if above.isdisjoint(values):
-                # At a position of zeros, values such as a Cholesky factor may not exist.
+                # Use the type's length if known: the array may be undefined at zero parameters.
                 static = array.type.shape[axis]
                 length = array.shape[axis] if static is None else pt.constant(np.int64(static))
                 from_start = not stored.isdisjoint(above)

@@ -140,7 +140,7 @@ def term_storage(term: Likelihood) -> Storage | None:
 
 
 def join_terms(terms: Sequence[Likelihood]) -> list[Likelihood]:
-    """Merge terms on one storage into one, which reads each of their common rows once."""
+    """Merge terms with data in one storage into a single term, so that each row is read once."""
     storages = {id(term_storage(term)) for term in terms}
     if len(terms) < 2 or len(storages) > 1 or term_storage(terms[0]) is None:
         return list(terms)

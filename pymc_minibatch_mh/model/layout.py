@@ -27,7 +27,7 @@ class Block:
     start: int
     stop: int
     shape: tuple[int, ...]
-    #: Whether the variable sums to 0 along its last axis, with one entry more than the value.
+    #: Whether the variable sums to 0 along its last axis; its value variable has one entry less.
     adds_up_to_0: bool
 
 
@@ -62,12 +62,12 @@ def cut_blocks(blocks: Sequence[Block], values: np.ndarray) -> dict[str, np.ndar
 
 
 def total_size(blocks: Sequence[Block]) -> int:
-    """Number of values in blocks that begin at 0."""
+    """Total number of values in consecutive blocks that begin at 0."""
     return blocks[-1].stop if blocks else 0
 
 
 def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
-    """Pieces of a vector as value variables with their own types and shapes."""
+    """Slices of a vector, with the types and shapes of value variables: variable -> slice."""
     return {
         b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
         for b in blocks
@@ -114,7 +114,7 @@ def support_bounds(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.
 
 
 def _finite_bound(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
-    # A random or mutable end of an interval is no fixed bound.
+    # A random or mutable end of an interval is no fixed bound, so it counts as unknown.
     if end is None or any(
         v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
     ):

@@ -67,12 +67,12 @@ _ROUNDED = 1e-9
 
 
 class Ranges:
-    """Ranges of the tensors in a condition; equal computations get the same number."""
+    """Ranges of the tensors in a condition, which recognise equal computations as one quantity."""
 
     def __init__(self) -> None:
         self._tensors: list[Variable] = []
         self._unknowns: dict[Hashable, Unknown] = {}
-        #: Tensor as a polynomial of shares and sizes, by view; None if it is unrestricted.
+        #: Cached function: tensor and view -> polynomial of shares and sizes, None if unrestricted.
         self._as_polynomial = cache(self._compute_polynomial)
 
     def of(self, variable: Variable) -> Range:
@@ -124,7 +124,7 @@ class Ranges:
         if _shared_axes(variable) is not None:
             return self._in_range(variable, view, _CLOSED)
         low, high = float(values.min()), float(values.max())
-        # Data that NumPy computed from other data, such as 1 - g from g.
+        # Data may be an affine function of other data, as 1 - g is of g: then use its unknown.
         for other in self._tensors[: self._tensor_number(variable)] if low < high else ():
             line = _affine_fit(other, variable)
             if line is not None:
@@ -143,7 +143,7 @@ class Ranges:
         return linear_polynomial(of, self._unknown_of(key, of, None, view, shared))
 
     def _of_share(self, variable: Variable, view: View) -> Polynomial | None:
-        """Polynomial of shares that add up to one, or of one selected share; None for others."""
+        """Polynomial of a tensor of shares that sum to one, or of one of its entries; or None."""
         if _shared_axes(variable) is not None:
             return self._in_range(variable, view, _SHARE)
         entry = _entry_of_shares(variable)
@@ -219,7 +219,7 @@ class Ranges:
     def _added_up(
         self, polynomial: Polynomial | None, x: Variable, view: View, axes: Sequence[int]
     ) -> Polynomial | None:
-        """Sum of a polynomial along axes of `x`; None if a varying term has no weights of sum 1."""
+        """Sum along axes of `x`; None if a term that varies along them has no weights of sum 1."""
         if polynomial is None:
             return None
         along = frozenset(view[k] for k in axes) - {None}
@@ -280,7 +280,7 @@ class Ranges:
         return self._in_range(result, view, self._range_of_elemwise(op, node))
 
     def _of_power(self, op: scalar.ScalarOp, node: Apply, view: View) -> Polynomial | None:
-        """Square, integer power, or quotient by a number."""
+        """Polynomial of a square, an integer power or a quotient by a number; otherwise None."""
         base, *others = (self._as_polynomial(x, _as_view(x, view)) for x in node.inputs[:2])
         numbers = [x[()] for x in others if x is not None and [*x] == [()]]
         if base is None or len(numbers) < len(others):
@@ -294,7 +294,7 @@ class Ranges:
         return reduce(multiply_polynomials, [base] * int(exponent))
 
     def _of_quotient(self, node: Apply, view: View) -> Polynomial | None:
-        """Quotient (x y) / (x + z) as a share x / (x + z) times y."""
+        """Quotient (x y) / (x + z) as a share x / (x + z) times y; None for other quotients."""
         above, below = node.inputs
         factors, found = _product_factors(above), []
         for k, factor in enumerate(factors):
@@ -488,7 +488,7 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     if isinstance(shares.owner_op, DimShuffle):
         inner = _shared_axes(shares.owner.inputs[0])
         order = shares.owner.op.new_order
-        # A dropped axis has length one, so its only share is 1.
+        # Along a dropped axis the shares have one entry, 1, so the axis can be ignored.
         return inner and tuple(k for k, source in enumerate(order) if source in inner)
     if isinstance(shares.owner_op, AdvancedSubtensor):
         return _axes_of_taken_shares(shares)
@@ -523,13 +523,13 @@ def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
 
 
 def _normalize_axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:
-    # PyTensor allows the sum of a scalar along a missing axis.
+    # PyTensor allows the sum of a scalar along an axis that it lacks; such axes are dropped.
     axes = range(variable.type.ndim)
     return tuple(axes) if axis is None else tuple(k for k in axis if k in axes)
 
 
 def _is_kept_sum(total: Variable, parts: Variable, axes: tuple[int, ...]) -> bool:
-    """Whether `total` is the sum of `parts`, with axes of length one for the summed axes."""
+    """Whether `total` is the sum of `parts`, with the summed axes kept at length one."""
     if not isinstance(total.owner_op, DimShuffle):
         return False
     (inner,) = total.owner.inputs

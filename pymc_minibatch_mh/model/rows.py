@@ -307,7 +307,7 @@ def find_largest_group(storage: Storage, name: str) -> int:
     largest, where, n_rows = -1, 0, storage.n_rows
     starts, call = range(0, n_rows, BLOCK_ROWS), partial(_largest_group, name)
     blocks: list[Block] = [(slice(k, min(k + BLOCK_ROWS, n_rows)), call) for k in starts]
-    # The shared argument needs weak references to stay on a cluster, and None has none.
+    # The shared argument must allow weak references, and None does not: pass the function.
     answers = map_blocks(storage, [name], _largest_group, blocks)
     with count_parts(f"Counting the groups of {name!r}", len(blocks)) as advance:
         for first, (number, row, is_one) in zip(starts, answers, strict=True):

@@ -44,13 +44,13 @@ class _StoredOp(Op):
 
     @property
     def held(self) -> Any:
-        """The value of the output."""
+        """The object that the output variable holds."""
         found = self._known()
         assert found is not None
         return found
 
     def _apply_with_tag(self, out: Variable) -> Apply:
-        # Clones, deep copies and pickles of a variable keep its tag.
+        # Clones, deep copies and pickles of a variable keep its tag, and so the object.
         out.tag.held = self.held
         return Apply(self, [], [out])
 
@@ -63,10 +63,10 @@ class _StoredOp(Op):
 
 
 class ReadStored(_StoredOp):
-    """Placeholder of a stored array in a model, of constant size."""
+    """Placeholder of a stored array in a model; it holds none of the data."""
 
     def make_node(self) -> Apply:
-        """Output variable with the shape of a row; its type omits the number of rows."""
+        """Output variable; its type has the shape of a row, but not the number of rows."""
         array: StoredArray = self.held
         shape = (None, *array.shape[1:])
         return self._apply_with_tag(TensorType(str(array.dtype), shape=shape)(name=array.name))
@@ -88,7 +88,7 @@ class NumberOfRows(_StoredOp):
     """Number of rows of a storage; a minibatch replaces it by its own length."""
 
     def make_node(self) -> Apply:
-        """Scalar output."""
+        """Node with a scalar output, int64."""
         return self._apply_with_tag(pt.lscalar())
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:

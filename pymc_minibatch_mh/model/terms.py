@@ -267,7 +267,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
 def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
     """Observation axis of the log-likelihood, or None if it was summed over."""
     if not has_dims(logp):
-        # A multivariate observation lies on the last axes and has one density.
+        # A multivariate observation lies on the last axes, which its log-density lacks.
         return axis if axis < logp.type.ndim else None
     dim = value.type.dims[axis]
     return logp.type.dims.index(dim) if dim in logp.type.dims else None

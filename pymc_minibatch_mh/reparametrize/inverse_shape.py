@@ -29,7 +29,7 @@ from pymc_minibatch_mh.reparametrize.reciprocal_rows import write_in_reciprocals
 from pymc_minibatch_mh.structure.predictors import single_coordinate
 from pymc_minibatch_mh.structure.row_function import LoweredRow, lowered_rows
 
-#: Names of the reciprocal and its square root, for an unbounded shape and one in an interval.
+#: Names of κ by power (2: square root), for an unbounded shape and for one in an interval.
 _LABELS = {1: "1/{}", 2: "1/√{}"}
 _INTERVAL_LABELS = {1: "(upper - {0})/({0} - lower)", 2: "√((upper - {0})/({0} - lower))"}
 
@@ -55,7 +55,7 @@ class InverseShape(Bijection):
             return [(self.indices, np.exp(values[self.indices] / -self.power))]
 
     def log_jacobian(self, position: Any) -> Any:
-        """Sum of log(power/κ)."""
+        """Log-Jacobian, the sum of log(power/κ)."""
         logs = self._log_shape(position).sum(axis=0) / self.power
         return logs + self.indices.size * np.log(self.power)
 
@@ -139,7 +139,7 @@ def _is_smooth(row: LoweredRow) -> bool:
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
     """Whether an expression depends on reciprocals κ alone, and may be zero at κ = 0."""
     parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
-    # One plus a power of a reciprocal is positive.
+    # A sum with a positive number, such as 1 + κ, is not zero at κ = 0.
     positive = any((constant_value(part) or 0.0) > 0.0 for part in parts)
     reciprocals = [row.exprs.logs.intersection(_shifted_coordinates(x)) for x in affines_in(expr)]
     return not positive and bool(reciprocals) and all(reciprocals)

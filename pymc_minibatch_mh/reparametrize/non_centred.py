@@ -166,7 +166,7 @@ class _ScaleSearch:
         self._known = {c: ways for c, ways in known.items() if block.start <= c[0] < block.stop}
         factors = {f for ways in self._known.values() for way in ways for f in way.factors}
         alone = (c for c, ways in known.items() if any(way.by_itself for way in ways))
-        # Coordinates of observations outside the products, such as the scale of their noise.
+        # Coordinates that also occur outside of products, such as the scale of the noise.
         places = set[int]().union(*alone)
         self._kept_out = {f for f in factors if f.places & places}
 
@@ -177,7 +177,7 @@ class _ScaleSearch:
         return bool(again)
 
     def maps(self) -> list[NonCentred]:
-        """Bijections of the groups of the block; empty if it is in no product."""
+        """Valid, labelled bijections of the groups; empty if no parameter multiplies the block."""
         maps = self._group_bijections()
         if not maps:
             self._require_none_lost()
@@ -187,7 +187,7 @@ class _ScaleSearch:
         return [replace(one, label=self._describe_scale(one)) for one in maps]
 
     def _require_none_lost(self) -> None:
-        """Raise _NotLinearError if a factor of the whole block is also alone in observations."""
+        """Raise _NotLinearError if a factor of the whole block also occurs without the block."""
         shared = [_shared_factors(ways) for ways in self._known.values()]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
@@ -244,7 +244,7 @@ class _ScaleSearch:
         return f"{size} × {self.name}"
 
     def _group_bijections(self) -> list[NonCentred]:
-        """Bijections of the groups of the block; empty if it has no multipliers."""
+        """Bijections of the groups of the block; empty if no usable factor multiplies the block."""
 
         def without_kept_out(way: Occurrence) -> Occurrence:
             return replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
@@ -270,14 +270,14 @@ class _ScaleSearch:
         return NonCentred(self.name, places, "", tuple(scale), (-1,) * len(scale))
 
     def _by_factors(self, common: Mapping[int, FactorCounts]) -> list[NonCentred]:
-        """Scalar B for each set of coordinates with equal factors."""
+        """Bijections with a scalar B, one for each set of coordinates with equal factors."""
         groups: defaultdict[frozenset, list[int]] = defaultdict(list)
         for place, factors in sorted(common.items()):
             groups[frozenset(factors.items())].append(place)
         return [self._map_of(np.array(k)[:, None], [(common[k[0]],)]) for k in groups.values()]
 
     def _triangular_map(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
-        """Triangular B: every entry of α has its own data factor."""
+        """Bijection with a triangular B; None unless every entry of α has its own data factor."""
         entries: defaultdict[tuple, dict[Column, FactorCounts]] = defaultdict(dict)
         for column, of_column in ways.items():
             for way in of_column:

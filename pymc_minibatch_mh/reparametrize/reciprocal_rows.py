@@ -52,7 +52,7 @@ from pymc_minibatch_mh.functions.gamma_rise import gamma_rise
 from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 
-#: Coefficients of 1 and of K.
+#: Coefficients (a, b) of a linear function a + b K, where K = κ^c.
 LinearPair = tuple[float, float]
 
 
@@ -127,7 +127,7 @@ class _ReciprocalRewriter:
         self._split_logs = cache(self._split_by_rules)
 
     def expr_in_shape(self, expr: Expr) -> Expr:
-        """Expression in κ."""
+        """Expression rewritten in κ, including the terms c log κ that do not cancel."""
         exprs, (logs, rest) = self._exprs, self._split_logs(expr)
         parts = [
             multiply_exprs(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
@@ -230,7 +230,7 @@ class _ReciprocalRewriter:
         return None if fraction is None else self._log_of(fraction)
 
     def as_fraction(self, expr: Apply) -> tuple[LogTerms, Expr] | None:
-        """Linear fraction of a power of κ."""
+        """Expression as a linear fraction of a power of κ, without terms in log κ; or None."""
         fraction = self._fraction_of(expr)
         return None if fraction is None else ({}, self._expr_of(fraction))
 
@@ -398,7 +398,7 @@ class _ReciprocalRewriter:
         return self._fraction_of(shape) is not None if known is None else known[1] < 0.0
 
     def _sum_of(self, parts: list[Expr]) -> Expr:
-        """Sum of data in which equal terms cancel."""
+        """Sum of data expressions, in which terms of opposite sign cancel."""
         exprs, factors = self._exprs, defaultdict[Expr, list[float]](list)
         waiting = [(part, 1.0) for part in reversed(parts)]
         while waiting:

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.expressions.graph import Monomial, coordinates_at
 from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.structure.row_function import RowFunction, predictor_forms
 
-#: Maximum number of unknowns of a linear system.
+#: Maximum number of unknowns of a linear system; solutions of larger systems are left out.
 MAX_UNKNOWNS = 200
 #: Tolerated rounding error of a sum, relative to the sum of its absolute terms.
 ROUNDED = 64 * 2.220446049250313e-16

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 MAX_DIRECTIONS = 512
 #: Maximum fraction of nonzero rows in a column that defines a group.
 MAX_SPARSE_SHARE = 0.5
-#: Number of rows to estimate this fraction, and number of rows per block.
+#: Number of sampled rows that estimate this fraction, and number of rows read per block.
 SAMPLE_ROWS, CHUNK_ROWS = 2_000, 65_536
 
 

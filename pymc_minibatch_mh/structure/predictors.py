@@ -56,14 +56,14 @@ def indexed_coordinates(forms: Iterable[LinearForm]) -> set[int]:
 
 
 def single_coordinate(terms: Sequence[Monomial]) -> range:
-    """Coordinates that a predictor without sums and factors can equal; otherwise empty."""
+    """Coordinates that a predictor without sums and factors can select; empty for any other."""
     if len(terms) > 1 or terms[0].monomial or terms[0].factor != 1.0:
         return range(0)
     return coordinates_at(terms[0].place)
 
 
 class Predictors:
-    """Linear predictors of an expression, expressed by as few of them as possible."""
+    """Independent linear predictors of an expression, and all others as combinations of them."""
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
         self._exprs = exprs

@@ -117,7 +117,7 @@ def _known_factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Posi
 
 @dataclass(frozen=True)
 class Occurrence:
-    """All multipliers of a coordinate at one place in the log-likelihood of a term.
+    """One occurrence of a coordinate in the log-likelihood of a term, with its multipliers.
 
     `chosen` are functions of entries with the same index as the coordinate; `beside` are
     coordinates with another index; `outside` multiply a function of it (a bounded variable).
@@ -146,7 +146,7 @@ Column = range
 
 
 def find_occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
-    """All ways in which observations depend on coordinates."""
+    """Distinct occurrences of each single or indexed coordinate in the observations."""
     found: defaultdict[Column, set[Occurrence]] = defaultdict(set)
     for row in rows:
         waiting = [(row.root, Occurrence(row.term.name))]
@@ -197,7 +197,7 @@ def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurr
         rest = without_value(others, x)
         unknown = [y for y in rest if not as_factor(y)]
         if isinstance(x, Affine) and any(isinstance(y, Affine) for y in unknown):
-            # In a product of affine factors, the occurrence belongs to the indexed factor.
+            # In a product of affine factors, only the factor indexed by data is recorded.
             continue
         with_it = [y for y in unknown if _function_index(y) in _common_index(x)]
         chosen.update(with_it)
@@ -212,7 +212,7 @@ def _product_occurrences(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurr
 
 
 def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset[int]:
-    """Coordinates in the factors of a function of one coordinate; empty for other functions."""
+    """Coordinates of factors that multiply a function of one coordinate; otherwise empty."""
     forms = affines_in(expr)
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
@@ -220,7 +220,7 @@ def _outside_factors(expr: Expr, factors: Sequence[PositionFactor]) -> frozenset
 
 
 def _common_index(expr: Expr) -> set[tuple[Expr, int]]:
-    """Common index and size of all coordinates in a sum; empty if they differ or are many."""
+    """Index and size shared by all coordinates of a sum; empty if they differ or are many."""
     places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
     found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
     everywhere = all(isinstance(p, Gather) and p.size <= MAX_ENTRIES for p in places)
@@ -228,7 +228,7 @@ def _common_index(expr: Expr) -> set[tuple[Expr, int]]:
 
 
 def _function_index(expr: Expr) -> tuple[Expr, int] | None:
-    """Common index and size of all coordinates in a function of entries, or None."""
+    """Index and size shared by all coordinates of a function of entries; None if they differ."""
     found = [_common_index(x) for x in affines_in(expr)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
     return next(iter(found[0])) if alike and as_factor(expr, 0) is not None else None

@@ -49,7 +49,7 @@ _PERMUTES = (
     DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc, Split,
     CheckAndRaise, ScalarFromTensor, TensorFromScalar,
 )  # fmt: skip
-#: Operations that concatenate several inputs, and operations that assign to a part of one.
+#: Operations that concatenate several inputs; and operations that assign to a part of an input.
 _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 
 
@@ -93,7 +93,7 @@ class GroupingFactor:
 
 @dataclass(frozen=True, eq=False)
 class RandomEffects:
-    """Grouping factors, largest first; the *border* of joint proposals; and unused coordinates.
+    """Grouping factors, largest first; jointly proposed coordinates (*border*); unused coordinates.
 
     The border is common effects, then crossed levels: an observation depends on one level of each
     crossed factor in `chosen`, whose `places` may coincide. `others` are in no observation.
@@ -237,7 +237,7 @@ class _PriorSum:
         graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
         AS_SAMPLED.rewrite(graph)
         self._size = factorization.size
-        # A part that sums an array becomes the array, so that each entry has a label.
+        # Sums of arrays are replaced by the arrays, so that each summand gets its own label.
         self._parts = [
             (part.owner.inputs[0] if isinstance(part.owner_op, Sum) else part, sign)
             for part, sign in _signed_addends(graph.outputs[0])
@@ -264,7 +264,7 @@ class _PriorSum:
         return _LabelledFactor(factor, [self._known.of(part).ravel() for part, _ in self._parts])
 
     def density(self, piece: _LabelledFactor) -> Variable:
-        """Prior of each level of a piece."""
+        """Graph of the log-prior of each level of a factor, shape (G,)."""
         size = piece.factor.places.size
         total = pt.zeros(size)
         for (part, sign), label in zip(self._parts, piece.labels, strict=True):
@@ -304,7 +304,7 @@ def _sum_by_level(numbers: Variable, places: np.ndarray, own: np.ndarray, size: 
 def _signed_addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
     op, inputs = graph.owner_op, list(graph.owner.inputs) if graph.owner else []
     inner = op.scalar_op if isinstance(op, Elemwise) else None
-    # PyMC sums scalar potentials, too.
+    # PyMC also sums scalar potentials; such a sum of one number is skipped.
     of_one = isinstance(op, Sum) and inputs[0].type.ndim == 0
     if not of_one and not isinstance(inner, scalar.Add | scalar.Cast | scalar.Sub | scalar.Neg):
         yield graph, sign
@@ -325,7 +325,7 @@ class _LevelLabels:
         self._nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
         asked = {v for node in self._nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
-        # Shapes, and indices of operations that permute numbers, are the same at every position.
+        # Shapes, and indices of operations that rearrange entries, do not depend on the position.
         at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
         with np.errstate(all="ignore"):
             found = at(np.full(factorization.size, 0.5), np.zeros(others.type.shape or 0))
@@ -404,7 +404,7 @@ class _LevelLabels:
         return np.broadcast_to(whole, output)
 
     def _move_labels(self, node: Apply, count: int) -> None:
-        """Apply an operation that permutes numbers to their labels."""
+        """Label the output of an operation that rearranges entries, by applying it to labels."""
         moved, name = node.inputs[:count], operation_name(node.op)
         labels = [self.of(v) for v in moved]
         if any(v not in self._fixed for v in node.inputs if v not in moved):

@@ -36,9 +36,9 @@ from pymc_minibatch_mh.model.factorization import Factorization
 from pymc_minibatch_mh.model.independence import Likelihood
 from pymc_minibatch_mh.structure.predictors import LinearForm, Predictors
 
-#: Maximum number of arguments of a summand, beyond which its derivatives are too many to bound.
+#: Maximum number of linear predictors in a summand; more have too many derivatives to bound.
 MAX_ARGUMENTS = 10
-#: Maximum number of arguments of an observation, whose second derivatives are compiled.
+#: Maximum number of linear predictors of an observation: all second derivatives are compiled.
 MAX_TOTAL_ARGUMENTS = 24
 USE_UNBOUNDED_SAMPLERS = (
     "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...)."
@@ -178,7 +178,7 @@ class RowData:
             columns = read_columns(function.columns, consecutive_slice(rows))
             function = replace(function, n_rows=rows.size, columns=columns)
             rows = np.arange(rows.size)
-        #: The term with the rows in memory, and their numbers there, int64.
+        #: Term whose data in memory contain these rows, and their row numbers in it, int64.
         self.function, self.rows = function, rows
         self._known: dict[Expr, np.ndarray] = {}
 
