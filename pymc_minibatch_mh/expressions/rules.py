@@ -419,7 +419,7 @@ def _split_choice(exprs: ExprGraph, choice: Expr, infinity: float) -> _FinitePar
 
 
 def _split_product(exprs: ExprGraph, product: Expr, infinity: float) -> _FinitePart:
-    """Product without infinite branches if signs are known, and the condition that none is taken."""
+    """Product without infinite branches if signs are known, and the condition that none is used."""
     for core in product.inputs:
         rest = without_value(product.inputs, core)
         negative_ones = [x for x in rest if (constant_value(x) or 0.0) < 0.0]
