@@ -16,18 +16,18 @@ NO_DIRECTIONS = np.empty((0, 0))
 class Table(record_of("mh_table")):  # type: ignore[misc]
     """Bounds of all observations for proposals within a radius: ``mh_table``.
 
-    A table without arrays only serves to choose a table.
+    A table without arrays only serves to select the table of a proposal.
     """
 
 
 #: Columns of the supplies: next unused slot, end of the filled slots, number of supplies made.
 NEXT, END, NUMBER = range(3)
-#: Request for the change of all rows in a proposal, in place of a table; ALL - n requests n rows.
+#: Request to `refill` for the change of all rows, not a table's rows; ALL - n requests n rows.
 ALL = -1
 
 
 class Supply(NamedTuple):
-    """Prefetched rows of one chain: ``mh_supply``; `places` are NEXT, END and NUMBER."""
+    """Prefetched rows of one chain: ``mh_supply``; `places` has columns NEXT, END, NUMBER."""
 
     places: np.ndarray
     refill: Any

@@ -5,7 +5,7 @@ on, so that an edit compiles one unit. The module imports nothing of the package
 runs this file by its path.
 
 Environment variables: CC names a compiler, MH_CC_OPTIONS adds options such as sanitizers, and
-MH_SOURCES is a folder with other sources. Libraries of other options have other names.
+MH_SOURCES is a folder with other sources. The name of the library depends on these options.
 """
 
 import os
@@ -73,7 +73,7 @@ def _digest_of_parts(*parts: bytes) -> str:
 
 @cache
 def digest() -> str:
-    """Digest of all sources and options."""
+    """Digest of all sources and compiler options, a part of the library's name."""
     sources = sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")])
     return _digest_of_parts(repr((compiler_options(), SETS)).encode(), *map(_source_text, sources))
 

@@ -1,4 +1,4 @@
-"""Records of hierarchies: effects that are accepted one at a time, and effects given their scales.
+"""Records of hierarchies: group effects accepted one by one, or proposed given their scales.
 
 All observations may depend on the common effects w, and each on one group effect e per factor.
 elements.c documents an iteration, element_test.c its exactness, parts.c the bounds.
@@ -36,7 +36,7 @@ class Parts(record_of("mh_parts")):  # type: ignore[misc]
 
     @property
     def n_factors(self) -> int:
-        """Number F of grouping factors and crossed index sets."""
+        """Number F of grouping factors, and of common effects that data index."""
         return self.first.size - 1
 
 
@@ -45,7 +45,7 @@ class Ends(record_of("mh_part_ends")):  # type: ignore[misc]
 
 
 class ElementTest(NamedTuple):
-    """Poisson test of all move types: common effects, each factor's effects, each scale, ..."""
+    """Poisson test of each move type: common effects, each factor's effects, each scale, ..."""
 
     rates: Any
     #: Rate factor κ of each move type.
@@ -55,7 +55,7 @@ class ElementTest(NamedTuple):
 class ElementChain(NamedTuple):
     """State of a chain of effects: ``mh_element_chain``."""
 
-    #: Chain without proposal and test; its tallies count move types.
+    #: Chain without proposal and test; it has a tally for each move type.
     chain: KernelState
     #: Record of a Poisson test with χ = 1: rate factors κ - 1 replace χ C M.
     test: Any
@@ -80,10 +80,10 @@ class ScaleConditional(record_of("mh_scale_conditional")):  # type: ignore[misc]
 
     @property
     def n_normal_knots(self) -> int:
-        """Number of knots of the standard normal numbers u."""
+        """Number of knots (grid points) of each standard normal variable u."""
         return self.points.shape[1]
 
     @property
     def n_knots(self) -> int:
-        """Number of knots of the numbers z of the scales."""
+        """Number of knots (grid points) of each scale variable z."""
         return self.means.shape[1]

@@ -16,15 +16,15 @@
  * The position theta alone determines the table of c_i and m. An update first updates the set of
  * bright rows. A dark row is proposed to become bright with probability q, accepted with
  * probability min(1, o_i/q); a bright row is proposed to become dark, accepted with min(1, q/o_i).
- * The log ratio of theta', with `cheap` the part without observations, is then
+ * The log ratio of theta', with `cheap` its part that needs no observations, is then
  *
  *     cheap - C [m(theta') - m(theta)] + Sum_bright [log o_i(theta') - log o_i(theta)].
  *
- * Without a table for both ends all rows are evaluated, and the sets are summed out; if theta' is
- * accepted, the bright rows are drawn anew when they are next needed. */
+ * If no bounds table covers both ends, all rows are evaluated, and the log ratio is marginal over
+ * the bright rows; if theta' is accepted, these are drawn anew when they are next needed. */
 #include "inside.h"
 
-/* Number of rows evaluated at a time; value of n_bright if the bright rows have yet to be drawn. */
+/* `BLOCK`: number of rows evaluated at a time; `UNKNOWN`: n_bright before bright rows are drawn. */
 enum { BLOCK = 1024, UNKNOWN = -1 };
 
 /* Evaluation of rows at one position, block by block; the arrays hold one block. */
@@ -50,7 +50,7 @@ static mh_status begin(const mh_brightness *own, const mh_place *place,
     return mh_take_read(posterior, &place->move, room, &out->read, scratch);
 }
 
-/* Log odds for an excess log(L/B); an excess below 0, rounding of a valid bound, counts as 0. */
+/* Log odds of brightness for an excess log(L/B); an excess below 0, by rounding, counts as 0. */
 double mh_log_odds(double excess)
 {
     if (!(excess > 0.0))
@@ -97,7 +97,7 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
         const int64_t row = self->read.rows[i];
         const double bound = (double)table->c[row] * self->place->m;
         const double change = self->read.differences[i];
-        /* A lower bound of the likelihood does not limit its increase. */
+        /* The bound only limits decreases: an increase counts as no change. */
         const double fall = change > 0.0 ? 0.0 : change;
         mh_hold_against_bound(row, fall, self->read.scales[i], bound, beta, self->counts);
         rows[i] = (int32_t)row;
@@ -106,8 +106,8 @@ static mh_status read_rows(const pass *self, int32_t *rows, int64_t n)
     return MH_OK;
 }
 
-/* Update rows `first` to `last`, which are all of one kind. Bright rows are moved to the front, up
- * to `end`, and their log odds are added to `total`. */
+/* Update the brightness of rows `first` to `last`, all of one `kind` (such as MH_DARK). Bright rows
+ * are moved to the front, up to `end`, and their log odds are added to `total`. */
 static mh_status partition(const pass *self, int64_t first, int64_t last, int64_t kind,
                            int64_t *end, double *total)
 {
@@ -130,8 +130,8 @@ static mh_status partition(const pass *self, int64_t first, int64_t last, int64_
     return MH_OK;
 }
 
-/* Propose each dark row with probability q; move proposed rows behind the bright ones, return their
- * end. Gaps between them are geometric, so that other rows are skipped. */
+/* Propose dark rows to become bright, each with probability q; move these behind the bright rows,
+ * and return their end. Gaps between them are geometric draws, so that other rows are skipped. */
 static int64_t propose_dark(const mh_brightness *own, int64_t n_bright, const mh_generator *rng)
 {
     const double log_left = own->q < 1.0 ? log1p(-own->q) : -INFINITY;
@@ -155,7 +155,7 @@ static mh_status update_known(const pass *self, int64_t n_bright, double *odds, 
     *n_read = propose_dark(self->own, n_bright, self->rng);
     MH_TRY(partition(self, n_bright, *n_read, MH_DARK, &lit, &became));
     MH_TRY(partition(self, 0, n_bright, MH_BRIGHT, &left, &stayed));
-    /* Rows that became dark lie between those that stayed bright and those that became bright. */
+    /* Rows that became dark lie between rows that stayed and rows that became bright: swap them. */
     for (int64_t k = 0; k < lit - n_bright; k++)
         swap(self->own->rows, left + k, n_bright + k);
     *self->own->n_bright = left + lit - n_bright;

@@ -1,7 +1,7 @@
 /* Linear predictors of rows: linear forms of the position whose coefficients are data.
  *
  * Coefficients are of two kinds. Fixed ones belong to the same coordinates of the position in every
- * row, chosen ones to coordinates that the data index, as in a[group]. Linear predictor a of row i:
+ * row, indexed ones (`chosen`) to data-indexed coordinates, as in a[group]. Predictor a of row i:
  *
  *     sum_j fixed[i, j] theta[fixed_coordinates[j]]   over the j from ends[a - 1] to ends[a]
  *   + sum_g chosen[i, g] theta[places[i, g]]          over the g with chosen_arguments[g] = a.
@@ -9,8 +9,8 @@
  * Sampled rows are rarely in a cache: their memory is prefetched before it is read. */
 #include "inside.h"
 
-/* Block size in numbers, which fits a core's own cache; minimum and maximum number of rows in a
- * block; and number of rows prefetched before the first is read. */
+/* `CACHED`: block size in numbers, which fits a core's own cache; `FEWEST_ROWS`, `MOST_ROWS`:
+ * limits of its number of rows; `AHEAD`: number of rows prefetched before the first is read. */
 enum { CACHED = 16384, FEWEST_ROWS = 8, MOST_ROWS = 512, AHEAD = 12 };
 
 static double read_number(const char *address, int64_t type)
@@ -44,7 +44,7 @@ static double product_of(const mh_leaf *leaves, int64_t n, double factor, int64_
     return factor;
 }
 
-/* Prefetch `count` numbers; the last one may lie in one more cache line. */
+/* Prefetch `count` numbers; the last one again, because it may be in the next cache line. */
 static void ask_for(const char *start, int64_t entry_stride, int64_t count)
 {
     const int64_t bytes = entry_stride < 0 ? -entry_stride : entry_stride;
@@ -123,7 +123,7 @@ static void read_choice(const mh_piece *piece, const int64_t *numbers, int64_t n
     }
 }
 
-/* Read the coefficients of n rows, by their numbers within the term. */
+/* Read the coefficients of n rows of a term; `numbers` are row numbers within the term. */
 static void read_forms(const mh_term *term, const int64_t *numbers, int64_t n, const mh_forms *out)
 {
     for (const mh_piece *piece = term->pieces; piece < term->pieces + term->n_pieces; piece++) {
@@ -182,7 +182,7 @@ void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, co
     }
 }
 
-/* Write the sums of absolute products, |coefficient * entry|, in a row's linear predictors. */
+/* Write the sum of |coefficient * entry| over each of a row's linear predictors. */
 static void write_sizes(const mh_term *term, const mh_forms *forms, const double *vector,
                         int64_t row, double *out)
 {

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_minibatch_mh.native.library import LaidOut
 
-#: Kinds of pieces: a run of numbers, a product of leaves, a product for an indexed coordinate.
+#: Kinds of pieces: consecutive numbers; product of leaves; product for an indexed coordinate.
 RUN, PRODUCT, CHOICE = range(3)
 
 
@@ -66,7 +66,7 @@ class Term(NamedTuple):
 
     @property
     def n_chosen(self) -> int:
-        """Number of chosen coefficients."""
+        """Number of coefficients whose coordinate is selected by data."""
         return len(self.chosen_arguments)
 
 

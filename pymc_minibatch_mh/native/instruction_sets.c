@@ -1,6 +1,6 @@
 /* Instruction set of the leaf functions: the widest that the processor and its system support.
  *
- * All sets round alike, so that draws do not depend on the processor. A loader calls mh_use_set
+ * All sets give equal results: draws do not depend on the processor. A loader calls mh_use_set
  * once, before anything else; until then, and on other processors, the baseline is used. */
 #include "inside.h"
 
@@ -22,8 +22,8 @@ MH_LEAVES(AVX2)
 static const leaves sets[] = {{MH_LEAVES(OF_BASELINE)}, {MH_LEAVES(OF_AVX2)}};
 
 /* Widest supported set: Intel's manual, volume 1, 14.7. CPUID leaf 1 tells whether the system saves
- * wide registers, XCR0 which ones, and leaf 7 what the processor has. Not every compiler has the
- * function that __builtin_cpu_supports calls. */
+ * wide registers, XCR0 which ones, and leaf 7 what the processor has. __builtin_cpu_supports is
+ * avoided: some compilers lack a function that it calls. */
 int64_t mh_widest_set(void)
 {
     const unsigned ymm = 0x6, avx2 = 1U << 5;

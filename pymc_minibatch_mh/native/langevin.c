@@ -80,7 +80,7 @@ static void add_slopes_of_prior(const mh_posterior *posterior, double *point, do
         point[i] = here - step;
         const double slope = (above - mh_prior_at(posterior, point)) / (2.0 * step);
         point[i] = here;
-        /* At the end of a support the difference is not finite, and is left out. */
+        /* The difference is not finite at the boundary of the support, and is left out there. */
         if (isfinite(slope))
             out[i] += slope;
     }
@@ -104,7 +104,7 @@ static mh_status estimate_gradient(const mh_posterior *posterior, const mh_batch
     return MH_OK;
 }
 
-/* Write L^T g from the first proposed coordinate on, or g without a preconditioner. */
+/* Write v = L^T g for the proposed coordinates, or g itself without a preconditioner. */
 static mh_status whitened_rise(const mh_langevin *settings, mh_chain *chain, const mh_batch *batch,
                                const double *position, double *out)
 {

@@ -1,7 +1,7 @@
 /* Leaf functions with SIMD loops, compiled once per instruction set: see instruction_sets.c. Sums
- * have a fixed order, so that all sets round alike. They only call inlined functions, because wide
- * registers would have to be cleared before any other call. Every function that is not static has a
- * line in leaves.h. */
+ * have a fixed order, so that all sets give equal results. Leaf functions only call inlined
+ * functions, because wide registers would have to be cleared before any other call. leaves.h has a
+ * line for each function that is not static. */
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
@@ -25,8 +25,8 @@ double mh_inner_by(const double *matrix, const double *a, const double *b, int64
     return total;
 }
 
-/* ---- Packed lines of the 8-bit copy. Compilers do not vectorise the conversion of bytes to
- * floats, so that it is written out here. ---- */
+/* ---- Packed rows of the 8-bit copy. Compilers do not vectorise the conversion of bytes to floats,
+ * so that it is written out here. ---- */
 
 typedef float four_numbers __attribute__((vector_size(16)));
 typedef float eight_numbers __attribute__((vector_size(32), aligned(4), may_alias));
@@ -53,7 +53,7 @@ static inline void widen(const int8_t *bytes, eight_numbers out[2])
 #endif
 }
 
-/* Products of a packed line with (a + a')/2 and (a' - a)/2, in eight partial sums each. */
+/* Inner products of a packed row with (a + a')/2 and (a' - a)/2, as eight partial sums each. */
 typedef struct line_sums {
     eight_numbers middle;
     eight_numbers half;
@@ -70,7 +70,7 @@ static inline void add_sixteen(const int8_t *line, const float *middle, const fl
     }
 }
 
-/* Add fewer than sixteen products to eight lanes. */
+/* Add the products of the last entries, fewer than sixteen, to the eight partial sums. */
 static inline void add_rest(const int8_t *line, const float *by, int64_t n, eight_numbers *sums)
 {
     float x[8];
@@ -88,7 +88,7 @@ static inline float total_of_eight(const eight_numbers *sums)
     return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
-/* Multiply two lines at a time, because additions to the sums of one would wait for each other. */
+/* Multiply two packed rows at a time, because each addition for one row waits for the last one. */
 static inline void products_of_two(const int8_t *const lines[2], const float *middle,
                                    const float *half, int64_t size, float *out)
 {
@@ -107,11 +107,11 @@ static inline void products_of_two(const int8_t *const lines[2], const float *mi
     }
 }
 
-/* Number of lines prefetched before the first is read. With more of them, 256 bytes each, updates
- * took up to a third longer; with a prefetch of all lines, twice as long. */
+/* Number of packed rows prefetched before the first is read. With more of them, 256 bytes each,
+ * updates took up to a third longer; with a prefetch of all rows, twice as long. */
 enum { LINES_AHEAD = 12 };
 
-/* Write Q.(a + a')/2 and Q.(a' - a)/2 of packed lines Q: see whitened_copy.c. */
+/* Write Q.(a + a')/2 and Q.(a' - a)/2 for n packed rows Q: see whitened_copy.c. */
 void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *rows, int64_t n,
                           const float *middle, const float *half, int64_t size, float *out)
 {
@@ -128,7 +128,7 @@ void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *row
     }
 }
 
-/* ---- Vectors times numbers: adjacent entries are independent, each sum keeps its order. ---- */
+/* ---- Weighted sums of vectors: entries are independent (SIMD), each is summed in order. ---- */
 
 /* Run a statement for each k below n, in blocks of eight, which compilers then vectorise. */
 #define FOR_EIGHTS(n, statement)                                                                   \
@@ -141,7 +141,7 @@ void mh_products_of_lines(const int8_t *lines, int64_t width, const int64_t *row
             statement;                                                                             \
     } while (0)
 
-/* Add four vectors, each times a number, one after the other. */
+/* Add four weighted vectors to `out`, one after the other: each addition is rounded separately. */
 static inline void add_four(double *restrict out, const double *const lines[4], const double by[4],
                             int64_t n)
 {
@@ -149,7 +149,7 @@ static inline void add_four(double *restrict out, const double *const lines[4], 
     FOR_EIGHTS(n, out[k] = (((out[k] + by[0] * a[k]) + by[1] * b[k]) + by[2] * c[k]) + by[3] * d[k]);
 }
 
-/* Add the sum of four vectors, each times a number. */
+/* Add four weighted vectors to `out`, after summing them. */
 static inline void add_sum_of_four(double *restrict out, const double *const lines[4],
                                    const double by[4], int64_t n)
 {
@@ -185,12 +185,12 @@ void mh_inner_of_lines(const double *matrix, int64_t width, const double *vector
         out[j] = mh_inner(matrix + j * width + low, vector + low, high - low);
 }
 
-/* Sums of cubes in eight lanes: of both ends, their distance, the farther end; and their number. */
+/* Weighted sums of |x|^3 + |x'|^3, |x' - x|^3 and max(|x|, |x'|)^3, and a count, in eight lanes. */
 typedef struct cubes {
     double both[8], way[8], farther[8], within[8];
 } cubes;
 
-/* Add the cubes of a proposed group effect to a lane, unless an end is beyond its radius. */
+/* Add the cubes of a group effect to one lane; skip it if either end is beyond its radius. */
 static inline void add_cubes(double weight, double here, double there, double radius, cubes *sums,
                              int lane)
 {
@@ -202,7 +202,7 @@ static inline void add_cubes(double weight, double here, double there, double ra
     sums->within[lane] += inside ? 1.0 : 0.0;
 }
 
-/* Sum the cubes of n proposed group effects within their radii: see candidates.c. */
+/* Write the sums of `cubes` over n group effects that are within their radii: see candidates.c. */
 void mh_sum_cubes_within(const double *weights, const double *radii, const double *here,
                          const double *there, int64_t n, double *sums)
 {
@@ -223,8 +223,8 @@ void mh_sum_cubes_within(const double *weights, const double *radii, const doubl
     sums[3] = whole.within[0];
 }
 
-/* Write slopes and precisions of n log-densities by their values a step back, here and a step
- * forth. If these are not finite, write slope 0 and the usual precision. */
+/* Write first derivatives and precisions (minus second derivatives) of n log-densities, from values
+ * a step back, here and a step forth. If they are not finite, write 0 and the usual precision. */
 void mh_bend_of(const double *const values[3], const double *steps, const double *usual, int64_t n,
                 double *restrict slopes, double *restrict precisions)
 {
@@ -251,8 +251,8 @@ void mh_apply_fixed(const double *fixed, int64_t n, int64_t n_fixed, const doubl
             out[a] = mh_inner(fixed + start, picked + start, ends[a] - start);
 }
 
-/* Add L^T times a sparse vector: the rows `places` of L, which ascend, each times a weight. Zero
- * weights are skipped, and the zeros of L to the right of its diagonal. */
+/* Add L^T times a sparse vector with `weights` at ascending indices `places`: a weighted sum of
+ * rows of L. Zero weights are skipped, and the zeros right of the diagonal of L. */
 void mh_whiten_form(const double *weights, const int64_t *places, int64_t n, const double *factor,
                     int64_t size, double *out)
 {
@@ -298,7 +298,7 @@ void mh_add_products(const double *fixed, int64_t n_fixed, const double *weights
 /* ---- Interval arithmetic, rounded outward: functions/interval.py. An infinite end means that
  * there is no bound; no end is ever NaN. ---- */
 
-/* Relative and absolute slack, far above rounding errors and underflow; and the largest number. */
+/* `RELATIVE`, `TINY`: slack far above rounding errors and underflow; `LARGEST`: largest double. */
 static const double RELATIVE = 1e-12, TINY = 1e-300, LARGEST = 1.7976931348623157e308;
 
 /* Move a lower end outward; an overflow to +inf counts as the largest number, NaN as no bound. */
@@ -316,15 +316,15 @@ static inline double above(double end, double slack)
     return end != end ? INFINITY : high;
 }
 
-/* 0 times infinity is 0 here: an infinite end stands for arbitrarily large finite numbers. */
+/* Product with 0 * inf = 0, because an infinite end stands for arbitrarily large finite numbers. */
 static inline double times(double x, double y)
 {
     const double product = x * y;
     return product != product ? 0.0 : product;
 }
 
-/* Multiply two intervals. Slack must not move an end past zero if no product can lie there; the
- * signs of the factors decide this, because a zero may be a product that underflowed. */
+/* Multiply two intervals. Slack must not move an end past zero if no product can lie there. This
+ * depends on the signs of the factors only, because a product of 0 may be due to underflow. */
 static inline void multiply_two(double a, double b, double c, double d, double *low, double *high)
 {
     const double one = times(a, c), two = times(a, d), three = times(b, c), four = times(b, d);
@@ -338,8 +338,8 @@ static inline void multiply_two(double a, double b, double c, double d, double *
     *high = never_positive & (hi <= 0.0) & (up > 0.0) ? 0.0 : up;
 }
 
-/* Loop over n intervals (a, b) and (c, d), n of each or one for all, compiled for each case.
- * Results are rounded outward; sums need no slack for underflow, and zero remains zero. */
+/* Loop over n pairs of intervals (a, b) and (c, d); a single interval is used for all n. Results
+ * are rounded outward; sums need no slack for underflow, and zero remains zero. */
 #define FOR_ALL(BODY)                                                                              \
     do {                                                                                           \
         if (n_one < n)                                                                             \

@@ -128,7 +128,7 @@ def c_value(kind: Any, value: Any, kept: list[Any]) -> Any:
         return ffi.cast(kind, getattr(load_library(), value))
     if kind.kind == "pointer" and kind.item.kind == "struct" and not isinstance(value, int):
         return _pointed_to(kind, value, kept)
-    address = getattr(value, "address", value)  # numba's cfunc has one
+    address = getattr(value, "address", value)  # numba's cfunc has this attribute
     if address is not value:
         kept.append(value)
     return ffi.cast(kind, address)
@@ -153,7 +153,7 @@ def _array_pointer(kind: Any, value: np.ndarray) -> Any:
     return ffi.cast(kind, value.__array_interface__["data"][0])
 
 
-#: Results of a run, as in ``mh_status``.
+#: Status codes that library functions return: ``mh_status``.
 Status = cast(Any, IntEnum)(
     "Status",
     {name.removeprefix("MH_"): k for name, k in ffi.typeof("mh_status").relements.items()},
@@ -239,7 +239,7 @@ class Arena:
         self.at = ffi.gc(made, load_library().mh_arena_free)
 
 
-#: NumPy distributions called by address, by the fields of a generator's record.
+#: NumPy's C functions of distributions, by the field of a generator's record for their address.
 _DISTRIBUTIONS = {
     "standard_normal": "random_standard_normal",
     "standard_exponential": "random_standard_exponential",

@@ -12,7 +12,7 @@
  * without replacement. The order of the supply is independent of the chain. */
 #include "inside.h"
 
-/* Columns of supply.places, and its only row in these tests, for uniformly drawn rows. */
+/* `NEXT`, `END`: columns of supply.places; `EVENLY`: its only row here, of uniform draws. */
 enum { NEXT, END, EVENLY = 0 };
 
 /* Merge the moments of two samples: Pebay (2008), doi:10.2172/1028931. */
@@ -96,8 +96,8 @@ mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int6
     return MH_OK;
 }
 
-/* Extend a minibatch of n rows to `target`, or to fewer if rows are stored; write the slots of the
- * new rows. Rows in memory are numbered in the minibatch as if there were no influential ones. */
+/* Extend a minibatch to `target` rows (from a supply, by at most `room`); write slots of new rows.
+ * Rows in memory are numbered in the minibatch as if there were no influential ones. */
 static mh_status draw_next(const mh_posterior *posterior, const mh_generator *rng, mh_drawn *batch,
                            int64_t *n, int64_t target, int64_t room, int64_t *slots)
 {
@@ -133,8 +133,8 @@ mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t targe
     const mh_posterior *posterior = &chain->posterior;
     const int stored = posterior->bounds.supply.room > 0;
     int64_t n = batch->moments.n;
-    /* A stored minibatch needs a hash set, hence 2 * target; it is evaluated in small blocks,
-     * because the slots of a supply are overwritten by the next but one. */
+    /* A minibatch of stored rows needs a hash set, hence 2 * target. It is evaluated in small
+     * blocks, because each supply is overwritten by the second one after it. */
     const int64_t most = stored ? 2 * target : number_of_drawn(posterior);
     const int64_t room = stored ? mh_min(target - n, MH_BLOCK) : target - n;
     MH_TRY(mh_reserve(&batch->drawn, n, target, most, chain->scratch));
@@ -180,7 +180,7 @@ mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change)
     return MH_OK;
 }
 
-/* V = kappa M^2, the predicted variance of beta N times the difference of one row. */
+/* V = kappa M^2: predicted variance of beta N d_i, with d_i the difference of one random row. */
 double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa)
 {
     mh_products dots;

@@ -9,7 +9,7 @@ from pymc_minibatch_mh.native.posterior import Reference
 
 
 class BatchTest(NamedTuple):
-    """A test on growing batches: ``mh_batch_test``."""
+    """A sequential test on growing minibatches: ``mh_batch_test``."""
 
     LAYOUT, decide = "mh_batch_test", "mh_decide_by_batches"  # type: ignore[misc]
 
@@ -54,7 +54,7 @@ def full_passes_of(
     limits: tuple[int, float],
     rng: np.random.Generator,
 ) -> int:
-    """Number of proposals, whitened ends (n, 2, d), that would need a full-data evaluation."""
+    """Simulated number of `moves`, whitened ends (n, 2, d), that need a full-data evaluation."""
     passes, inputs = np.empty(1, np.int64), (len(moves), moves, *limits, GeneratorRecord(rng))
     function("mh_full_passes_of")(test, reference, *inputs, passes)
     return int(passes[0])

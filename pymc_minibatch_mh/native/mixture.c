@@ -4,7 +4,7 @@
  * exact for any weights: the walk theta' = theta + s L xi, or one of the Laplace proposals theta' =
  * centre + rho (theta - centre) + sqrt(1 - rho^2) L xi, xi standard normal.
  *
- * Coordinates that end at zero are drawn first, from their normal approximation truncated at zero,
+ * Coordinates bounded by zero are drawn first, from their normal approximation truncated at zero,
  * and the others given them. The probability above zero depends on the position, and enters the log
  * ratio. The mean, which follows from the gradient at the centre, may be negative.
  *
@@ -14,9 +14,9 @@
  * Skold, 2007, doi:10.1214/088342307000000014). */
 #include "inside.h"
 
-/* Bound above which exponential draws are accepted more often than normal ones. */
+/* Lower bound above which exponential proposals are accepted more often than normal ones. */
 static const double EXPONENTIAL_FROM = 0.5;
-/* Argument above which the continued fraction of erfc takes few terms. */
+/* Argument above which the continued fraction of erfc converges in few terms. */
 static const double FROM_TAIL = 5.0;
 enum { TAIL_TERMS = 40 };
 static const double ROOT_PI = 1.7724538509055159;
@@ -59,7 +59,7 @@ double mh_normal_above(double bound, const mh_generator *rng)
     }
 }
 
-/* Draw a component, 0 for the walk (rho = 1), others for Laplace; write its rho and scale. */
+/* Draw a component: 0 is the walk (rho = 1), others are Laplace proposals; write rho and scale. */
 static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng, double *rho,
                               double *scale)
 {
@@ -72,8 +72,8 @@ static int64_t draw_component(const mh_mixture *mixture, const mh_generator *rng
     return component;
 }
 
-/* Propose coordinates from `first` on, given those before. With a lower triangular factor their
- * whitened values are independent of the others, and are drawn alone. */
+/* Propose coordinates from `first` on, given the earlier ones, which stay. The factor is lower
+ * triangular, so that whitened values from `first` on are independent of the earlier ones. */
 mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed *out)
 {
     const mh_reference *reference = &chain->posterior.reference;
@@ -101,7 +101,7 @@ mh_status mh_propose_mixture(const void *proposal, mh_chain *chain, mh_proposed 
     return MH_OK;
 }
 
-/* Whiten a position in the order in which coordinates are drawn. */
+/* Whiten a position with its coordinates in the order of drawing. */
 static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *chain, double *out)
 {
     const mh_reference *reference = &chain->posterior.reference;
@@ -115,7 +115,7 @@ static mh_status whiten_in_order(const mh_bordered *numbers, const mh_chain *cha
 }
 
 /* Draw a whitened coordinate so that `before` + draw is positive; add the log probabilities of
- * this, in both directions, to log_q. `before` and `position` are divided by the diagonal entry. */
+ * this, forward and reverse, to log_q. `before` and `position` are divided by L_ii. */
 static double draw_above_zero(double before, double x, double position, double tilt, double rho,
                               double scale, const mh_generator *rng, double *log_q)
 {

@@ -4,19 +4,19 @@
  * remainder by at most c_i M, where c_i depends on the row alone and M on the proposal alone. All
  * of this is bitwise symmetric in the two positions: otherwise a test would not be reversible.
  *
- * Kinds of tables of c_i: sums over directions (MH_DIRECTIONAL); by the joint length of the linear
- * predictors (MH_JOINT); for one linear predictor (MH_SHARP); with a user's metric (MH_GIVEN); for
- * every proposal, with M = 1 (MH_CONSTANT). */
+ * Kinds of tables of c_i, each with its M: sums over directions (MH_DIRECTIONAL); from the joint
+ * length of the linear predictors (MH_JOINT); for a single linear predictor (MH_SHARP); by a user's
+ * metric (MH_GIVEN); for all proposals alike, with M = 1 (MH_CONSTANT). */
 #include "inside.h"
 
 enum {
-    /* Number of trapezoids along the path. The integrand is convex: any number gives a bound. */
+    /* Number of trapezoids along the path; any number gives a bound, as the integrand is convex. */
     PANELS = 4,
     ANGLES = 24
 };
 
-/* Maximum of a trigonometric polynomial of degree 3 over its largest value at these angles, pi/24
- * apart, at most 1 / cos(1.5 pi / ANGLES): Ehlich, Zeller (1964), doi:10.1007/BF01111276. */
+/* Bound of the maximum of a trigonometric polynomial of degree 3, relative to its largest value at
+ * angles pi/24 apart: 1 / cos(1.5 pi / ANGLES). Ehlich, Zeller (1964), doi:10.1007/BF01111276. */
 static const double MISSED = 1.0195911582083184;
 static const double COSINES[ANGLES] = {
     1.0, 0.9914448613738104, 0.9659258262890683, 0.9238795325112867,
@@ -106,7 +106,7 @@ static double direction_two(double w)
     return both * sqrt(both) / (q * THREE_ROOTS);
 }
 
-/* Upper bound of the integral along the path, by a composite trapezoid rule. */
+/* Upper bound of M at order 1 or 2, an integral from a to a', by a composite trapezoid rule. */
 static double path(const mh_products *dots, int64_t order, int64_t directional)
 {
     if (dots->step <= 0.0)
@@ -166,8 +166,8 @@ static double second_of_one_argument(const mh_products *dots)
     return largest * MISSED / 6.0;
 }
 
-/* Products in a canonical direction, the same for a proposal and its reverse: otherwise rounding
- * would depend on the direction. */
+/* Inner products in the same order for a proposal and its reverse: otherwise rounding errors would
+ * depend on the direction. */
 static mh_products ordered(const mh_products *dots)
 {
     int swap = dots->here > dots->there;
@@ -204,7 +204,7 @@ double mh_size_of_move(const mh_products *products, int64_t order, int64_t kind)
 double mh_ratio_to_bound(double difference, double scale, double bound, double inverse_temperature)
 {
     const double excess = inverse_temperature * (fabs(difference) - ULPS * scale);
-    /* A NaN change has no bound, and must not be lost in comparisons. */
+    /* A NaN change violates every bound, but comparisons with it are false. */
     if (isnan(excess))
         return INFINITY;
     if (bound > 0.0)

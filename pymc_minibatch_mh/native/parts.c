@@ -1,4 +1,4 @@
-/* Thinning bounds by parts: the largest change of a row in a proposal, from look-ups of that row.
+/* Thinning bounds: upper bounds of a row's change in a proposal, from stored numbers of the row.
  *
  * The position consists of the common effects w, which may enter all rows, and the effects e of one
  * or more factors, one each per row. In units of D_i^(1/3), D_i a bound of its third derivatives, a

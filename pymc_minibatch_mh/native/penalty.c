@@ -10,10 +10,10 @@
  * Metropolis. */
 #include "inside.h"
 
-/* Maximum standard deviation of the log ratio, and the fraction of its square at which the batch
- * size aims. */
+/* `MAX_SD`: maximum standard deviation of the log ratio; `AIM`: the batch size is chosen for a
+ * predicted variance of AIM * MAX_SD^2. */
 static const double MAX_SD = 1.2, AIM = 0.7;
-/* Suprema of the standard normal density phi(z), 1/sqrt(2 pi), and of |z| phi(z). */
+/* Maxima over z: `DENSITY` of the standard normal density phi(z), `SLOPE` of |z| phi(z). */
 static const double DENSITY = 0.3989422804014327, SLOPE = 0.24197072451914337;
 
 /* Penalty u for a variance estimated from n rows. */
@@ -46,8 +46,8 @@ double mh_penalty_error(const mh_look *look, const mh_penalty_test *test)
     return mh_smaller(1.0, error + 0.085 * mh_square(variance / n));
 }
 
-/* Size of the only batch: ceil(1/(1/total + 0.7 MAX_SD^2/V)), or batch_size if that is larger. V
- * has to be symmetric in the two positions, or the test is biased. */
+/* Size of the single minibatch: ceil(1/(1/total + 0.7 MAX_SD^2/V)), but at least batch_size. V has
+ * to be symmetric in the two positions, or the test is biased. */
 int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_penalty_test *test = settings;
@@ -56,7 +56,7 @@ int64_t mh_penalty_sample_size(const void *settings, double noise, int64_t n, in
     return mh_min(total, mh_max(rows, test->batch_size));
 }
 
-/* Accept or reject by the only batch; skewness enters through the error estimate only. */
+/* Accept or reject from the single minibatch; its skewness affects only the error estimate. */
 mh_status mh_penalty_decide(const void *settings, const mh_look *look, mh_verdict *out)
 {
     const mh_penalty_test *test = settings;

@@ -1,4 +1,4 @@
-/* PoissonMH: a Poisson number of rows, drawn by the ranges of their log-likelihoods. Zhang, De Sa
+/* PoissonMH: a Poisson number of rows, drawn by their log-likelihoods' ranges. Zhang, De Sa
  * (2019), Advances in Neural Information Processing Systems 32; the proof is in steps/poisson.py.
  *
  * Table 0 holds the widths M_i of the ranges of log-likelihoods relative to the centre, and table 1
@@ -31,8 +31,8 @@ double mh_growth_of_level(double share, double new_share, double raised)
     return log1p((new_share - share) / (raised + share));
 }
 
-/* Evaluate n rows at the end of a proposal from the centre. The counts record the row that is
- * furthest out of its range. */
+/* Evaluate n rows at the second position of a proposal from the centre. The counts record the row
+ * that is furthest outside of its range. */
 static mh_status read_levels(mh_chain *chain, const mh_move *from_centre, const int64_t *drawn,
                              int64_t n, mh_counts *counts, levels *out)
 {
@@ -56,7 +56,7 @@ static mh_status read_levels(mh_chain *chain, const mh_move *from_centre, const 
     return MH_OK;
 }
 
-/* Keep drawn rows at random, by their levels; return their number, and move them to the front. */
+/* Thin rows by their levels (mh_keep_by_level); move kept rows to the front, return how many. */
 static int64_t thin_levels(levels *self, int64_t n, double raised, const mh_generator *rng)
 {
     int64_t kept = 0;

@@ -23,11 +23,11 @@
  * whitened_copy.c. Every update evaluates the influential rows. */
 #include "inside.h"
 
-/* Maximum number of rows evaluated at a time, and maximum expected number for one proposal. */
+/* Maximum number of rows evaluated at a time, MOST_READ, and expected per proposal, MOST_RATE. */
 static const int64_t MOST_READ = 65536;
 static const double MOST_RATE = 1e15;
 
-/* A proposal to accept or reject: its bounds table, M, C M, and its form for the whitened copy. */
+/* A proposal to accept or reject: its bounds table, M, C M, and vectors for the whitened copy. */
 typedef struct poisson_pair {
     const mh_poisson_test *test;
     mh_chain *chain;
@@ -37,8 +37,8 @@ typedef struct poisson_pair {
     mh_ends ends;
 } poisson_pair;
 
-/* Thin a row. Both results come from one rounded quotient that is odd in `change`: rounding moves
- * the target by an ulp of the changes and leaves the test reversible. */
+/* Write a row's probability of being kept, and its addition to the log ratio then. One quotient,
+ * odd in `change`, gives both: its rounding moves the target by an ulp and keeps reversibility. */
 void mh_thin(double change, double bound, double size, const mh_poisson_test *test, double *keep,
              double *added)
 {
@@ -67,8 +67,8 @@ void mh_thin(double change, double bound, double size, const mh_poisson_test *te
         *added = log1p(back) - log1p(there);
 }
 
-/* Thin an evaluated row; return its addition to the log ratio. A change beyond its bound is
- * clipped, an odd function of the change; the counts record the row with the largest ratio. */
+/* Thin an evaluated row; return its addition to the log ratio. A change beyond its bound is clipped
+ * on both sides alike; the counts record the row with the largest ratio. */
 static double thin_read(const poisson_pair *pair, int64_t row, double difference, double scale)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -106,7 +106,7 @@ static mh_status add_drawn(const poisson_pair *pair, const int64_t *drawn, int64
     return MH_OK;
 }
 
-/* Draw n rows, or n candidates; `kept` is the number of rows that remain to be evaluated. */
+/* Draw n rows, or n candidates that the copy thins; `kept` rows remain to be evaluated. */
 static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, int64_t *kept)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -120,7 +120,7 @@ static mh_status draw_some(const poisson_pair *pair, int64_t n, int64_t *rows, i
     return mh_fetch_rows(&bounds->supply, *kept, rows);
 }
 
-/* Number of rows or candidates to draw before the first of them is evaluated. */
+/* Number of rows or candidates to draw, of those `left`, before any of them is evaluated. */
 static int64_t most_at_once(const poisson_pair *pair, int64_t left)
 {
     const mh_bounds *bounds = &pair->chain->posterior.bounds;
@@ -172,7 +172,7 @@ static mh_status read_some(const poisson_pair *pair, double expected, double *pr
     return MH_OK;
 }
 
-/* Evaluate all rows instead. If `informs`, the counts learn from them as from C M drawn rows:
+/* Evaluate all rows instead. If `informs`, add them to the counts that tune chi as C M drawn rows:
  * otherwise warm-up could not detect a chi so large that every proposal needs all rows. */
 static mh_status read_whole(const poisson_pair *pair, int informs, double *product, int64_t *count)
 {
@@ -221,7 +221,7 @@ static mh_status read_rows(poisson_pair *pair, double *product, int64_t *count)
     const mh_poisson_test *test = pair->test;
     const int bounded = pair->size < INFINITY;
     const double expected = bounded ? pair->size * (1.0 + test->chi * pair->size) : INFINITY;
-    /* Larger proposals need all rows at any chi, and tell nothing about it. */
+    /* Larger proposals need all rows at any chi, so that they are not used to tune it. */
     const int informs = bounded && pair->size <= test->max_rate;
     if (informs) {
         pair->counts->sizes += pair->size;
@@ -257,7 +257,7 @@ mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_
     out->n_obs = (double)count;
     counts->n_looks += 1.0;
     counts->log_ratio = cheap + product;
-    /* After the first stage of delayed acceptance only the rows' part counts. */
+    /* After the first stage of delayed acceptance, which has used `cheap`, only the rows count. */
     out->probability = mh_chance_of(delayed ? product : cheap + product);
     out->accepted = mh_uniform(rng) < out->probability;
     return MH_OK;

@@ -20,7 +20,7 @@ mh_status mh_expansion_change(const mh_reference *reference, const double *posit
     return MH_OK;
 }
 
-/* ---- Evaluation of rows, numbered within terms before it and over all terms after it. ---- */
+/* ---- Evaluation of rows, sorted by term; the results' row numbers are over all terms. ---- */
 
 mh_status mh_take_read(const mh_posterior *posterior, const mh_move *move, int64_t room,
                        mh_read *out, mh_arena *scratch)

@@ -22,8 +22,8 @@ class Reference(NamedTuple):
     #: β, which multiplies the log-likelihood but not the log prior.
     inverse_temperature: float
     first: int = 0
-    #: β relative to the β of the bounds and predicted noise, which are proportional to it at order
-    #: 0; 1 except during a temperature schedule.
+    #: β divided by the β of bounds and predicted noise, which are proportional to it at order 0;
+    #: 1 except during a temperature schedule.
     relative: float = 1.0
 
     @property

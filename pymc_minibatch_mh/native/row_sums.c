@@ -33,7 +33,7 @@ mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int
     return MH_OK;
 }
 
-/* Write the value of every row. */
+/* Write the log-likelihood of every drawn row. */
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n,
                         double *out, mh_arena *scratch)
 {
@@ -59,7 +59,7 @@ mh_status mh_add_skewness(const mh_rows *rows, const double *theta, const double
     return MH_OK;
 }
 
-/* Write the differences in a proposal and their scales; rows of a term have to be consecutive. */
+/* Write the differences in a proposal, and units of their rounding; terms have consecutive rows. */
 mh_status mh_differences_of(const mh_rows *rows, const double *position,
                             const double *new_position, const double *centre,
                             const int64_t *drawn, int64_t n, double *differences, double *scales,
@@ -75,7 +75,7 @@ mh_status mh_differences_of(const mh_rows *rows, const double *position,
     return MH_OK;
 }
 
-/* Write the differences in a proposal; also their number, mean, central sums, and sum of |d|^3. */
+/* Write the differences d in a proposal, their number, mean and central sums, and sum |d|^3. */
 mh_status mh_moments_of_move(const mh_rows *rows, const double *position,
                              const double *new_position, const double *centre,
                              const int64_t *drawn, int64_t n, double *differences,

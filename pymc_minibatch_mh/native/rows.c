@@ -107,7 +107,7 @@ static void copy_column(const double *lines, int64_t width, int64_t n, double *o
         out[i] = lines[i * width];
 }
 
-/* Add the gradients of n rows, whose `slopes` have the row stride `width`. */
+/* Add the gradients of n rows, from derivatives in linear predictors, of row stride `width`. */
 static void add_gradient(const block *read, const double *slopes, int64_t width, int64_t n,
                          const sums_of_term *out)
 {
@@ -124,7 +124,7 @@ static void add_gradient(const block *read, const double *slopes, int64_t width,
         }
 }
 
-/* Add the second derivatives of a row that involve a chosen coefficient. */
+/* Add the second derivatives of a row that involve an indexed coefficient, as in a[group]. */
 static void add_chosen(const block *read, const double *slopes, int64_t i, double *hessian,
                        int64_t size)
 {

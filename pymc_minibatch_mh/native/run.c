@@ -1,10 +1,10 @@
-/* The loop of a chain: propose, test, update and record; also single parts of it.
+/* The loop of a chain: propose, test, update and record; also functions for single steps.
  *
  * The loop does not depend on the test or the proposal, and calls both by address. */
 #include "inside.h"
 
-/* Indices of sums over repetitions of a test: of p, of p^2 and of rows, and of the minimum number
- * of rows. */
+/* Indices of `outcomes` of a repeated test: sums of the probability p, of p^2 and of evaluated
+ * rows; and the minimum number of rows. */
 enum { TOTAL, SQUARES, ROWS, FEWEST };
 
 /* Add a proposal to the tally of its component; jumps are in posterior standard deviations. */
@@ -106,7 +106,7 @@ static mh_status move_once(mh_chain *chain, double *difference, double *prior,
     return MH_OK;
 }
 
-/* Update coordinates on which no row depends, by slice sampling. */
+/* Make slice updates along directions in which no row changes; update the log prior in place. */
 static mh_status move_without_rows(mh_chain *chain, double *difference, double *prior,
                                    mh_counts *counts)
 {

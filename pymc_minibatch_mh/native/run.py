@@ -98,5 +98,5 @@ def run(
     return status, made[0]
 
 
-#: Indices of sums over repetitions of a test: Σp, Σp², Σ rows; and of the minimum number of rows.
+#: Indices of the outcomes of a repeated test: Σp, Σp², Σ rows, and the minimum number of rows.
 TOTAL, SQUARES, ROWS, FEWEST = range(4)

@@ -1,8 +1,8 @@
 /* A normal distribution of effects given their scales, and a distribution of the scales.
  *
  * In a hierarchy the effects of groups are nearly normal given their scale tau, with a precision
- * and a mean that depend on it, but not jointly with log tau. Here numbers z, one per scale, are
- * monotone functions of standard normal numbers u; scales are phi = phi_0 + A z, and the other
+ * and a mean that depend on it, but not jointly with log tau. Here variables z, one per scale, are
+ * monotone functions of standard normal variables u; scales are phi = phi_0 + A z, and the other
  * coordinates are x = m(z) + W(z)^-1 w with standard normal numbers w and W lower triangular. All
  * of this can be inverted, so that the density of any position is known.
  *
@@ -108,7 +108,7 @@ static double set_up(const mh_scale_conditional *tables, const workspace *work)
     return log_volume;
 }
 
-/* Whiten a position to (u, w): its density is the standard normal one there times the volume. */
+/* Whiten a position to (u, w): its density is standard normal in (u, w), times exp(log_volume). */
 mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const double *position,
                                  double *white, double *log_volume, mh_arena *scratch)
 {

@@ -79,8 +79,8 @@ mh_status mh_move_by_slice(double *position, int64_t size, const double *step, i
     return MH_OK;
 }
 
-/* Directions take turns. Unless the number of updates is a multiple of the number of directions,
- * the first one is drawn, so that all are equally frequent. */
+/* Update along the directions in turn. Unless the number of updates is a multiple of the number of
+ * directions, the first one is drawn, so that all are equally frequent. */
 mh_status mh_move_without_rows(double *position, int64_t size, const mh_slices *slices,
                                mh_log_prior prior, const int64_t *context,
                                const mh_generator *rng, double *value, int64_t *evaluations,

@@ -7,9 +7,9 @@ import numpy as np
 
 from pymc_minibatch_mh.native.library import dtype_of
 
-#: Counts of the updates of a draw.
+#: Record type for counts of a draw's updates.
 COUNTS = dtype_of("mh_counts")
-#: Efficiency of a component of a proposal, and of a move type of effects.
+#: Record types for the efficiency of a proposal's component, and of a move type of effects.
 TALLY, KIND_TALLY = dtype_of("mh_tally"), dtype_of("mh_kind_tally")
 
 
@@ -35,8 +35,8 @@ type Feature = Literal[
 class Statistic(NamedTuple):
     """A statistic of a draw: type, meaning, and the name of its count if it has one.
 
-    Averages are divided by the number of updates. Traces include it if the step has what it
-    `needs`.
+    Averages are divided by the number of updates. Traces include it if the step has the feature
+    that it `needs`.
     """
 
     dtype: type
@@ -46,7 +46,7 @@ class Statistic(NamedTuple):
     averaged: bool = False
 
 
-#: Mean of a number over the updates of a draw.
+#: Statistic that is averaged over the updates of a draw.
 _mean = partial(Statistic, np.float64, averaged=True)
 
 #: All are scalars per draw. A name that PyMC's steps use has the same type, so that both can sample

@@ -15,7 +15,7 @@
  * Shares are symmetric in the two ends and depend on the proposal alone: kept rows are
  * independent Poisson counts.
  *
- * Shares are rounded up. A line of the copy has the orthonormal directions e of a row, as 8-bit
+ * Shares are rounded up. A packed row (line) has the orthonormal directions e of a row, as 8-bit
  * integers Q with a scale q and the residual |e - q Q|, so that |e.w| is at most
  *
  *     q |Q.w| + |e - q Q| |w| + (single-precision arithmetic) |w|.
@@ -24,14 +24,14 @@
  * precision. */
 #include "inside.h"
 
-enum { HEAD = 8 }; /* bytes of a scale and a residual */
+enum { HEAD = 8 }; /* bytes per direction for its scale and residual */
 
 /* Minimum relative length of a direction, after orthogonalisation, that counts as independent. */
 static const double DEPENDENT = 1e-8;
-/* Relative rounding error of whitened gradients and positions, far above the actual one. */
+/* Upper bound of the relative rounding error of whitened gradients and positions. */
 static const double WHITENED = 1.0 / (1 << 20);
 static const double HALF_ULP = 1.0 / (1 << 24); /* of single precision */
-/* Factor far above the rounding errors of a share, and a factor far above the first one. */
+/* `ROUNDING`: factor far above the rounding errors of a share; `ABOVE_ROUNDING`: far above that. */
 static const double ROUNDING = 1.0 + 1e-10, ABOVE_ROUNDING = 1.0 + 1e-9;
 /* Bound of the loss of products by underflow in single precision. */
 static const double SMALLEST = 1e-30;
@@ -54,8 +54,8 @@ static void without(const double *direction, double *vector, int64_t size)
         vector[j] -= along * direction[j];
 }
 
-/* Orthonormalise a direction. Infinity means that rounding hides what is left of it: the direction
- * is set to zero here, and may point anywhere. */
+/* Orthonormalise direction k; return 1, or 0 for a zero vector. Infinity means that only rounding
+ * errors are left: the direction is set to zero, and stands for any direction. */
 double mh_orthogonalize(double *directions, const double *others, int64_t n_others, int64_t k,
                         int64_t size)
 {
@@ -88,7 +88,7 @@ static float rounded_up(double number)
     return (double)single >= number ? single : nextafterf(single, INFINITY);
 }
 
-/* Write a direction of length 0 or 1, or an unknown one (infinity), in 8-bit integers. */
+/* Pack a direction into 8-bit integers; `length` is 1, 0, or infinity (unknown direction). */
 static void pack(const double *direction, int64_t size, double length, int8_t *head, int8_t *line)
 {
     const float scale = (float)(largest_entry(direction, size) / 127.0);
@@ -119,7 +119,7 @@ void mh_pack_rows(double *whitened, int64_t n, int64_t own, int64_t size, const 
     }
 }
 
-/* ---- A proposal in the form by which packed lines are multiplied. ---- */
+/* ---- A proposal, converted for multiplication with the packed rows of the copy. ---- */
 
 static double squares_along(const mh_copy *copy, const double *vector, int64_t size)
 {
@@ -129,10 +129,10 @@ static double squares_along(const mh_copy *copy, const double *vector, int64_t s
     return total;
 }
 
-/* Length of a packed line of one direction: a multiple of 16, so that loops have no remainder. */
+/* Padded length of a row with one direction: a multiple of 16, so that SIMD loops have no rest. */
 static int64_t length_of_line(int64_t size) { return (HEAD + size + 15) / 16 * 16; }
 
-/* Allocate a vector, preceded by zeros for the head of a line and followed by zeros. */
+/* Allocate a vector between zeros, which multiply the head of a packed row and its padding. */
 static float *with_zeros(int64_t size, mh_arena *scratch)
 {
     const int64_t n = length_of_line(size);
@@ -140,7 +140,7 @@ static float *with_zeros(int64_t size, mh_arena *scratch)
     return room ? (float *)memset(room, 0, (size_t)n * sizeof *room) + HEAD : NULL;
 }
 
-/* Prepare a proposal for packed lines; symmetric in the two ends, up to their order. */
+/* Convert a proposal for the packed rows; reversing it only swaps the results of its two ends. */
 mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t order, int64_t size,
                           double raised, mh_ends *out, mh_arena *scratch)
 {
@@ -173,12 +173,12 @@ mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t orde
 
 /* ---- Thinning bounds of rows. ---- */
 
-/* A row's direction e times a proposal: e.a, e.a' and Q.(a' - a)/2, with bounds of their errors. */
+/* Inner products of a row's direction: e.a, e.a' and Q.(a' - a)/2, with bounds of their errors. */
 typedef struct {
     double x, x_new, half, scale, residual, error, other_error;
 } products;
 
-/* Multiply the packed lines of some one-direction rows by a proposal; `out` is (n, 2). */
+/* Multiply packed rows of one direction by (a + a')/2 and by (a' - a)/2; `out` is (n, 2). */
 static void multiply_lines(const mh_copy *copy, const mh_ends *ends, const int64_t *rows, int64_t n,
                            float *out)
 {
@@ -209,7 +209,7 @@ static products products_of(const mh_copy *copy, const mh_ends *ends, int64_t ro
     return products_by(ends, copy->lines + row * copy->width + HEAD * k, by);
 }
 
-/* M of a projected proposal, by the lengths of its ends and of its step. */
+/* M of a projected proposal, from the lengths of its ends and of its step. */
 static double size_of_ends(double x, double x_new, double step, int64_t order)
 {
     const double most = mh_larger(x, x_new);
@@ -220,7 +220,7 @@ static double size_of_ends(double x, double x_new, double step, int64_t order)
     return mh_smaller((mh_cube(x) + mh_cube(x_new)) / 6.0, 0.5 * step * most * most);
 }
 
-/* Whether each row depends on a proposal through a single direction, at order 2. */
+/* Whether the order is 2 and each row depends on a proposal through a single direction. */
 static int sees_one_direction(const mh_copy *copy, const mh_ends *ends)
 {
     return ends->order == 2 && copy->own == 1 && !copy->n_shared;
@@ -243,7 +243,7 @@ double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row)
     }
     const double size = size_of_ends(sqrt(x), sqrt(x_new), sqrt(step), ends->order);
     const double share = ends->raised * (mh_smaller(size, sharp) * ROUNDING);
-    /* After an overflow the row is kept. */
+    /* After an overflow the share is 1, so that the row is kept. */
     return share < 1.0 ? share : 1.0;
 }
 
@@ -276,7 +276,7 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
     for (int64_t k = 0; k < n; k++) {
         const double threshold = table->thresholds[drawn[k]];
-        /* Given the outcome of this comparison, the rescaled number is uniform again. */
+        /* Given this outcome, the rescaled number is uniform again, and is used for thinning. */
         if (chances[k] < threshold) {
             chances[k] /= threshold;
         } else {
@@ -304,7 +304,7 @@ static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n,
     return left;
 }
 
-/* Draw candidates in batches and prefetch their lines, which are rarely in a cache; keep some. */
+/* Draw n candidates, in batches; prefetch their packed rows and thin them. Write the kept rows. */
 int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_table *table,
                            int64_t n_drawn, const mh_generator *rng, int64_t n, int64_t *rows)
 {

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Bytes of a scale and a residual, float32, and of a cache line.
+#: Bytes of a direction's scale and residual, float32; and bytes of a cache line.
 HEAD, CACHE_LINE = 8, 64
 
 
@@ -22,7 +22,7 @@ class WhitenedCopy(NamedTuple):
         return self.lines.shape[1]
 
     def aligned_lines(self) -> "WhitenedCopy":
-        """Same copy with lines aligned to cache lines."""
+        """Copy of the record, with rows aligned to cache lines."""
         lines = empty_lines(*self.lines.shape)
         lines[:] = self.lines
         return self._replace(lines=lines)
@@ -32,12 +32,12 @@ NO_COPY = WhitenedCopy(np.empty((0, 0), np.int8), np.empty((0, 0)))
 
 
 def width_of(size: int, own: int) -> int:
-    """Bytes of a line with `own` directions of `size` numbers, rounded up to cache lines."""
+    """Bytes of a row with `own` directions of `size` numbers, rounded up to cache lines."""
     return -(-own * (size + HEAD) // CACHE_LINE) * CACHE_LINE
 
 
 def empty_lines(n_rows: int, width: int) -> np.ndarray:
-    """Uninitialised lines, aligned to cache lines, shape (n_rows, width)."""
+    """Uninitialised packed rows, aligned to cache lines, shape (n_rows, width)."""
     room = np.empty(n_rows * width + CACHE_LINE, np.int8)
     first = -room.ctypes.data % CACHE_LINE
     return room[first : first + n_rows * width].reshape(n_rows, width)
