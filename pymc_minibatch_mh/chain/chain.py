@@ -25,11 +25,11 @@ from pymc_minibatch_mh.samplers.base import Records, Scratch, Tallies
 WINDOW = 50
 #: Weight of earlier windows relative to the last one.
 WINDOW_WEIGHT = 0.97
-#: The same for the mean of warm-up positions: smaller, because early draws may not have converged.
+#: Weight of earlier windows in the mean position, smaller because chains may not have converged.
 POSITION_WEIGHT = 0.9
-#: Maximum excess over the usual distance from the centre for a chain whose tallies are summed.
+#: Maximum excess over the usual distance from the centre at which the next window is tallied.
 MAX_EXCESS = 4.0
-#: Minimum root mean square distance of the warm-up mean, in posterior sd, that moves the centre.
+#: Minimum rms distance of the warm-up mean from the centre, in posterior sd, that moves the centre.
 MIN_SHIFT = 1.0
 
 
@@ -148,7 +148,7 @@ class Chain:
 
     @property
     def certified(self) -> bool:
-        """Whether draws are exact, without a known violation and without unverified bounds."""
+        """Whether draws are exact: no bound is known to be violated, and none is unverified."""
         guarantee = self.program.method.guarantee
         return guarantee.is_certified(self.plan.bounds, self._state.violation)
 
@@ -220,7 +220,7 @@ class Chain:
         if not self._state.adapting:
             return
         self._state.adapting = False
-        # Linked functions may belong to an earlier temperature.
+        # Link functions again: the linked ones may belong to an earlier temperature.
         self._linked = None
         recentre_chain(self)
         if not self.certified:
@@ -228,7 +228,7 @@ class Chain:
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
     def handle_violation(self, message: str) -> None:
-        """Mark the chain with a violation, or raise it if the method does not tolerate it."""
+        """Mark the chain, or raise BoundViolationError if the method tolerates no violation."""
         if not message:
             return
         if not self.program.method.tolerates_violations:
@@ -329,7 +329,7 @@ def accumulate_statistics(
     state.n_accepted += int(made["accepted"])
     if not state.adapting:
         return
-    # Sequential sums do not depend on the number of draws per call.
+    # Add draws one by one: rounding must not depend on the number of draws per call.
     window = numbers(state.window_counts)
     for position, of_draw in zip(positions, numbers(counts), strict=True):
         window += of_draw
@@ -379,7 +379,7 @@ def _adapt_records(chain: Chain) -> None:
 
 
 def recentre_chain(chain: Chain) -> None:
-    """Move the centre to the mean of warm-up, if the distance is large."""
+    """Search the mode from the mean of warm-up and centre there, if that mean is far away."""
     state = chain.state
     made = state.n_draws - chain.stage.begin
     if made < 2 * WINDOW or chain.plan.target.covariance is not None:
@@ -392,8 +392,8 @@ def recentre_chain(chain: Chain) -> None:
     try:
         plan = chain.plan.around(mean)
     except (ModeError, BoundsError) as reason:
-        # Draws have the same distribution for any centre, and the old one has served all of
-        # warm-up.
+        # Keep the old centre, which has served all of warm-up: draws have the same distribution
+        # for any centre.
         state.unmoved = str(reason)
         return
     chain.move_centre(plan)
@@ -414,7 +414,7 @@ def set_to_point(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
 
 
 def point_at(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Point with the value variables of a chain; the chain stores it if it rounds."""
+    """Point with a chain's values of its variables; the chain stores it if conversion rounds."""
     factorization = chain.plan.target.factorization
     moved = factorization.unravel(chain.position.copy(), point)
     if chain.program.rounds_points:

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.reference.full_data import (
 
 #: Observations per evaluated block.
 ROWS_PER_BLOCK = 65_536
-#: Fraction of observations that are summarised as the largest, and their maximum number.
+#: Fraction of observations whose deviations count as the largest, and their maximum number.
 TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000
 #: Number of pilot repetitions that measure a test's cost, and limits on the later repetitions.
 PILOT_REPETITIONS, MIN_REPETITIONS, MAX_REPETITIONS = 2, 2, 100
@@ -29,7 +29,7 @@ MIN_BUDGET = 30_000
 
 
 class ProposedMove(NamedTuple):
-    """Ends of a proposal, shapes (d,), and its `cheap` log ratio, without observations."""
+    """Both positions, shape (d,), and `cheap`: the log ratio without the observations."""
 
     position: np.ndarray
     new: np.ndarray
@@ -175,7 +175,7 @@ class Probe:
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeat_decisions(self, move: ProposedMove, repetitions: int) -> np.ndarray | None:
-        """Outcomes of repeated decisions on new rows, shape (4,); None after a violated bound."""
+        """Sums and minimum over repeated decisions, shape (4,); None after a violated bound."""
         by_verdict = not self._chain.program.method.returns_probability
         self._chain.set_current_move(move.position, move.new)
         outcomes = np.array([0.0, 0.0, 0.0, np.inf])

@@ -28,7 +28,7 @@ NOT_ANSWERED, ANSWERED = range(2)
 
 
 def empty_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
-    """Empty supplies, shape (T, 3), with numbers that continue those of `before`."""
+    """Empty supplies of T tables, shape (T, 3), numbered after the supplies `before`."""
     drawn_from = plan.drawn_from
     if drawn_from is None:
         return NO_SUPPLY.places
@@ -77,16 +77,16 @@ class Prefetcher:
         self._restore_supplies()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
-        """Set the ends of the proposal for which full-data evaluations are requested."""
+        """Set both positions of the proposal for which full-data evaluations are requested."""
         self._move = position, new
 
     def error(self) -> BaseException:
-        """Error of a request by compiled code, removed from the buffer."""
+        """Return and clear the error that ended a request of compiled code."""
         error, self._error = self._error, None
         return error or MinibatchError("Stored observations could not be fetched.")
 
     def _store_error(self, error: BaseException) -> None:
-        """Store an error that preceded Python's fetching, such as an interrupt."""
+        """Store an error raised before fetching began, such as an interrupt."""
         self._error = error
 
     def _restore_supplies(self) -> None:
@@ -96,8 +96,8 @@ class Prefetcher:
                 self._put_supply(table, int(number) - 1)
 
     def _answer_request(self, table: int) -> int:
-        """Answer a request of compiled code (``mh_refill``); the result tells success."""
-        # Compiled code cannot pass on exceptions.
+        """Answer a request of compiled code (``mh_refill``); return ANSWERED or NOT_ANSWERED."""
+        # Compiled code cannot pass on exceptions, so they are stored.
         try:
             if table == ALL:
                 assert self._move is not None
@@ -128,7 +128,7 @@ class Prefetcher:
         self._draw_ahead(table, number + 1)
 
     def _put_supply(self, table: int, number: int) -> int:
-        """Write a supply over the last but one, and return its first slot."""
+        """Overwrite a table's older supply by the one with `number`; return its first slot."""
         draw = self._draw_ahead(table, number)
         # A failed supply is drawn again at the next request.
         del self._fetching[table, number]

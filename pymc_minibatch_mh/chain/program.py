@@ -58,7 +58,7 @@ WIDTH = 2.5
 
 
 def possible_slices(plan: Plan) -> Slices:
-    """Slice steps in the null space of the likelihood, with the automatic number of moves."""
+    """Slice steps in the null space of the likelihood, with the automatic number of proposals."""
     directions, lengths = plan.unread_steps()
     if not len(directions):
         return NO_SLICES

@@ -12,13 +12,13 @@ from pymc_minibatch_mh.reference.target import whitened_directions
 
 StartOutcome = Literal["stepped off", "waits"] | None
 
-#: Size of the perturbation in posterior standard deviations.
+#: Size of a start's perturbation in posterior standard deviations.
 STEP_OFF = 0.1
-#: Maximum number of trial slice proposals, per direction and in total: a slow joint divergence of
-#: scale and location has to show within them.
+#: Maximum number of trial slice proposals, per direction and in total: enough to reveal a slow
+#: joint divergence of scale and location.
 SWEEPS, MAX_MOVES = 200, 20_000
-#: Minimum excess distance of a divergence, in conditional standard deviations; and maximum ratio of
-#: the perturbed start's excess distance to the original one, if these are inaccurate.
+#: Minimum excess distance of a divergence, in conditional standard deviations. If they are wrong,
+#: a perturbed start also counts as close at this fraction of the original start's distance.
 MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
 #: Seed of the trial proposals, so that every process gives the same answer.
 SEED = 20_261_122
@@ -60,7 +60,7 @@ def perturbed_start(
 
 
 def check_start(chain: Chain) -> StartOutcome:
-    """Replace a start whose scale collapses, or wait for other steps; None for neither.
+    """Perturb a start whose scale collapses, or let the chain wait; None for neither.
 
     If all effects of a hierarchy equal their location, as at PyMC's default start, the density of
     the scale given the effects has no integral at zero, and updates of the scale alone diverge. A

@@ -64,7 +64,7 @@ class ChainState:
     def shapes(self) -> dict[str, Any]:
         """Shapes of the arrays by name, which all chains of a step share."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        # Another centre may have another number of tables, or of directions.
+        # These shapes differ between chains: their centres may have other numbers of tables.
         for name in ("supplies", "reference", "records"):
             del parts[name]
         return {name: _array_shape(part) for name, part in (parts | self.records._asdict()).items()}

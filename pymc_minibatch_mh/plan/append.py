@@ -17,11 +17,11 @@ from pymc_minibatch_mh.plan.identity import first_difference, split_digests
 from pymc_minibatch_mh.plan.plan import IN_MEMORY
 from pymc_minibatch_mh.reference.target import Target
 
-#: Maximum shift of the mode in standard deviations, and maximum fraction of new rows.
+#: Maximum shift of the mode in standard deviations, and fraction of new rows, to extend a plan.
 MAX_MODE_SHIFT, MAX_NEW_SHARE = 0.5, 0.25
-#: Number of evenly spaced rows that identify the old data, and of new rows with checked density.
+#: Number of evenly spaced old rows that identify the data, and of new rows with checked density.
 RECOGNITION_ROWS = 10_000
-#: Number of old rows whose bounds are checked again.
+#: Number of old rows whose bounds are checked again when a plan is extended.
 AUDITED_OLD_ROWS = 300
 
 
@@ -39,7 +39,7 @@ class NotExtendedError(Exception):
 def extended_sums(
     target: Target, found: Reference, sought: Sought, new_rows: np.ndarray
 ) -> Reference:
-    """Control variates extended by new rows; NotExtendedError for too many rows or a far mode."""
+    """Control variates with new rows added; NotExtendedError if too many or if the mode is far."""
     n_new, n_rows = target.source.n_rows - sought.n_rows, target.source.n_rows
     if n_new > MAX_NEW_SHARE * n_rows:
         raise NotExtendedError(f"{n_new:,} of {n_rows:,} rows are new")
@@ -57,14 +57,14 @@ def extended_sums(
 
 
 def audited_rows(new_rows: np.ndarray) -> np.ndarray:
-    """New rows, and a few old ones whose bounds are checked again."""
+    """Numbers of the new rows and of a few old rows, whose bounds are checked."""
     n_before = int(new_rows[0])
     old = np.linspace(0, n_before - 1, min(AUDITED_OLD_ROWS, n_before)).astype(np.int64)
     return np.concatenate([old, new_rows])
 
 
 def _mode_shift(target: Target, s: Reference, found: Reference) -> float:
-    """Distance between Newton steps with new sums and with the old `s`, in old sd."""
+    """Distance between the Newton steps with new sums `found` and old sums `s`, in old sd."""
     prior = target.full_data.prior(s.centre, hessian=True)
     old = prior.gradient + s.inverse_temperature * s.gradient
     new = prior.gradient + s.inverse_temperature * found.gradient

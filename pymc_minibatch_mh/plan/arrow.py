@@ -23,7 +23,7 @@ class ArrowPlan(Plan):
     """Plan with common effects and thousands of group effects, accepted one at a time.
 
     The precision matrix has arrow structure. `elements` has metric and expansion; `parts` has
-    separable bounds of rows, by the common effects and the group effects on which they depend.
+    bounds of rows that combine numbers of the common effects and of each row's group effects.
     """
 
     elements: GroupedReference
@@ -92,7 +92,7 @@ class ArrowPlan(Plan):
         return self.elements
 
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, with a remedy, if the step updates them together; else ""."""
+        """Error text for a step that updates effects together, unlike this plan; else ""."""
         return "one at a time, but this one cannot. Leave it out" * (by_elements == "never")
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:

@@ -38,7 +38,7 @@ class BoundSource(ABC):
 
     #: Whether bounds are derived from the model and shared by its steps; otherwise they are custom.
     derived: bool = True
-    #: Texts of reports: meaning of the tables, and reason for the order; empty for the defaults.
+    #: Texts of reports, empty for the defaults: meaning of the tables; reason for the order.
     meaning: str = ""
     order_reason: str = ""
 
@@ -51,7 +51,7 @@ class BoundSource(ABC):
         """Bounds of all rows around a centre; BoundsError if a row has none."""
 
     def has_made(self, tables: AnyTables) -> bool:
-        """Whether tables from another step on the model have the kind that this source makes."""
+        """Whether another step's tables on the model are of the kind that this source makes."""
         return tables.headers[0, KIND] != CONSTANT
 
     def audit(
@@ -66,7 +66,7 @@ class BoundSource(ABC):
         return objection_of(target, reference, tables, rng, rows)
 
     def excess(self, ratio: float) -> tuple[str, str]:
-        """How a row exceeds its bound, and the name of the setting, for messages."""
+        """Phrases of an error message: how far a row exceeds its bound, and the setting's name."""
         return exceeds_bound(ratio)
 
 
@@ -79,7 +79,7 @@ class DerivedBounds(BoundSource):
             require_rules(function)
 
     def tables(self, target: Target, reference: Reference) -> AnyTables:
-        """Bounds by interval arithmetic; bounds of blocks if rows are stored."""
+        """Bounds by interval arithmetic, of single rows in memory or of blocks of stored rows."""
         functions, support = functions_of(target), support_of(target)
         if target.source.in_memory:
             found: AnyTables = BoundsPass(functions, reference, support).tables()
@@ -132,12 +132,12 @@ def bound_source(bounds: GivenBounds | None) -> BoundSource:
 
 
 def support_of(target: Target | CompiledModel) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends of the coordinates, shapes (d,)."""
+    """Lower and upper limits of the coordinates, shape (d,) each."""
     return target.factorization.lower, target.factorization.upper
 
 
 def with_heavy_rows(target: Target, reference: Reference, tables: Tables) -> Tables:
-    """Tables with influential rows, always evaluated; unchanged if no mode was searched."""
+    """Tables in which influential rows are always evaluated; unchanged without a mode search."""
     if target.covariance is not None:
         return tables
     heavy = heavy_rows(tables, seeded_moves(target, reference, tables))

@@ -55,8 +55,8 @@ _log = logging.getLogger("pymc")
 class DensePlan(Plan):
     """Plan with a dense precision matrix, and bounds for proposals of all coordinates.
 
-    The mode search maximised the marginal density of the scales `marginal`. If rows were appended
-    later, `sought` describes the rows of that search.
+    `marginal` are the coordinates of the scales whose marginal density the mode search maximised.
+    If rows were appended later, `sought` describes the rows of that search.
     """
 
     marginal: tuple[int, ...] = ()
@@ -129,7 +129,7 @@ class DensePlan(Plan):
 
     @cached_property
     def typical_sizes(self) -> list[float]:
-        """C M of typical proposals with a bound; C leaves out influential rows."""
+        """Expected draws C M at χ = 0 of typical bounded proposals; C omits influential rows."""
         assert self.tables is not None
         totals = self.tables.heads_of_drawn[:, TOTAL]
         moves = seeded_moves(self.target, self.reference, self.tables)
@@ -147,7 +147,7 @@ class DensePlan(Plan):
         if self.requirements.calibration and found.calibration is None:
             found = found._with_calibration()
         if source is not None and found.tables is not None and not source.has_made(found.tables):
-            # These tables are from another method on the same model, or from its file.
+            # Discard tables of another kind, which another method or a file provided.
             found = replace(found, tables=None, violation=None)
         if source is not None and found.tables is None:
             found = replace(found, tables=source.tables(found.target, found.reference))
@@ -211,7 +211,7 @@ class DensePlan(Plan):
         return replace(longer, violation=longer.objection_of(PREPARATION_SEED, audited_rows(rows)))
 
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, with a remedy, if the step requires one at a time; else ""."""
+        """Error text for a step that requires effects one at a time, unlike this plan; else ""."""
         if by_elements != "always":
             return ""
         return "together, but this one has to update them one at a time. Leave blocks= out"
@@ -271,7 +271,7 @@ class DensePlan(Plan):
         require_few(int(np.count_nonzero(~few)), self)
 
     def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Description of a violated bound in `rows`, by default all or many rows; else ""."""
+        """Description of a violated bound in `rows` (default: all or many); "" if there is none."""
         if self.tables is None:
             return ""
         source, rng = self.requirements.bounds or DerivedBounds(), np.random.default_rng(seed)
@@ -310,9 +310,9 @@ def warn_of_uneven_bounds(plan: DensePlan) -> None:
 
 
 def require_few(passes: int, plan: DensePlan, most_in_batch: float | None = None) -> None:
-    """SettingError if `passes` of `MOVES` proposals, more than one, evaluate all stored rows.
+    """Raise SettingError if more than MAX_PASSES of MOVES proposals evaluate all stored rows.
 
-    `most_in_batch` is the batch size above which they do; None for tests that draw by bounds.
+    `passes` counts them. They exceed the batch size `most_in_batch`, None for tests by bounds.
     """
     if passes <= MAX_PASSES:
         return

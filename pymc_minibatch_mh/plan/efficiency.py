@@ -18,9 +18,9 @@ def best_chi(
 ) -> float:
     """Choose the χ that maximises the effective draws per second.
 
-    The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
-    2Φ(-√v/2) under noise of variance v = mean_square CM/(1 + χ CM). Independence proposals that are
-    accepted with probability a have an effective sample size of a/(2 - a) per update.
+    χ >= 0 maximises the mean of a/(2 - a)/(1 + row_cost R), with R = C M (1 + χ C M) expected rows
+    and the acceptance a = 2Φ(-√v/2) under noise of variance v = mean_square C M/(1 + χ C M). An
+    independence proposal accepted with probability a adds a/(2 - a) effective draws per update.
 
     `sizes` are C M of typical proposals, `mean_square` is the mean of (dU_i/(c_i M))² over drawn
     rows, and `row_cost` the cost of a row in units of the rest of an update. Above `max_rate`

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.model.inputs import ModelArrays
 from pymc_minibatch_mh.model.stored_ops import NumberOfRows
 from pymc_minibatch_mh.reference.target import Target
 
-#: Default `repr` of objects whose class defines none: it shows their address.
+#: Default `repr` of objects: it shows their address, which differs between processes.
 _SILENT: Any = object.__repr__
 
 
@@ -132,7 +132,7 @@ def key_of(target: Target) -> dict[str, str]:
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
-    """First entry in which two keys differ, or an empty string."""
+    """Name of the first entry in which two keys differ, or an empty string."""
     return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")
 
 
@@ -195,7 +195,7 @@ def _declared_in(model: pm.Model) -> Declared:
 
 
 def _first_difference(before: Declared, now: Declared) -> str:
-    """Change of the first variable that differs, or an empty string."""
+    """Description of the first changed variable, or an empty string."""
     for variable in {**before, **now}:
         if variable not in before:
             return f"{variable.name!r} was added to the model"

@@ -51,7 +51,7 @@ class Guarantee:
         return self.promise is not Promise.APPROXIMATE
 
     def is_certified(self, tables: AnyTables | PartTables | None, violation: str) -> bool:
-        """Whether draws are exact, without a known violation and without unverified bounds."""
+        """Whether draws are exact: no bound is known to be violated, and none is unverified."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return self.is_exact
         return tables is not None and tables.verified and not violation
@@ -77,7 +77,7 @@ class WarmUpCounts(NamedTuple):
     updates_per_draw: int
 
 
-#: Minimum of :meth:`Method.most_drawn` for stored rows: as many are prefetched at a time.
+#: Minimum of :meth:`Method.most_drawn` for stored rows: the number prefetched at a time.
 MIN_STORED = 4096.0
 
 
@@ -94,10 +94,10 @@ class Method(ABC):
     walk_target = 0.234
     #: Whether a chain continues after a row exceeded its bound.
     tolerates_violations = False
-    #: Number of drawn rows above which the full data decide; None to choose it by speed.
+    #: Number of drawn rows above which an update evaluates all instead; None: the faster way.
     full_pass_above: float | None = field(default=None, kw_only=True, repr=False)
-    #: Whether the probability that the test returns, averaged over batches, is its acceptance
-    #: probability. If the uniform number affects stopping, only verdicts estimate that.
+    #: Whether the average over batches of the probability that the test returns is its acceptance
+    #: probability; otherwise the frequency of acceptance estimates it.
     returns_probability = True
     #: Whether rows are drawn with probabilities proportional to their bounds, and influential rows
     #: are evaluated at every update instead.
@@ -119,10 +119,10 @@ class Method(ABC):
         """Quantities that the method needs from full-data evaluations."""
 
     def most_drawn(self, plan: Plan) -> float:
-        """Number of drawn rows above which the full data decide."""
+        """Number of drawn rows above which an update evaluates the full data instead."""
         if self.full_pass_above is not None:
             return self.full_pass_above
-        # With more rows, a sequential evaluation of all is faster than the random reads.
+        # Above this number, all rows in sequence are evaluated faster than the drawn ones.
         most = costs.OBSERVATION_IN_ORDER / costs.OBSERVATION * plan.n_rows
         if plan.target.source.in_memory:
             return most
@@ -148,7 +148,7 @@ class Method(ABC):
         return record
 
     def require_subsampling(self, plan: Plan) -> None:
-        """SettingError if typical proposals would evaluate all stored rows."""
+        """Raise SettingError if typical proposals would evaluate all stored rows."""
         plan.require_few_full_passes(self.most_drawn(plan))
 
     def adapted(self, record: Any, counts: WarmUpCounts, plan: Plan) -> Any:

@@ -66,7 +66,7 @@ def _draw_cost(model: CompiledModel, point: Mapping[str, np.ndarray]) -> float:
     try:
         mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
         reference = reference_at(mode, 2, count / rows.size)
-        # The norm is of the posterior of all rows; each bound is of one row, with weight one.
+        # The metric belongs to the posterior of all rows; bounds are of rows with weight one.
         support = target.factorization.lower, target.factorization.upper
         plain = reference._replace(inverse_temperature=1.0)
         read = min(BoundsPass(functions, plain, support).forecast(), float(count))

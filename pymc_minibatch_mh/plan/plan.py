@@ -102,7 +102,7 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
         requirements.precondition(functions_of(model))
 
 
-#: Whether group effects are accepted one at a time: never, if the model allows it, or required.
+#: Whether group effects are accepted one at a time; "always" raises an error if impossible.
 ByElements = Literal["never", "where separable", "always"]
 #: Error message for the extension of a plan whose data are in memory.
 IN_MEMORY = (
@@ -195,7 +195,7 @@ class Plan(ABC):
 
     @property
     def typical_sizes(self) -> list[float]:
-        """C M of typical proposals with a bound; C leaves out influential rows."""
+        """Expected draws C M at χ = 0 of typical bounded proposals; C omits influential rows."""
         return []
 
     @property
@@ -228,7 +228,7 @@ class Plan(ABC):
 
     @abstractmethod
     def objection_to(self, by_elements: ByElements) -> str:
-        """How effects are updated, with a remedy, if the step requires another way; else ""."""
+        """Error text if the step must update effects in another way than this plan; else ""."""
 
     def bound_ratio(self, position: np.ndarray, new: np.ndarray) -> tuple[float, int]:
         """Maximum ratio of a row's change to its bound between two positions, and the row.
@@ -239,7 +239,7 @@ class Plan(ABC):
 
     @abstractmethod
     def objection_of(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Description of a violated bound in `rows`, by default all or many rows; else ""."""
+        """Description of a violated bound in `rows` (default: all or many); "" if there is none."""
 
     def violation_by(self, row: int, ratio: float, position: np.ndarray, new: np.ndarray) -> str:
         """Message about a row that exceeds its bound in a proposal."""
@@ -260,7 +260,7 @@ class Plan(ABC):
 
     @abstractmethod
     def describe_centre(self) -> str:
-        """Where the centre is, in words."""
+        """Description of the centre, such as "near the mode of the joint density"."""
 
     @abstractmethod
     def stored_arrays(self) -> dict[str, np.ndarray]:

@@ -85,7 +85,7 @@ class SharedModel:
     request: tuple | None
     watched: WatchedModel
     compiled: CompiledModel
-    #: Whether the parametrisation of shapes was chosen, which evaluates a subsample many times.
+    #: Whether the shapes' parametrisation was chosen already: a slow search, made once if needed.
     chosen: bool
     _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class SharedModel:
         *,
         by_elements: ByElements = "never",
     ) -> Plan:
-        """Prepare a plan by full-data evaluations, with no more than a method needs.
+        """Prepare the quantities that a method needs, by full-data evaluations.
 
         `by_elements`: whether effects are accepted one at a time; SettingError if required and
         impossible. `given`: file of a prepared step, or plan on the first of these rows.
@@ -140,7 +140,7 @@ def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray)
 
 
 def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
-    # Some rows suffice here: a chain checks all rows of its start, and the search begins with few.
+    # Some rows suffice here: the search begins with few, and chains check all rows at their start.
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
@@ -236,7 +236,7 @@ def read_model(
     if found is None or not same or not found.watched.is_unchanged:
         found = _read_shared_model(request, model, vars, point, settings, linear)
     if request is not None:
-        # Keep it even if this method does not support it: the next one need not read it again.
+        # Keep the model even if this method does not support it: another one may use it.
         _known[model] = found
     require_possible(found.compiled, requirements)
     if not found.chosen:

@@ -24,12 +24,12 @@ class Proposal(ABC):
 
     @property
     def rests_on(self) -> str:
-        """User's claim on which exactness rests besides the method; empty for none."""
+        """Unverified claim of the user that exactness requires as well; empty for none."""
         return ""
 
     @property
     def in_own_terms(self) -> bool:
-        """Whether its settings refer to the model's variables, which the chain then samples."""
+        """Whether settings refer to the model's variables, so that the chain samples these."""
         return False
 
     @property
@@ -39,7 +39,7 @@ class Proposal(ABC):
 
     @property
     def n_components(self) -> int:
-        """Number of components of the compiled proposal; default one."""
+        """Number of components of the compiled proposal, by default one."""
         return 1
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Proposal(ABC):
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:
-        """Coordinates that are proposed first, all others given them; by default none."""
+        """Coordinates that are proposed first, the others conditionally on them; default none."""
         return ()
 
     def rows_read(self, n_rows: int) -> int:
@@ -89,7 +89,7 @@ class Proposal(ABC):
 
 
 def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndarray:
-    """Copy of a positive definite matrix of a `size`; SettingError for any other value."""
+    """Copy of a positive definite matrix with `size` rows; SettingError for any other value."""
     try:
         matrix = np.array(given, dtype=np.float64)
         np.linalg.cholesky(matrix)

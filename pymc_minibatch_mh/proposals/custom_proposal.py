@@ -35,12 +35,12 @@ from pymc_minibatch_mh.proposals.user_functions import (
 FALSE_ALARM = 1e-7
 #: Number of independent walks in the check, and in the pilot that determines their length.
 WALKS, PILOT_WALKS = 20_000, 500
-#: Updates between two looks of the pilot, and their maximum number; and the mean squared distance
-#: in standard deviations at which walks have forgotten their start. Independent draws have 2.
+#: Number of updates between two looks of the pilot; maximum number of updates; and mean squared
+#: distance, in standard deviations, at which a start counts as forgotten (2 if independent).
 UPDATES_PER_LOOK, MAX_UPDATES, MIN_SQUARED_DISTANCE = 5, 1_000, 1.0
 #: Number of observations whose densities multiply to the Gaussian, and maximum batch size.
 ROWS, MAX_BATCH = 80, 20
-#: Correlation of neighbouring coordinates; and errors of the metric: shift in sd, scale factor.
+#: Correlation of neighbouring coordinates; deliberate errors of the metric: shift in sd, factor.
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
@@ -49,7 +49,7 @@ class GaussianRows(NamedTuple):
 
     size: int
     term_starts: np.ndarray
-    #: Addresses of the means, shape (ROWS, d), and the precision of each observation, and d.
+    #: Address of the means, shape (ROWS, d); address of the precision of each observation; and d.
     context: np.ndarray
     n_terms: int = 1
     terms: None = None
@@ -173,7 +173,7 @@ class LinkedCustom(NamedTuple):
 
     LAYOUT, propose = "mh_custom_proposal", "mh_propose_custom"  # type: ignore[misc]
 
-    #: Addresses of the shim and of the function, and the raised exception.
+    #: Addresses of the shim and of the user's function, and buffer for a raised exception.
     call: int
     function: int
     kept: np.ndarray
@@ -191,7 +191,7 @@ def link_function(function: Any, state: np.ndarray, batch_size: int, size: int) 
 
 
 def require_proposed(name: str, record: LinkedCustom, status: int) -> None:
-    """MinibatchError if the function of a record has raised, or has changed its position."""
+    """Raise MinibatchError if the function of a record raised or changed its position."""
     if status == Status.MOVE_RAISED:
         error = take_exception(record.kept)
         raise MinibatchError(
@@ -246,9 +246,9 @@ class CustomProposal(Proposal):
     batch_size: int = 0
     adapt: Callable[[np.ndarray, float], None] | None = None
     _compiled: Any = field(init=False, repr=False)
-    # The digest is taken now: numba has frozen the globals of the function.
+    # The digest is taken at compilation, when numba freezes the globals of the function.
     _digest: str = field(init=False, repr=False)
-    #: The support of the proposal is unknown: it may be a manifold, or have point masses.
+    #: No slice proposals: they could leave the support, which may be a manifold or points.
     moves_without_rows = False
 
     def __post_init__(self) -> None:
@@ -283,7 +283,7 @@ class CustomProposal(Proposal):
 
     @property
     def rests_on(self) -> str:
-        """Correctness of the log-ratio."""
+        """Claim that the log-ratio is correct."""
         return f"the log-ratio of {self._name} is correct, which is unverified"
 
     @property
@@ -371,7 +371,7 @@ class CustomProposal(Proposal):
         return link_function(self._compiled, record.state, self.batch_size, factorization.size)
 
     def require_proposed(self, record: Any, status: int) -> None:
-        """MinibatchError if the function has raised, or has changed its position."""
+        """Raise MinibatchError if the function raised or changed its position."""
         require_proposed(self._name, record, status)
 
     def scaling(self, record: CustomState) -> float:

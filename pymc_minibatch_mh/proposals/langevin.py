@@ -20,7 +20,7 @@ BEST_ACCEPTANCE = 0.574
 
 
 class LangevinStep(NamedTuple):
-    """Step size h, LAPLACE or IDENTITY, and batch of a Langevin proposal: ``mh_langevin``."""
+    """Step size h, preconditioner (LAPLACE or IDENTITY) and batch size: ``mh_langevin``."""
 
     LAYOUT, propose = "mh_langevin", "mh_propose_langevin"  # type: ignore[misc]
 
@@ -92,7 +92,7 @@ class Langevin(Proposal):
         return self.batch_size > 0
 
     def rows_read(self, n_rows: int) -> int:
-        """Twice the batch size, for both ends; the full data replace a batch of half or more."""
+        """Twice the batch size, for both positions; full data replace a batch of half or more."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
 
     def record(self, size: int) -> LangevinStep:

@@ -27,13 +27,13 @@ SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class WalkNumbers(NamedTuple):
-    """Scale s of a random walk, LAPLACE, IDENTITY or CUSTOM, and a custom L: ``mh_walk``."""
+    """Scale s of a random walk, shape (LAPLACE, IDENTITY or CUSTOM), custom L: ``mh_walk``."""
 
     LAYOUT, propose = "mh_walk", "mh_propose_walk"  # type: ignore[misc]
 
     scale: float
     shape: int
-    #: Lower triangular, shape (d, d), or (0, 0).
+    #: Custom Cholesky factor L, lower triangular, shape (d, d); otherwise (0, 0).
     factor: np.ndarray
 
 

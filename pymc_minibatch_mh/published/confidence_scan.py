@@ -20,7 +20,7 @@ class ScanMethod(ConfidenceMethod):
 
     @property
     def requirements(self) -> Requirements:
-        """No bounds."""
+        """Data in memory; no bounds."""
         return Requirements(in_memory=True)
 
 

@@ -104,7 +104,7 @@ class FireflyTest(NamedTuple):
     brightness: Brightness
     #: 1: every decision draws a new bright set, for measurements of single decisions.
     forgets: int
-    #: 1: a difference beyond its bound is clipped and marked. 0: it stops the chain.
+    #: 1: clip and mark a difference beyond its bound. 0: stop the chain.
     tolerates: int
 
 
@@ -132,7 +132,7 @@ class FireflyMethod(Method):
         return Requirements(bounds=bound_source(self.bounds), in_memory=True)
 
     def record(self, plan: Plan) -> FireflyTest:
-        """Settings with bright observations that are not drawn yet."""
+        """Initial settings, before any bright observation is drawn."""
         size = plan.reference.centre.size
         brightness = unknown_brightness(self.q, plan.n_rows, size)
         return FireflyTest(brightness, 0, int(self.tolerates_violations))
@@ -146,7 +146,7 @@ class FireflySampler(Metropolis):
 
     @property
     def moves_without_rows(self) -> bool:
-        """No slice updates: the lower bounds of all observations depend on the whole position."""
+        """False: lower bounds depend on the whole position, so slice updates would change them."""
         return False
 
     def with_independent_tests(self, records: Records) -> Records:
@@ -161,7 +161,7 @@ class FireflySampler(Metropolis):
         return Likelihood(below.space, below.reference, below.tables, below)
 
     def features(self, plan: Plan) -> set[Feature]:
-        """Features of bright observations, and of bounds, because lower bounds are checked."""
+        """Statistics to record: bright observations, and checks of the lower bounds."""
         return super().features(plan) | {"bright rows", "bounds"}
 
 
@@ -202,7 +202,7 @@ class FireflySettings(SharedSettings):
     on_violation: str = setting_field(check_violation, default="raise")
 
     def __post_init__(self) -> None:
-        """Check settings against quadratic lower bounds and brightness."""
+        """Raise SettingError for settings that quadratic bounds or bright sets rule out."""
         super().__post_init__()
         if self.bound != "derived" and (self.bounds is not None or self.on_violation != "raise"):
             raise SettingError(

@@ -41,7 +41,7 @@ from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
-#: Added to ξ² at the centre: the slope needs ξ > 0, and the gap at ξ = 1e-4 equals the gap at 0.
+#: Added to ξ² at the centre, because the slope needs ξ > 0; the gap at 1e-4 is the same as at 0.
 MIN_SQUARE = 1e-8
 
 
@@ -75,7 +75,7 @@ class _AtXi:
         self._exprs, self._xi = exprs, xi
 
     def predictor(self, _: Expr) -> Expr:
-        """Point of tangency for |v|."""
+        """Point of tangency ξ for |v|, with v the linear predictor."""
         return self._exprs.constant(self._xi)
 
     def square(self, _: Expr, weight: float | None) -> Expr:
@@ -92,13 +92,13 @@ class _AtCentre:
         self._exprs, self._first = exprs, first
 
     def predictor(self, v: Expr) -> Expr:
-        """Point of tangency for |v|."""
+        """Point of tangency for |v|: its value at the centre, raised slightly above 0."""
         square = self._exprs.node(scalar.sqr, [self._at_centre(v)])
         raised = self._exprs.node(scalar.add, [square, self._exprs.constant(MIN_SQUARE)])
         return self._exprs.node(scalar.sqrt, [raised])
 
     def square(self, w: Expr, _: float | None) -> Expr:
-        """Point of tangency for w."""
+        """Point of tangency for w: its value at the centre."""
         return self._at_centre(w)
 
     def _at_centre(self, expr: Expr) -> Expr:

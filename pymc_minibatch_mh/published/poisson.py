@@ -61,9 +61,9 @@ class LevelsTest(NamedTuple):
 
     #: λ, the increase of the sum of all intensities.
     lam: float
-    #: Expected observations R above which the full data decide.
+    #: Expected number R of drawn observations above which updates evaluate the full data instead.
     max_rate: float
-    #: 1: a log-likelihood outside its range is clipped and marked. 0: it stops the chain.
+    #: 1: clip and mark a log-likelihood outside its range. 0: stop the chain.
     tolerates: int
 
 
@@ -78,7 +78,7 @@ def automatic_lam(total: float, n_rows: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class LevelsMethod(Method):
-    """Method of :class:`PoissonMH`; ``lam=None`` follows from the ranges."""
+    """Method of :class:`PoissonMH`; with ``lam=None``, λ is computed from the ranges."""
 
     lam: float | None
     ranges: CustomRanges | None = field(repr=False)
@@ -100,7 +100,7 @@ class LevelsMethod(Method):
         return Requirements(bounds=source, in_memory=True)
 
     def record(self, plan: Plan) -> LevelsTest:
-        """Settings of a chain; an automatic λ follows from the ranges."""
+        """Settings of a chain, with λ computed from the ranges if it is automatic."""
         assert plan.tables is not None
         lam = self.lam
         if lam is None:

@@ -52,7 +52,7 @@ NO_MOVE_RADIUS = -1.0
 
 
 def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
-    """Tables of ranges from the ends of β [ℓ_i(θ) - ℓ_i(θ̂)] on both sides of 0, shapes (N,)."""
+    """Tables of ranges from limits `low` <= 0 <= `high` of β [ℓ_i(θ) - ℓ_i(θ̂)], shapes (N,)."""
     below = rounded_up(np.maximum(-low, 0.0))
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
@@ -76,7 +76,7 @@ class RangesPass(RowPass):
         return table_of_ranges(*(widened * ends), verified=True)
 
     def _ends_of(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
-        """Ends of ℓ_i(θ) - ℓ_i(θ̂), on both sides of 0, shape (2, n)."""
+        """Lower (<= 0) and upper (>= 0) limits of ℓ_i(θ) - ℓ_i(θ̂), shape (2, n)."""
         whole = _enclose_rows(function, data, pieces, self._support)
         relative = whole - _enclose_expression(
             data, self.geometry(function, data).argument_boxes(0.0), function.root
@@ -210,7 +210,7 @@ class RangeSource(BoundSource):
         return ""
 
     def excess(self, ratio: float) -> tuple[str, str]:
-        """Distance of an observation from the middle of its range, and the name of the setting."""
+        """Phrases of an error message: distance from the middle of a range, and the setting."""
         return f"is {ratio:.3g} half-widths of its range from the middle", "ranges"
 
 
@@ -218,7 +218,7 @@ class DerivedRanges(RangeSource):
     """Ranges derived from the model."""
 
     def require_possible(self, model: CompiledModel) -> None:
-        """BoundsError for operations without a rule, or for a trial observation without a range."""
+        """Raise BoundsError if an operation has no rule, or a trial observation no range."""
         functions = functions_of(model)
         for function in functions:
             require_rules(function)

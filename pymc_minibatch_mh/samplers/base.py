@@ -42,7 +42,7 @@ class Likelihood(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Arrays that updates write: proposal, tallies, and ends of the worst violation, (2, d)."""
+    """Arrays that updates write: proposal, tallies, positions of the worst violation, (2, d)."""
 
     move: Move
     tallies: np.ndarray
@@ -58,7 +58,7 @@ class Sampler[P: Plan](ABC):
 
     #: Test of the update, with its guarantee.
     method: Method
-    #: Loop of draws in the library, with the arguments of ``mh_run``.
+    #: Name of the C function that makes draws in a loop, with the arguments of ``mh_run``.
     loop: str = "mh_run"
     #: C record with efficiency counts of each component.
     tally: np.dtype = TALLY
@@ -80,7 +80,7 @@ class Sampler[P: Plan](ABC):
 
     @property
     def rests_on(self) -> str:
-        """User's claim on which exactness rests besides the method; empty for none."""
+        """Unverified claim of the user that exactness requires as well; empty for none."""
         return ""
 
     @property
@@ -158,7 +158,7 @@ class Sampler[P: Plan](ABC):
         return 0
 
     def scales(self, plan: Plan) -> tuple[int, ...]:
-        """Coordinates that are proposed first, the others given them; empty by default."""
+        """Coordinates that are proposed first, the others conditionally on them; default none."""
         return ()
 
     def require_proposed(self, kernel_state: LaidOut, status: int) -> None:

@@ -29,7 +29,7 @@ class Componentwise(Sampler[ArrowPlan]):
     """Updates of common effects and of each factor's levels, by normal conditional proposals.
 
     A Poisson test accepts or rejects the common effects, and each group effect separately. There
-    are `n_border` common effects, of which data index `n_chosen`; the factors have `sizes` levels;
+    are `n_border` common effects, `n_chosen` indexed by data; the factors have `sizes` levels;
     each of `n_scales` scales is updated together with the effects of one factor; `n_cells` pairs of
     effects share rows. Without `method.learns_rates`, every κ stays 1.
     """
@@ -46,12 +46,12 @@ class Componentwise(Sampler[ArrowPlan]):
 
     @property
     def n_components(self) -> int:
-        """Number of move types."""
+        """Number of proposal types, each with its own κ."""
         return 2 + len(self.sizes) + self.n_scales
 
     @property
     def n_decisions(self) -> int:
-        """Number of decisions: one per effect and scale, for common effects, and for directions."""
+        """Number of decisions: per effect, per scale, for common effects, for joint directions."""
         return 2 + sum(self.sizes) + self.n_scales
 
     @property
@@ -70,7 +70,7 @@ class Componentwise(Sampler[ArrowPlan]):
     def adapted(
         self, records: Records, tallies: Tallies, counts: WarmUpCounts, plan: Plan
     ) -> Records:
-        """Records with the κ of each move type that maximises the effective draws per second."""
+        """Records with the κ of each proposal type that maximises effective draws per second."""
         kappa = records.test.kappa.copy()
         element = costs.ELEMENT_NUMBER * (costs.OTHER_NUMBERS + self.n_border)
         fixed = costs.ITERATION + element * sum(self.sizes)
@@ -114,7 +114,7 @@ class Componentwise(Sampler[ArrowPlan]):
         return LaidOut("mh_element_chain", state)
 
     def features(self, plan: ArrowPlan) -> set[Feature]:
-        """Features of effects, and of scales and joint directions if there are any."""
+        """Statistics to record: of effects, and of scales and joint directions if there are any."""
         found: set[Feature] = super().features(plan) | {"effects", "ceilings"}
         if self.n_scales:
             found.add("scales")

@@ -97,12 +97,12 @@ def minimax_correction(sigma: float) -> CorrectionTable:
 
 
 def _solve_half(sigma: float) -> tuple[Floats, Floats]:
-    """Minimise the largest error over the masses of the atoms at and above 0."""
+    """Atoms at and above 0, with the masses that minimise the largest error of C_sigma."""
     # SciPy's optimizer imports slowly, and the shipped tables do not need it.
     from scipy.optimize import linprog  # noqa: PLC0415
 
     atoms = np.arange(0.0, SUPPORT + _SPACING / 2, _SPACING)
-    # Half the spacing of the atoms: on a coarser grid the error peaks between the points.
+    # Half the spacing of the atoms, because on a coarser grid the error peaks between points.
     points = np.arange(0.0, SUPPORT + 4.0, _SPACING / 2)
     cdf = ndtr((points[:, None] - atoms) / sigma) + ndtr((points[:, None] + atoms) / sigma)
     cdf[:, 0] /= 2.0
@@ -185,12 +185,12 @@ class BarkerTest(NamedTuple):
     kappa: float
     #: Standard deviation of the log ratio after noise is added.
     sigma: float
-    #: 1 for growing batches, for Novak's bound (both as published) and for a skewness correction;
-    #: else 0.
+    #: `grow`: 1 for growing batches; `novak`: 1 for Novak's bound (both as published); `skewed`: 1
+    #: for a skewness correction.
     grow: int
     novak: int
     skewed: int
-    #: Target error of the batch size, infinite for none; and the proved error of C_sigma.
+    #: Target error that determines batch sizes (inf: no target), and the proved error of C_sigma.
     max_error: float
     table_error: float
     #: Atoms of C_sigma in ascending order, their masses, and the upper tail sums of the masses.

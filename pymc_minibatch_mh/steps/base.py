@@ -48,7 +48,7 @@ from pymc_minibatch_mh.steps.settings import (
     step_variables,
 )
 
-#: Attributes that completion shows.
+#: Attributes that tab completion shows.
 FOR_USERS = (
     "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",
     "settings", "step", "stop_tuning", "temperature", "tune", "updates_per_draw", "vars",
@@ -73,7 +73,7 @@ def key_difference(given: dict[str, str], own: dict[str, str]) -> str:
 
 
 def require_fitting(state: Any, own: MinibatchState) -> None:
-    """SettingError if a state belongs to another step; the message names the difference."""
+    """Raise SettingError if a state belongs to another step; it names the difference."""
     if not isinstance(state, MinibatchState):
         raise SettingError(
             f"sampling_state={type(state).__name__} is not a state of this step. Give one from "
@@ -117,7 +117,7 @@ def declare_statistics(names: Iterable[str]) -> dict[str, tuple[type, list | Non
 FAR_TAIL, NEW_START = 1e-12, 2.0
 
 
-#: Stages of preparation; each except the last may need many full-data evaluations.
+#: First and last stage of preparation, as the progress display names them.
 READING, UPDATES = "Reading the model", "Preparing updates"
 
 
@@ -225,7 +225,7 @@ class MinibatchStep(BlockedStep):
         report.log_prepared_plan(name, plan, self.seconds, self._leaves_default_start)
 
     def _make_chain(self, plan: Plan, method: Method, settings: SharedSettings) -> None:
-        """Program and first chain of a plan; SettingError if subsampling cannot pay."""
+        """Create program and first chain of a plan; SettingError if subsampling gains nothing."""
         self.settings, self._method_key = settings.describe(), settings.key
         self.tune = self._adapts = settings.tune
         method = replace(method, full_pass_above=settings.row_limit)
@@ -283,13 +283,13 @@ class MinibatchStep(BlockedStep):
 
     @property
     def program(self) -> SamplerSpec:
-        """Shared parts of all chains of this step."""
+        """Plan, sampler and compiled functions that all chains of this step share."""
         return self._program
 
     @program.setter
     def program(self, program: SamplerSpec) -> None:
         self._program = program
-        # PyMC allocates arrays by these attributes; its constructor has copied those of the class.
+        # PyMC allocates arrays by these attributes, which its constructor copied from the class.
         self.stats_dtypes_shapes = declare_statistics(program.statistics)
         self.stats_dtypes = [{name: one for name, (one, _) in self.stats_dtypes_shapes.items()}]
 
@@ -327,7 +327,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def updates_per_draw(self) -> int:
-        """Updates between two draws."""
+        """Number of updates between two draws."""
         return self.program.updates_per_draw
 
     @property
@@ -355,7 +355,7 @@ class MinibatchStep(BlockedStep):
         Name -> digest or text, for the method and its settings, bounds, proposal, the order of the
         control variates, the temperature, the model and the data.
         """
-        # The key in a state has to be of the data from which the step was built.
+        # The key is computed now, so the data must still be the ones that the step was built on.
         self.require_unchanged()
         tables = self.program.plan.bounds
         method = {
@@ -391,7 +391,7 @@ class MinibatchStep(BlockedStep):
         WithSamplingState.sampling_state.fset(self, state)
 
     def require_unchanged(self) -> None:
-        """StaleDataError if the model or the data have changed, with their names."""
+        """Raise StaleDataError, with their names, if the model or the data have changed."""
         self._watched.require_unchanged(type(self).__name__)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
@@ -401,7 +401,7 @@ class MinibatchStep(BlockedStep):
         """
         self.require_unchanged()
         require_warm_up_for(self.program.schedule, tune)
-        # A new chain comes first: a copy of this step may share the old one.
+        # Create a new chain before any change, because a copy of this step may share the old one.
         self.chain = Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)
 
@@ -450,7 +450,7 @@ class MinibatchStep(BlockedStep):
     def _leaves_default_start(self) -> bool:
         """Whether adapting chains replace PyMC's start because it is far from the posterior."""
         s, start = self.plan.reference, self._default_start
-        # A start shared with other steps stays, and so does a start without a mode search.
+        # Starts shared with other steps are not replaced, nor starts without a mode search.
         if not self.adapts or s.first or self.target.covariance is not None:
             return False
         return bool(self.plan.distance(start) > np.sqrt(chdtri(start.size, FAR_TAIL)))
@@ -463,7 +463,7 @@ class MinibatchStep(BlockedStep):
     def __reduce__(self) -> tuple:
         """Pickle prepared model, settings and chain, without the PyMC model and compiled code."""
         self.require_unchanged()
-        # PyMC's own pickling would include the whole model.
+        # Replaces PyMC's own pickling, which would include the whole model.
         state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
         return _restore_step, (type(self), state)
 

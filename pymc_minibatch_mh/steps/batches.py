@@ -26,10 +26,10 @@ UNMEASURED = {
 MAX_UNDERESTIMATED_SHARE = 0.05
 #: Growth factor of κ, the predicted noise of batches.
 NOISE_GROWTH = 1.5
-#: Smaller growth for fractions up to MAX_SMALL_SHARE, so that batches end slightly too large.
+#: Smaller factor for fractions up to MAX_SMALL_SHARE: final batches are only slightly too large.
 SMALL_GROWTH, MAX_SMALL_SHARE = 1.1, 0.2
 
-#: Proposals per block of a forecast, and √d times the optimal scale of a random walk.
+#: Number of proposals per block of a forecast, and √d times a random walk's optimal scale.
 PROPOSALS_PER_BLOCK, WALK_SCALE = 500, 2.38
 
 
@@ -63,11 +63,11 @@ class BatchMethod(Method):
         return record._replace(kappa=growth * record.kappa)
 
     def linked(self, record: Any) -> BatchTest:
-        """Record with the functions of the test."""
+        """Record with the compiled functions of the test."""
         return batch_test(record)
 
     def require_subsampling(self, plan: Plan) -> None:
-        """SettingError if growing batches would repeatedly read all stored data."""
+        """Raise SettingError if growing batches would repeatedly read all stored data."""
         limit = self.most_drawn(plan)
         plan.require_few_full_passes(limit, partial(self._full_passes, plan, limit))
 

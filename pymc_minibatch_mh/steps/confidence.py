@@ -65,7 +65,7 @@ class ConfidenceMethod(Method):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Approximate, with the controlled error and its condition."""
+        """Approximate draws; names the controlled error and the condition for its control."""
         return Guarantee(
             Promise.APPROXIMATE,
             f"probability delta that a decision differs from the full data's, {self.condition}, "
@@ -111,7 +111,7 @@ class ConfidenceSettings(SharedSettings):
         return confidence_test(self.batch_size, self.gamma, self.p, self.delta)
 
     def __post_init__(self) -> None:
-        """SettingError if `gamma`, `p` or `delta` is out of range."""
+        """Raise SettingError if `gamma`, `p` or `delta` is out of range."""
         super().__post_init__()
         if not self.gamma > 1.0:
             raise SettingError(

@@ -154,7 +154,7 @@ class CustomTestSettings(SharedSettings):
         Variables to update; by default all continuous ones. Other steps update the rest.
     """
 
-    # The key contains their code: numba freezes globals when a step is built.
+    # The step's key has digests of their code and globals, which numba freezes.
     sample_size: Callable[..., int] = setting_field(key=code_digest, described=False)
     decide_batch: Callable[..., tuple[float, float, float]] = setting_field(
         key=code_digest, described=False

@@ -102,7 +102,7 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     method = PenaltyMethod(penalty_test())
     plan = replace(step.plan, requirements=method.requirements).without_unasked().completed()
     other = object.__new__(PenaltyMH)
-    # States of the other step have another key.
+    # The other step's cached key must not be copied, because the new step's key differs.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
     other._method_key = PenaltySettings().key
     program = step.program

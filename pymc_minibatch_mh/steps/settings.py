@@ -80,7 +80,7 @@ def setting_field(
 
 
 def _is_stage(pair: Any) -> bool:
-    """Whether a value is a pair (draw, K) of an integer from 0 and a number above 0."""
+    """Whether a value is a pair (draw, K) of an integer draw >= 0 and a finite K > 0."""
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         return False
     draw, temperature = pair
@@ -120,7 +120,7 @@ _check_slice_moves = value_check(
     "is not an integer of 0 or more. Give one, or 'auto'.",
     int,
 )
-#: Reaction to a violated bound.
+#: Check of the reaction to a violated bound, "raise" or "warn".
 check_violation = value_check(
     lambda value: value in ("raise", "warn"),
     "is unknown. Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
@@ -226,7 +226,7 @@ class SharedSettings(ReadingSettings):
     temperature: float | Sequence[tuple[int, float]] = setting_field(
         _check_temperature, default=1.0
     )
-    # A step is replaced by its plan.
+    # The check replaces a step by its plan.
     prepared: str | PathLike | BlockedStep | None = setting_field(
         lambda _, value: getattr(value, "plan", value), default=None, described=False
     )
@@ -341,7 +341,7 @@ class SharedSettings(ReadingSettings):
         return target
 
     def blocks_for(self, method: Method, target: Target) -> ByElements:
-        """Whether group effects are accepted one at a time."""
+        """Whether group effects are accepted one at a time; SettingError if that is impossible."""
         refused = self._why_not_blocks(method, target)
         if self.blocks == "auto":
             many = not refused and target.n_elements >= MIN_EFFECTS
@@ -424,7 +424,7 @@ def _parameter_of(one: Any) -> Parameter:
 
 
 def require_known(step: type, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """SettingError for an unknown setting of a step, with the known names."""
+    """Raise SettingError, with the known names, for an unknown setting of a step."""
     unknown = [name for name in settings if name not in known]
     if unknown:
         names = sorted(signature(step).parameters.keys() - {"vars"})
@@ -490,7 +490,7 @@ def docstring_of(step: type, record: type[SharedSettings]) -> str:
 
 
 def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
-    """SettingError for a warm-up that ends before the last temperature of a schedule."""
+    """Raise SettingError if warm-up ends before the last temperature of a schedule."""
     if schedule and tune < schedule[-1][0]:
         raise SettingError(
             f"temperature={list(schedule)!r} reaches its last temperature at draw "
@@ -504,7 +504,7 @@ def step_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Var
     if vars is None:
         vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
     variables = value_variables(model, vars)
-    # The check of names comes before the compilation of the model's initial point.
+    # Check variables before the model's initial point is compiled, which takes longer.
     require_continuous(model, variables)
     return variables
 

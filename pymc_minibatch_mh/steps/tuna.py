@@ -86,9 +86,9 @@ class PoissonTest(NamedTuple):
     chi: float
     #: 1: delayed acceptance, whose first stage evaluates no observation. 0: one decision.
     delayed: int
-    #: Expected observations R above which the full data decide; frozen after warm-up.
+    #: Expected draws R above which the full data are evaluated instead; frozen after warm-up.
     max_rate: float
-    #: 1: a change beyond its bound is clipped and marked. 0: it stops the chain.
+    #: 1: clip and mark a change beyond its bound. 0: stop the chain.
     tolerates: int
     #: κ >= 1, the factor of separable bounds where they thin candidates.
     ceiling_factor: float = 1.0
@@ -182,7 +182,7 @@ def rate_factor_from(totals: np.ndarray, factor: float, updates_per_draw: int) -
 
 @dataclass(frozen=True, eq=False)
 class PoissonMethod(Method):
-    """Poisson-minibatch test; ``chi=None`` is chosen in warm-up, ``bounds=None`` are derived."""
+    """Poisson-minibatch test; None for `chi`: chosen in warm-up; None for `bounds`: derived."""
 
     form: str
     chi: float | None
@@ -200,7 +200,7 @@ class PoissonMethod(Method):
 
     @property
     def refuses_elements(self) -> str:
-        """Objection to effects accepted one at a time: custom bounds, or a fixed χ."""
+        """Reason against effects accepted one at a time: custom bounds, or a fixed χ; else ""."""
         if self.bounds is not None:
             return "custom bounds= say nothing about parts of an observation"
         return f"chi={self.chi:g} raises all rates alike" if self.chi else ""
@@ -230,7 +230,7 @@ class PoissonMethod(Method):
         return plan.bytes_of_copy > 0 and not self.chi and self.form != "factorized"
 
     def require_subsampling(self, plan: Plan) -> None:
-        """SettingError if χ alone makes the Poisson means of all trial proposals too large."""
+        """Raise SettingError if χ alone makes the Poisson means of trial proposals too large."""
         super().require_subsampling(plan)
         sizes, limit = plan.typical_sizes, self.most_drawn(plan)
         if not self.chi or not sizes or max(sizes) > limit:
@@ -278,7 +278,7 @@ class BoundedSettings(SharedSettings):
     on_violation: str = setting_field(check_violation, default="raise")
 
     def method(self, form: str, chi: float | None) -> PoissonMethod:
-        """Poisson test with these settings; χ is None to be chosen in warm-up."""
+        """Poisson test with these settings; warm-up chooses χ if it is None."""
         tolerates = self.on_violation == "warn"
         return PoissonMethod(form, chi, self.delayed_acceptance, self.bounds, tolerates)
 
@@ -303,13 +303,13 @@ class TunaSettings(BoundedSettings):
 
     @property
     def used_chi(self) -> float | None:
-        """χ; None to be chosen in warm-up."""
+        """χ; None if warm-up chooses it."""
         if self.spectral_gap_ratio is not None:
             return chi_for_gap(check_positive("spectral_gap_ratio", self.spectral_gap_ratio))
         return None if isinstance(self.chi, str) else self.chi
 
     def __post_init__(self) -> None:
-        """SettingError if both `chi` and `spectral_gap_ratio` are set."""
+        """Raise SettingError if both `chi` and `spectral_gap_ratio` are set."""
         super().__post_init__()
         if self.spectral_gap_ratio is not None and self.chi != "auto":
             raise SettingError(
