@@ -10,7 +10,7 @@
  * equal in every proposal that was evaluated on all rows. */
 #include "inside.h"
 
-/* Relative deviation that rounding can give to equal differences: their mean is off by an ulp. */
+/* Maximum relative deviation of equal differences, due to rounding of their mean by an ulp. */
 static const double ROUNDING = 1e-12;
 
 /* Tail probability below which a look at n rows decides. */
@@ -44,7 +44,7 @@ mh_status mh_austere_decide(const void *settings, const mh_look *look, mh_verdic
         return MH_OK;
     const double deviation = sqrt(look->variance);
     if (!(deviation > ROUNDING * mh_larger(1.0, fabs(log_ratio)))) {
-        /* A batch of equal differences contains no information about rare unequal ones. */
+        /* Equal differences in a batch do not exclude rare unequal ones: evaluate more rows. */
         if (!(test->kappa == 0.0 && test->third_moment == 0.0)) {
             out->verdict = MH_READ_MORE;
             out->error = 0.5;

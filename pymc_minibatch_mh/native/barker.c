@@ -8,12 +8,12 @@
  * The test is exact if all rows are evaluated. */
 #include "inside.h"
 
-/* Phi is 0 or 1 in double precision beyond this argument. */
+/* Argument beyond which Phi is 0 or 1 in double precision. */
 static const double REACH = 8.3;
 /* Maximum variance of a batch, as a fraction of sigma^2, for a skewness correction: beyond it too
  * little noise is added for the acceptance probability to have a smooth third derivative. */
 static const double SKEW_ROOM = 0.85;
-/* The constant sup |S''| = 1/(6 sqrt(3)) of the logistic function S, and sqrt(2 pi). */
+/* CURVATURE: sup |S''| = 1/(6 sqrt(3)), S the logistic function; ROOT_TWO_PI: sqrt(2 pi). */
 static const double CURVATURE = 0.096225044864937631, ROOT_TWO_PI = 2.5066282746310002;
 /* Fraction of the admissible variance at which a batch size aims, so that few batches exceed it. */
 static const double AIM = 0.7;

@@ -1,11 +1,11 @@
 /* Tables of bounds |dU_i| <= c_i M over nested regions, and the choice of one for a proposal.
  *
- * M is computed from a proposal without its components in the null space of the likelihood. If the
- * directions of the likelihood are known by groups of rows, M is the maximum over groups. All sizes
- * are symmetric in the two positions. */
+ * M is computed from a proposal without its components in the null space of the likelihood. If each
+ * group of rows depends on few directions only, M is the maximum over groups. All sizes are
+ * symmetric in the two positions. */
 #include "inside.h"
 
-/* Safety factor of a distance, far above its rounding errors. */
+/* Safety factor of a distance from the centre, far above relative rounding errors. */
 static const double OUTSIDE = 1.0 + 1e-12;
 
 /* Inner products of a proposal, and of its projections for each group of rows, if there are any. */
@@ -87,7 +87,7 @@ static mh_status see(const mh_bounds *bounds, const mh_move *move, int64_t size,
     return MH_OK;
 }
 
-/* Size M of a proposal: the maximum over groups, or without groups that of the whole proposal. */
+/* Size M of a proposal; if rows have groups, the maximum of M over the groups. */
 static double largest_size(const seen *move, int64_t order, int64_t kind)
 {
     if (!move->n_groups)
@@ -98,7 +98,7 @@ static double largest_size(const seen *move, int64_t order, int64_t kind)
     return largest;
 }
 
-/* Size M by a user's metric: the larger of both directions. */
+/* Size M by a user's metric: the larger of the forward and the reverse size. */
 static double given_size(mh_metric metric, const mh_move *move, int64_t size)
 {
     const double forth = metric(move->position, move->new, size);
@@ -123,7 +123,7 @@ mh_status mh_smallest_table(const mh_bounds *bounds, const mh_reference *referen
     MH_TRY(see(bounds, move, reference->size, &part, scratch));
     const double outer = sqrt(mh_larger(part.dots.here, part.dots.there)) * OUTSIDE;
     double best_size = INFINITY, best_m = INFINITY, m_k = INFINITY;
-    int64_t known = -1; /* kind of the table that m_k belongs to; the next often shares it */
+    int64_t known = -1; /* kind of table for which m_k was computed: reuse m_k */
     *table = -1;
     for (int64_t k = 0; k < bounds->n_tables; k++) {
         const mh_table *candidate = bounds->tables + k;

@@ -19,10 +19,10 @@
  * read: kept rows are independent Poisson counts of mean kappa phi_i, whatever the total rate. */
 #include "inside.h"
 
-/* Kinds of cubes: of both ends (summed), of the step between them, and of the farther end. */
+/* Kinds of cubes. ENDS: summed over both ends; WAY: of the step; FARTHER: of the farther end. */
 enum { ENDS, WAY, FARTHER, KINDS };
 
-/* Safety factor of a rate, far above its rounding errors. */
+/* Safety factor of a rate, far above relative rounding errors. */
 #define ROUNDING (1.0 + 1e-10)
 
 static double cube_of(int64_t kind, double one, double other)
@@ -38,7 +38,7 @@ static double cube_of_border(int64_t kind, const double *border)
     return kind == WAY ? mh_cube(border[2]) : cube_of(kind, border[0], border[1]);
 }
 
-/* Write the sums of cubes of every kind, of the common effects, then of each factor, (3, F + 1).
+/* Write sums of cubes of each kind: for the common effects, then for each factor, (3, F + 1).
  * Levels beyond their radii are left out of the sums, and listed in `outside`. */
 static void sum_cubes(const mh_parts *parts, const mh_part_ends *ends, double *sums,
                       int64_t *outside)
@@ -124,7 +124,7 @@ static int64_t first_above(const double *sums, int64_t low, int64_t high, double
     return low;
 }
 
-/* Do as first_above from an index that is likely near, which touches only a few cache lines. */
+/* Same as first_above, but search from an index `near` the result: touches few cache lines. */
 static int64_t first_above_near(const double *sums, int64_t low, int64_t high, double value,
                                 int64_t near)
 {
@@ -193,7 +193,7 @@ static int64_t row_of(const mh_parts *parts, sought one)
     return parts->rows[first_above_near(running, one.low, one.high, one.value, one.near)];
 }
 
-/* Prefetch the tables for all candidates before locating the first: cache misses overlap. */
+/* Prefetch tables for all candidates before locating the first, so that cache misses overlap. */
 void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng,
                         int64_t n, int64_t *rows, double *chances)
 {

@@ -9,7 +9,7 @@
  *
  * an empirical Bernstein bound (Audibert, Munos, Szepesvari 2009, doi:10.1016/j.tcs.2009.01.016). s
  * is a standard deviation with divisor n, and R is at least the range of the l_i. An undecided look
- * is followed by one with gamma times as many rows, up to all rows. Looks count from k = 2.
+ * is followed by one with gamma times as many rows, up to all rows. Looks are numbered from k = 2.
  *
  * With bounds, s is computed from the batch and R = 2 M max c_i from the table of the proposal; all
  * rows are evaluated if no table holds. With a scan, s and R = 2 max |l_i| come from all rows. */
@@ -108,7 +108,7 @@ static mh_status look_at_batch(const mh_confidence_test *test, mh_chain *chain, 
     return MH_OK;
 }
 
-/* Write the log ratio of all rows; a scan has already evaluated them. */
+/* Write the log ratio from all rows, without a new evaluation if a scan has evaluated them. */
 static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
                              const known_before *known, mh_batch_so_far *batch, estimate *out)
 {
@@ -123,7 +123,7 @@ static mh_status look_at_all(const mh_confidence_test *test, mh_chain *chain,
     return MH_OK;
 }
 
-/* Extend the batch until the test accepts or rejects; `n` becomes the number of rows at the end. */
+/* Extend the batch until the test accepts or rejects; write its final number of rows to `n`. */
 static mh_status look_until_sure(const mh_confidence_test *test, mh_chain *chain, double cheap,
                                  mh_counts *counts, mh_batch_so_far *batch, int64_t *n,
                                  mh_verdict *said, estimate *last)

@@ -1,4 +1,4 @@
-/* Custom proposals of users, and the chains that check their log-ratio. */
+/* Custom proposals of users, and chains on a Gaussian that check the log-ratios they return. */
 #include "inside.h"
 
 mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *out)

@@ -2,7 +2,7 @@
  * if the function raises. */
 #include "inside.h"
 
-/* Number of rows of the next look; if the function raises, all rows, and full_pass counts that. */
+/* Number of rows of the next look; if the function raises, all rows (counted in full_pass). */
 int64_t mh_own_sample_size(const void *settings, double noise, int64_t n, int64_t total)
 {
     const mh_custom_test *test = settings;
@@ -32,6 +32,6 @@ mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *o
     else if (look->n < look->total)
         out->verdict = MH_READ_MORE;
     else if (look->uniform < exp(mh_smaller(0.0, look->log_ratio)))
-        out->verdict = MH_ACCEPT; /* all rows were read: Metropolis decides */
+        out->verdict = MH_ACCEPT; /* undecided with all rows: exact Metropolis test */
     return MH_OK;
 }

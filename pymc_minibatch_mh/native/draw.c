@@ -8,7 +8,7 @@
 
 /* ---- Sampling with replacement, in proportion to weights. ---- */
 
-/* Fill small entries with the excess of large ones; update the numbers of entries left to do. */
+/* Fill entries below 1 with the excess of entries above 1; update the numbers of both. */
 static void share_out(double *thresholds, int32_t *aliases, int32_t *small, int64_t *n_small,
                       const int32_t *large, int64_t *n_large)
 {
@@ -56,7 +56,7 @@ void mh_draw_alias(const mh_generator *rng, int64_t n, const double *thresholds,
 {
     for (int64_t k = 0; k < count; k++) {
         const int64_t index = mh_integer_below(rng, n);
-        /* Load both at once: neither is likely to be in a cache. */
+        /* Load both before the comparison, so that their cache misses overlap. */
         const double threshold = thresholds[index];
         const int64_t alias = aliases[index];
         out[k] = mh_uniform(rng) < threshold ? index : alias;
@@ -151,7 +151,7 @@ void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int
                   int64_t *rows)
 {
     for (int64_t i = 0; i < n; i++) {
-        /* Skipped row m lies before the result iff at most numbers[i] other rows lie before m. */
+        /* Skipped row `middle` precedes the result iff at most numbers[i] kept rows precede it. */
         int64_t low = -1, high = n_skipped;
         MH_BISECT(low, high, skipped[middle] - middle <= numbers[i])
         rows[i] = numbers[i] + high;

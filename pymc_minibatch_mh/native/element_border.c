@@ -8,7 +8,7 @@
 /* Maximum ratio of the effects' prior precision, in a proposal, to that at the centre. */
 static const double MOST = 20.0;
 
-/* Overwrite a matrix by its Cholesky factor; pivots^2 are at least 1e-6 of its largest diagonal. */
+/* Overwrite a matrix by its Cholesky factor; squared pivots are >= 1e-6 max(diagonal). */
 static void factorize(double *matrix, int64_t n)
 {
     double largest = 0.0;
@@ -52,8 +52,8 @@ static void solve(const double *factor, int64_t n, double *x)
         x[i] = (x[i] - mh_inner(factor + i * n, x, i)) / factor[i * n + i];
 }
 
-/* Order of the precision matrix of w. Without group effects, whose prior curvature changes as they
- * move, the precision stays the identity, which is stored with order 0. */
+/* Number of rows of the stored precision matrix of w: 0 without group effects, because the
+ * precision is then always the identity. */
 static int64_t size_of_precision(const mh_iteration *on)
 {
     return on->geometry->n_factors ? on->geometry->n_border : 0;

@@ -1,6 +1,6 @@
-/* Updates of group effects: all those of a factor, a scale with them, or several factors jointly.
+/* Updates of group effects: one by one in a factor, with a scale, or of several factors jointly.
  *
- * Each e -> e' comes from its conditional normal. Given the common effects and the other factors,
+ * Each e' is drawn from its conditional normal. Given the common effects and the other factors,
  * the effects of a factor are independent, since no row depends on two of them. All are proposed
  * at once, and each is accepted or rejected separately.
  *
@@ -12,15 +12,15 @@
  * log(P/P')/2. Papaspiliopoulos, Roberts & Skoeld (2007), doi:10.1214/088342307000000014. */
 #include "elements.h"
 
-/* Multiples of a scale's step, one drawn for each random walk; then the fraction of scales proposed
- * from a t distribution around the centre instead, and its degrees of freedom. */
+/* STEPS: multiples of a scale's step, one drawn for each random walk; ANEW: fraction of scales
+ * proposed from a t distribution around the centre instead, with FREEDOM degrees of freedom. */
 static const double STEPS[] = {0.3, 1.0, 3.0, 10.0};
 static const double ANEW = 0.8, FREEDOM = 4.0;
 enum { N_STEPS = sizeof STEPS / sizeof *STEPS };
-/* Fraction of proposals from wider normals, and the factor of their width. Of 10,000 effects some
- * are in the long tail of a skewed posterior; random walks need hundreds of updates to leave it. */
+/* WIDE: fraction of proposals from wider normals; WIDTH: factor of their width. Of 10,000 effects,
+ * some are in the long tail of a skewed posterior, which random walks leave too slowly. */
 static const double WIDE = 0.1, WIDTH = 1.4;
-/* Maximum number of updates along directions per iteration; standard deviation of their steps. */
+/* MOST_ALONG: maximum number of updates along directions; STRIDE_ALONG: sd of their steps. */
 enum { MOST_ALONG = 4 };
 static const double STRIDE_ALONG = 2.4;
 
@@ -38,7 +38,7 @@ static void draw_elements(mh_iteration *on, int64_t f, int walks, double width)
     }
 }
 
-/* Log ratio of one effect without rows: change of prior, expansion and proposal density. */
+/* Part of one effect's log ratio that needs no rows: prior, expansion and proposal density. */
 static double cheap_of_element(const mh_iteration *on, int64_t g, int walks, double width)
 {
     const double x = on->e[g], x_new = on->new_e[g];
@@ -105,8 +105,8 @@ mh_status mh_move_elements(mh_iteration *on, int64_t f, mh_counts *counts)
 
 /* Accept or reject a joint proposal of effects; `cheap` is its log ratio without rows and prior.
  *
- * A first stage always decides without rows: a scale far off takes effects beyond their radii, and
- * all their rows are evaluated. It has the `expected` change of rows, which the test subtracts. */
+ * A first stage always decides without rows, to reject scales so far off that effects are beyond
+ * their radii. It adds the `expected` change of rows, which the second stage subtracts. */
 static mh_status decide_as_one(mh_iteration *on, int64_t kind, double cheap, double expected,
                                double *probability, mh_counts *counts)
 {
@@ -151,7 +151,7 @@ double mh_sum_of_logs(const double *values, int64_t n)
     return total;
 }
 
-/* Draw a scale to its coordinate of move.new; return log_ratio + log q(phi) - log q(phi'). */
+/* Propose a scale in its coordinate of move.new; return log_ratio + log q(phi) - log q(phi'). */
 static double draw_scale(const mh_iteration *on, int64_t s, double log_ratio)
 {
     const int64_t i = on->geometry->scales[s];
@@ -206,7 +206,7 @@ mh_status mh_move_scale(mh_iteration *on, int64_t s, mh_counts *counts)
     return MH_OK;
 }
 
-/* Update effects of several factors by a random walk e' = e + c V along direction V number k. */
+/* Update effects of several factors by a random walk e' = e + c V, V the k-th direction. */
 static mh_status move_along(mh_iteration *on, int64_t k, mh_counts *counts)
 {
     const mh_geometry *geometry = on->geometry;

@@ -1,7 +1,7 @@
 /* Coordinates of common and group effects, and conditional normals of the effects of a factor.
  *
  * Normal approximations of the prior use finite differences of the effects' log-densities, at the
- * same points for the forward and the reverse proposal; they affect only proposals. */
+ * same points for the forward and the reverse proposal; they do not affect the posterior. */
 #include "elements.h"
 
 void mh_begin_move(mh_iteration *on)

@@ -9,10 +9,10 @@
  * the proposals of the others. */
 #include "elements.h"
 
-/* Maximum number of candidates, for lack of memory; beyond it all rows are evaluated. */
+/* Maximum number of candidates, to limit memory; beyond it all rows are evaluated instead. */
 static const double MOST_CANDIDATES = 1e8;
 
-/* Add the contribution of a candidate that passed its bound, thinned by its actual change. */
+/* Thin a candidate that passed its thinning bound again, by its change; add it if kept. */
 static void add_thinned(const mh_iteration *on, int64_t kind, int64_t i, double *log_ratio,
                         mh_counts *counts)
 {
@@ -66,7 +66,7 @@ static mh_status list_outside(const mh_iteration *on, int64_t **rows, int64_t *n
     MH_NEED(*rows);
     for (int64_t k = 0; k < on->outside[0]; k++)
         for (int64_t j = starts[outside[k]]; j < starts[outside[k] + 1]; j++)
-            /* A row of two such effects is listed once, for the first of the two factors. */
+            /* A row with two such effects is listed once, for the first of the two factors. */
             if (mh_first_outside(parts, &on->ends, parts->rows[j]) == outside[k])
                 (*rows)[(*n)++] = parts->rows[j];
     return MH_OK;

@@ -4,9 +4,8 @@
  * In coordinates (w, e) around a smoothed centre, the common effects are b = b^ + T w and the group
  * effects a = a^ + R w + e. An iteration makes updates of several types:
  *
- * - all common effects, from their conditional normal with e fixed (element_border.c). Those that
- *   data index, as in b[x], are *choices* with bounds of their own; the others have the length
- *   |Q w|;
+ * - all common effects, from their conditional normal with e fixed (element_border.c). Effects that
+ *   data index, as in b[x], are bounded separately; all others by their joint length |Q w|;
  * - the effects of a factor, each accepted or rejected separately (element_moves.c);
  * - a scale jointly with the effects of its factor;
  * - effects of several factors jointly, e' = e + c V, by a random walk along directions V in which
@@ -65,7 +64,7 @@ static mh_status move_factor(mh_iteration *on, int64_t f, mh_counts *counts)
     return MH_OK;
 }
 
-/* Update along directions in the null space of the likelihood, without rows. */
+/* Update along directions in the null space of the likelihood, evaluating no rows. */
 static mh_status move_the_rest(mh_iteration *on, mh_counts *counts)
 {
     const mh_slices *slices = &on->own->chain.slices;

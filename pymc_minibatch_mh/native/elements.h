@@ -6,12 +6,12 @@
 
 /* Minimum precision of a proposal, as a fraction of the precision at the centre. */
 static const double MH_LEAST_SHARE = 0.05;
-/* Fraction of proposals of effects that are random walks, and their step in conditional standard
- * deviations. Where rows carry little information, as far out in a logistic regression, a posterior
- * has heavier tails than its expansion: independent proposals alone would stay there. */
+/* MH_WALKS: fraction of effects' proposals that are random walks; MH_STRIDE: their step, in
+ * conditional standard deviations. Where a posterior has heavier tails than its expansion (as far
+ * out in a logistic regression), a chain with independent proposals alone would be stuck. */
 static const double MH_WALKS = 0.1, MH_STRIDE = 1.0;
-/* Autoregressive coefficient rho of other proposals, and 1 - rho^2, the share of new variance. A
- * negative rho (antithetic) makes up for rejections in means; squares lose a tenth. */
+/* MH_RHO: autoregressive coefficient rho of other proposals; MH_NEW_SQUARED: 1 - rho^2. A negative
+ * (antithetic) rho makes estimates of means more efficient; those of squares lose a tenth. */
 static const double MH_RHO = -0.25, MH_NEW_SQUARED = 1.0 - 0.25 * 0.25;
 
 /* State of one iteration: short names for its inputs, and scratch that is valid only within it. */
@@ -28,9 +28,9 @@ typedef struct mh_iteration {
     double *w, *new_w, *pull;
     double *slopes, *border_mean, *noise, *away; /* of common effects; away: scratch, (n,) */
     double *matrix;                              /* precision of w, or its factor, (n, n) */
-    double *e, *new_e; /* e and e', then indexed common effects off the centre, (L + K,) */
-    /* R w; of each group effect, the slope of the rows' expansion without its own e, the
-     * conditional mean and precision, and the log ratio of its test, (L,) each. */
+    double *e, *new_e; /* e and e', then K data-indexed common effects off the centre, (L + K,) */
+    /* moved: R w. For each group effect: slope of the rows' expansion without its own e;
+     * conditional mean and precision; log ratio of its test, (L,) each. */
     double *moved, *slope, *mean, *precision, *log_ratio;
     double *prior_slope, *prior_precision, *zeros; /* prior of effects at e = 0; zeros, (L,) */
     int64_t expanded; /* whether prior_slope and prior_precision are up to date for this factor */
@@ -47,7 +47,7 @@ static inline mh_kind_tally *mh_tally_of(const mh_iteration *on, int64_t kind)
     return (mh_kind_tally *)on->own->chain.tallies + kind;
 }
 
-/* Whether a proposal passes its first stage: delayed acceptance decides first by `cheap`. */
+/* Whether a proposal passes its first stage: delayed acceptance first tests `cheap` alone. */
 static inline int mh_passes_first_stage(const mh_iteration *on, double cheap)
 {
     return !on->own->test.delayed || mh_uniform(on->rng) < mh_chance_of(cheap);
@@ -64,7 +64,7 @@ void mh_find_chosen(const mh_iteration *on, const double *position, double *e);
 void mh_follow_border(const mh_iteration *on, const double *w);
 /* Write the effects of a factor, centre + R w + e, for the current R w and given e. */
 void mh_write_elements(const mh_iteration *on, const double *e, int64_t f, double *position);
-/* Keep the common effects fixed in the next proposal. */
+/* Write |Q w| for a proposal that leaves the common effects fixed. */
 void mh_stay_on_border(mh_iteration *on);
 double mh_length_of_border(const mh_iteration *on, const double *w);
 /* Write the prior log-density of each effect of a factor to its part of `out`, (L,). */
@@ -78,7 +78,7 @@ void mh_find_slopes(const mh_iteration *on, int64_t f);
 /* Write the conditional means and precisions of a factor's effects, by slopes of rows and prior. */
 void mh_condition(const mh_iteration *on, int64_t f, const double *prior_slopes,
                   const double *prior_precisions);
-/* Write these moments at the position of the chain; move.new must be a copy of the position. */
+/* Write conditional means and precisions at the chain's position, of which move.new is a copy. */
 void mh_condition_here(mh_iteration *on, int64_t f);
 
 /* ---- element_test.c ---- */

@@ -1,4 +1,4 @@
-/* Every function of the library that Python, its tests or several C files call, file by file; leaf
+/* Declarations, file by file, of all functions that Python, tests or several C files call; leaf
  * functions are in leaves.h. Comments give the shapes of arrays. */
 #ifndef MH_FUNCTIONS_H
 #define MH_FUNCTIONS_H
@@ -10,13 +10,13 @@ typedef struct mh_layout {
     const char *name;
     int64_t size;
 } mh_layout;
-const mh_layout *mh_layouts(void); /* sizes of all records, then one without a name */
+const mh_layout *mh_layouts(void); /* names and sizes of all records, ended by a NULL name */
 const char *mh_digest(void);       /* digest of the sources of this library */
 mh_arena *mh_arena_new(void);
 void mh_arena_free(mh_arena *arena);
 enum { MH_BASELINE, MH_AVX2 };
-int64_t mh_widest_set(void); /* widest set of this processor and system */
-int64_t mh_use_set(int64_t set); /* select leaf functions; whether the processor has the set */
+int64_t mh_widest_set(void); /* widest instruction set of this processor and system */
+int64_t mh_use_set(int64_t set); /* select leaf functions; returns whether the set is supported */
 
 /* ---- draw.c ---- */
 /* Build an alias table of non-negative weights with a positive sum: index i is kept with
@@ -30,9 +30,9 @@ mh_status mh_reserve(mh_drawn *drawn, int64_t n, int64_t target, int64_t total, 
 /* List n given rows first, then all other rows of `total` in order. */
 mh_status mh_list_all(const int64_t *rows, int64_t n, int64_t total, int64_t *out, mh_arena *scratch);
 void mh_draw_more(const mh_generator *rng, int64_t total, mh_drawn *drawn, int64_t n, int64_t target);
-/* Write the numbers[i]-th row, from 0 on, of all but the skipped rows, which are ascending. */
+/* Write the row at index numbers[i] in the list of all rows without the (ascending) skipped ones. */
 void mh_skip_rows(const int64_t *numbers, int64_t n, const int64_t *skipped, int64_t n_skipped, int64_t *rows);
-/* Convert row numbers to numbers within terms, by term, and back; `ends` of terms, (n_terms,). */
+/* Sort rows by term, numbered within terms, and write each term's end, (n_terms,); convert back. */
 void mh_arrange(const mh_rows *rows, const int64_t *drawn, int64_t n, int64_t *numbers, int64_t *ends);
 void mh_arrange_block(const mh_rows *rows, int64_t first, int64_t last, int64_t *numbers, int64_t *ends);
 void mh_number_through(const mh_rows *rows, int64_t *numbers, const int64_t *ends);
@@ -65,26 +65,26 @@ mh_status mh_draw_rows(const mh_generator *rng, const mh_bounds *bounds, int64_t
 void mh_ask_for_bounds(const mh_table *table, const int64_t *drawn, int64_t n);
 
 /* ---- forms.c ---- */
-int64_t mh_rows_of_block(const mh_term *term, int64_t n); /* best block size, of n rows */
+int64_t mh_rows_of_block(const mh_term *term, int64_t n); /* best block size to evaluate n rows */
 mh_status mh_room_for_forms(const mh_term *term, int64_t most, mh_forms *out, mh_arena *scratch);
-/* Write the inputs of a row function: forms applied to each vector, (n_vectors, d), and leaves. */
+/* Write a row function's inputs: linear predictors at each vector, (n_vectors, d), and leaves. */
 void mh_read_rows(const mh_term *term, const int64_t *numbers, int64_t n, const double *vectors, int64_t n_vectors, int64_t size, const mh_forms *forms, double *inputs);
-/* Write L^T times each form of a row of the block, (m, d). */
+/* Write L^T times the coefficients of each linear predictor of one row of the block, (m, d). */
 void mh_whiten_forms(const mh_term *term, const mh_forms *forms, int64_t row, const double *factor, int64_t size, double *out);
-/* For the m forms of n rows of a term, write values and sums of absolute products, (n, m); lengths of
- * L^T times each form, (n, m), and these vectors themselves, (n, m, d), or NULL. */
+/* For the m linear predictors of n rows of a term, write values, sums of absolute products and
+ * lengths of L^T times the coefficients, (n, m) each; and, unless NULL, these vectors, (n, m, d). */
 mh_status mh_place_forms(const mh_term *term, const int64_t *numbers, int64_t n, const double *centre, const double *factor, int64_t size, double *values, double *sizes, double *norms, double *whitened, mh_arena *scratch);
 /* Read `count` evenly spaced numbers of each row into columns of `out`, with row stride `width`. */
 void mh_read_numbers(const char *address, int64_t stride, int64_t entry_stride, int64_t type, const int64_t *rows, int64_t n, int64_t count, double *out, int64_t width);
 
-/* ---- rows.c: rows have numbers within terms, term after term, and `ends` of the terms ---- */
+/* ---- rows.c: rows are sorted by term and numbered within terms; `ends` has each term's end ---- */
 mh_status mh_differences_of_rows(const mh_rows *rows, const double *position, const double *new_position, const double *centre, const int64_t *numbers, const int64_t *ends, double *differences, double *scales, mh_arena *scratch);
 /* Add value and gradient to `sums`, (1 + d,), and the Hessian to `hessian`, (d, d), if wanted. */
 mh_status mh_derivatives_of_rows(const mh_rows *rows, const double *position, const int64_t *numbers, const int64_t *ends, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 /* Add half of the third derivatives, contracted with L L^T in two indices, to `out`, (d,). */
 mh_status mh_skewness_of_rows(const mh_rows *rows, const double *position, const double *factor, const int64_t *numbers, const int64_t *ends, double *out, mh_arena *scratch);
 
-/* ---- row_sums.c: rows have numbers over all terms, `drawn`, (n,) ---- */
+/* ---- row_sums.c: rows in `drawn`, (n,), are numbered over all terms ---- */
 mh_status mh_add_derivatives(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, int64_t wants_hessian, double *sums, double *hessian, mh_arena *scratch);
 mh_status mh_row_values(const mh_rows *rows, const double *theta, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);
 mh_status mh_add_skewness(const mh_rows *rows, const double *theta, const double *factor, const int64_t *drawn, int64_t n, double *out, mh_arena *scratch);
@@ -97,21 +97,21 @@ double mh_largest_of(const double *differences, const double *scales, const doub
 /* ---- posterior.c ---- */
 /* Write beta [T(new) - T(position)], T the expansion, without cancellation of two large values. */
 mh_status mh_expansion_change(const mh_reference *reference, const double *position, const double *new_position, double *change, mh_arena *scratch);
-/* Sum differences of n chosen rows, or of the first n if `chosen` is NULL, and their squares over c,
- * which may be NULL. For all rows of stored data the second sum is NaN. */
+/* Sum differences, and their squares over c (unless NULL), of n chosen rows, or of the first n rows
+ * if `chosen` is NULL. mh_read_all sums over all rows; its squares are NaN for stored data. */
 mh_status mh_read_chosen(const mh_posterior *posterior, const mh_move *move, const int64_t *chosen, int64_t n, const float *c, double *change, double *squares, mh_arena *scratch);
 mh_status mh_read_all(const mh_posterior *posterior, const mh_move *move, const float *c, double *change, double *squares, mh_arena *scratch);
 /* Write the tempered change of all rows, and count a full-data evaluation. */
 mh_status mh_change_of_all_rows(const mh_posterior *posterior, const mh_move *move, mh_counts *counts, double *change, mh_arena *scratch);
 
 /* ---- whitened_copy.c ---- */
-/* Orthonormalise direction k to `others` and earlier ones: 1; 0 if zero, infinity if dependent. */
+/* Orthonormalise direction k to `others` and earlier ones; return 1, 0 if zero, inf if dependent. */
 double mh_orthogonalize(double *directions, const double *others, int64_t n_others, int64_t k, int64_t size);
-/* Write the packed lines of n rows; `whitened`, (n, own, d), is overwritten. */
+/* Pack n rows, given by whitened directions (n, own, d), which are overwritten, into `lines`. */
 void mh_pack_rows(double *whitened, int64_t n, int64_t own, int64_t size, const double *shared, int64_t n_shared, int8_t *lines, int64_t width);
 mh_status mh_ends_of_move(const mh_copy *copy, const mh_move *move, int64_t order, int64_t size, double raised, mh_ends *out, mh_arena *scratch);
-/* Thinning bound of a row by the copy, over c_i M; bitwise symmetric in the ends. The second is by
- * the ends alone: never smaller, but faster; infinite for several directions or orders below 2. */
+/* Share of a row: its thinning bound from the copy over c_i M; bitwise symmetric in the ends. The
+ * second, faster function ignores the step, and is infinite unless order is 2 with one direction. */
 double mh_own_share(const mh_copy *copy, const mh_ends *ends, int64_t row);
 double mh_share_of_ends(const mh_copy *copy, const mh_ends *ends, int64_t row);
 /* Draw n candidates by a table; returns how many are kept, and writes these to `rows`. */
@@ -119,12 +119,12 @@ int64_t mh_keep_candidates(const mh_copy *copy, const mh_ends *ends, const mh_ta
 
 /* ---- run.c, elements.c ---- */
 /* Make draws of `updates` updates each. Positions are written to `draws`, (n_draws, d), statistics
- * added to `counts`, (n_draws,). `made` is the number of draws that were begun. */
+ * added to `counts`, (n_draws,). `made` is the number of draws begun, including a failed one. */
 mh_status mh_run(mh_chain *chain, int64_t updates, int64_t n_draws, double *draws, mh_counts *counts, int64_t *made);
 mh_status mh_run_elements(mh_element_chain *chain, int64_t updates, int64_t n_draws, double *draws, mh_counts *counts, int64_t *made);
-/* Make one proposal from a position; `cheap` is its log ratio without rows. */
+/* Make one proposal; `cheap` is the part of its log ratio that needs no rows: see mh_decide. */
 mh_status mh_propose_once(mh_chain *chain, const double *position, double *new_position, double *cheap);
-/* Test the same move many times on fresh rows, and add to `outcomes`, (4,): see run.c. */
+/* Test one proposal many times on fresh rows, and add sums to `outcomes`, (4,): see run.c. */
 mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *new_position, double cheap, int64_t repetitions, int64_t by_verdict, double *outcomes);
 
 /* ---- slices.c ---- */
@@ -142,15 +142,15 @@ mh_status mh_propose_by_scales(const void *proposal, mh_chain *chain, mh_propose
 /* Write theta + s L xi to move.new, in coordinates from `first` on. */
 void mh_walk_by(const double *factor, double scale, const mh_generator *rng, int64_t first, int64_t size, mh_move *move);
 mh_status mh_propose_walk(const void *proposal, mh_chain *chain, mh_proposed *out);
-/* Draw a batch of rows uniformly without replacement; write beta N/b times the sums of its
- * gradients, (d,), and values. */
+/* mh_draw_batch draws b rows uniformly without replacement; mh_rows_gradient writes beta N/b times
+ * the sums of their gradients, (d,), and of their values. */
 mh_status mh_draw_batch(const mh_generator *rng, int64_t size, const mh_posterior *posterior, mh_batch *out, mh_arena *scratch);
 mh_status mh_rows_gradient(const mh_batch *batch, const double *position, double *out, double *value, mh_arena *scratch);
 mh_status mh_propose_langevin(const void *proposal, mh_chain *chain, mh_proposed *out);
 mh_status mh_propose_custom(const void *proposal, mh_chain *chain, mh_proposed *out);
-/* Derivatives of Gaussian test rows, an mh_graph_derivatives: custom_proposal.c has the context. */
+/* Derivatives of Gaussian rows, to check proposals: custom_proposal.c explains `context`. */
 void mh_derivatives_of_gaussian(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
-/* Update n positions, (n, d), by a user's proposal and exact tests on a Gaussian. Log-ratios of the
+/* Update n positions, (n, d), by a user's proposal and exact tests for a Gaussian. Log-ratios of the
  * proposal are multiplied by `sign`; `used` counts log-ratios other than 0. */
 mh_status mh_walk_on_gaussian(mh_chain *chain, const double *mean, const double *whitener, int64_t n, double *positions, int64_t updates, double sign, int64_t *used);
 
@@ -160,8 +160,8 @@ mh_status mh_whiten_given_scales(const mh_scale_conditional *tables, const doubl
 mh_status mh_place_given_scales(const mh_scale_conditional *tables, const double *white, double *position, double *log_volume, mh_arena *scratch);
 
 /* ---- poisson_test.c ---- */
-/* Thin a drawn row of `change` dU_i, within its bound, in a move of `size` C M: probability to keep
- * the row, and its addition to the log ratio if kept. */
+/* Thin a drawn row whose `change` dU_i is within its bound, in a proposal of `size` C M: write the
+ * probability of keeping the row, and its contribution to the log ratio if kept. */
 void mh_thin(double change, double bound, double size, const mh_poisson_test *test, double *keep, double *added);
 mh_status mh_decide_poisson(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
@@ -177,7 +177,7 @@ mh_status mh_take_new(const mh_supply *supply, mh_drawn *batch, int64_t *n, int6
 double mh_predicted_noise(const mh_move *move, const mh_reference *reference, double kappa);
 mh_status mh_unit_noise(const mh_reference *reference, double *position, double *new_position, double *noise, mh_arena *scratch);
 mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
-/* Count the moves, of n with whitened ends (n, 2, d), for which a test would evaluate all rows. */
+/* Count the proposals, among n given by ends (n, 2, d), for which a test would evaluate all rows. */
 mh_status mh_full_passes_of(const mh_batch_test *test, const mh_reference *reference, int64_t n, double *moves, int64_t total, double limit, const mh_generator *rng, int64_t *passes, mh_arena *scratch);
 
 /* ---- tails.c ---- */
@@ -207,26 +207,26 @@ mh_status mh_own_decide(const void *settings, const mh_look *look, mh_verdict *o
  * `total`, except after a scan, where looks are as published. */
 int64_t mh_confidence_rows(int64_t n, int64_t total, double most_drawn, const mh_confidence_test *test);
 double mh_confidence_level(int64_t look, const mh_confidence_test *test); /* delta_k */
-/* Half width c_n; `deviation` is that of the l_i, divisor n, and `reach` at least their range. */
+/* Half width c_n, from the standard deviation of the l_i and a `reach` of at least their range. */
 double mh_half_width(double deviation, double reach, int64_t n, double level);
-/* Verdict, and min(1, exp(log ratio)) as the probability; `width` is N c_n, 0 with all rows. */
+/* Write a verdict, with probability min(1, exp(log ratio)); `width` is N c_n, 0 with all rows. */
 void mh_confidence_decide(double log_ratio, double width, double uniform, mh_verdict *out);
 mh_status mh_decide_by_confidence(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 /* ---- firefly.c ---- */
 double mh_log_odds(double excess); /* log o_i of a row with log(L_i/B_i) = excess */
-double mh_chance_to_be_bright(double odds, double q, int64_t kind); /* of being bright afterwards */
+double mh_chance_to_be_bright(double odds, double q, int64_t kind); /* P(bright) after an update */
 /* Log ratio of a move, from C m and the summed log odds (log o_i) of bright rows at both ends. */
 double mh_log_ratio_of_bright(double cheap, double size, double new_size, double odds, double new_odds);
-/* Update which rows are bright at a place, or draw them anew if unknown; write the sum of log odds
- * of bright rows, and the number of rows evaluated. */
+/* Update which rows are bright at a position, or draw them anew if unknown; write the sum of the
+ * log odds of bright rows, and the number of rows evaluated. */
 mh_status mh_update_brightness(const mh_brightness *own, const mh_place *place, const mh_posterior *posterior, const mh_generator *rng, mh_counts *counts, double *odds, int64_t *n_read, mh_arena *scratch);
 mh_status mh_odds_of_bright(const mh_brightness *own, const mh_place *place, const mh_posterior *posterior, mh_counts *counts, double *odds, mh_arena *scratch);
 mh_status mh_decide_by_bright_rows(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 /* ---- poisson_mh.c ---- */
-/* Probability phi_i(theta)/(its bound) of keeping a row, whose log-likelihood is at `share` of its
- * range, with raised = lambda/L; and log(phi_i(theta')/phi_i(theta)), finite for lambda > 0. */
+/* Probability phi_i(theta)/(upper bound of phi_i) of keeping a row; `share` is the fraction of its
+ * range below its log-likelihood; raised = lambda/L; and log(phi_i(theta')/phi_i(theta)). */
 double mh_keep_by_level(double share, double raised);
 double mh_growth_of_level(double share, double new_share, double raised);
 mh_status mh_decide_by_levels(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
@@ -238,12 +238,12 @@ double mh_ceiling(const mh_parts *parts, const mh_part_ends *ends, int64_t row);
 void mh_ceilings_of(const mh_parts *parts, const mh_part_ends *ends, double *out);
 /* First level of a row that is beyond its radius at either end; -1 if there is none. */
 int64_t mh_first_outside(const mh_parts *parts, const mh_part_ends *ends, int64_t row);
-/* Overwrite values of each of n levels' rows by their running sums, and write the totals. */
+/* For each of n levels, overwrite its rows' values by their running sums, and write the total. */
 void mh_fill_running(int64_t n, const int64_t *starts, double *values, double *totals);
 /* Write the rates of candidates in a move, and their total; `outside`, (L + 1,), receives the
  * number of levels beyond their radii, then these levels. */
 mh_status mh_find_rates(const mh_parts *parts, const mh_part_ends *ends, mh_rates *rates, int64_t *outside, double *limit, mh_arena *scratch);
-/* Draw n candidates, at most MH_AHEAD, at these rates, and a uniform number for each. */
+/* Draw n candidates, at most MH_AHEAD, at these rates, and a uniform number to thin each. */
 void mh_draw_candidates(const mh_parts *parts, const mh_rates *rates, const mh_generator *rng, int64_t n, int64_t *rows, double *chances);
 /* Ratio of a row's thinning bound to its rate as a candidate; `limit` is the total rate. */
 double mh_share_of_candidates(const mh_parts *parts, const mh_part_ends *ends, const mh_rates *rates, double limit, int64_t row);

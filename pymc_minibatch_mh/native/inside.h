@@ -10,8 +10,8 @@
 #include "functions.h"
 #include "leaves.h"
 
-/* Block size of rows in a full-data evaluation within an update; number of candidates whose memory
- * is prefetched before the first is used; bytes of a cache line. */
+/* MH_BLOCK: rows evaluated at once in an update; MH_AHEAD: candidates whose memory is prefetched
+ * before the first is used; MH_CACHE_LINE: bytes of a cache line. */
 enum { MH_BLOCK = 2048, MH_AHEAD = 256, MH_CACHE_LINE = 64 };
 
 static inline int64_t mh_min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -65,7 +65,7 @@ typedef struct mh_mark {
 } mh_mark;
 
 /* Allocate `count` objects of a type, aligned for vectors and uninitialised; NULL if memory runs
- * out. Zero objects have an address too. */
+ * out. Zero objects also get a valid address. */
 #define mh_take(arena, count, type) ((type *)mh_take_bytes(arena, count, sizeof(type)))
 void *mh_take_bytes(mh_arena *arena, int64_t count, int64_t size);
 void mh_free_down_to(mh_arena *arena, const mh_block *kept);
@@ -176,7 +176,7 @@ static inline void mh_prefetch_line(const int8_t *line, int64_t size)
         mh_prefetch(line + j);
 }
 
-/* Add the products of one coordinate, or of one direction, of a move: a, a' and b = a' - a. */
+/* Add squares and products of a, a' and b = a' - a, a proposal's components along a direction. */
 static inline void mh_add_products_of(double a, double other, double b, mh_products *out)
 {
     out->here += a * a;
@@ -199,12 +199,12 @@ typedef struct mh_read {
 
 mh_status mh_take_read(const mh_posterior *posterior, const mh_move *move, int64_t room,
                        mh_read *out, mh_arena *scratch);
-/* Evaluate drawn rows, reordered by term; and rows from `first` to before `last`. */
+/* Evaluate drawn rows, sorted by term; or the rows from `first` up to, but excluding, `last`. */
 mh_status mh_read_drawn(const mh_read *read, const int64_t *drawn, int64_t n);
 mh_status mh_read_block(const mh_read *read, int64_t first, int64_t last);
 
-/* A growing batch (looks.c): rows, moments of differences, change of the influential rows, and the
- * number of rows evaluated in all. */
+/* A growing batch (looks.c): its rows and the moments of their differences; `known`: change of the
+ * influential rows; `read`: number of all rows evaluated so far. */
 typedef struct mh_batch_so_far {
     mh_drawn drawn;
     mh_moments moments;
@@ -216,7 +216,7 @@ typedef struct mh_batch_so_far {
  * one is given. */
 mh_status mh_extend_batch(mh_chain *chain, mh_batch_so_far *batch, int64_t target,
                           const mh_table *table, double m, mh_counts *counts);
-/* Change of all rows; evaluates the rows that the batch lacks, or for stored data all rows. */
+/* Write the change of all rows; evaluate those outside the batch or, for stored data, all. */
 mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change);
 /* Keep the ends of a move if a bound is exceeded by more than the previous `largest` ratio. */
 void mh_keep_worst_move(mh_chain *chain, double largest, const mh_counts *counts);

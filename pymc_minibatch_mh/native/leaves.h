@@ -2,9 +2,9 @@
  * mh_inner_by_avx2. The ordinary name calls the function of the instruction set that was chosen when
  * the library was loaded (instruction_sets.c).
  *
- * To add one: a line here, and its body in leaves.c; without the line the linker finds several
- * definitions. A line has `return` if there is a result, then result type, name, parameters, and the
- * parameters as arguments. Prototypes follow from the lines, here and in library.py. */
+ * To add a function, add a line here and its body in leaves.c; without a line the linker finds
+ * several definitions. A line has `return` if there is a result, then result type, name, parameters,
+ * and arguments. Prototypes follow from the lines, here and in library.py. */
 #ifndef MH_LEAVES_H
 #define MH_LEAVES_H
 

@@ -2,17 +2,17 @@
  *
  *     chain = posterior (prior, rows, control variates, bounds) + proposal + test + generator + move
  *
- * A row is an observation, a move a proposal with both ends, a form a linear predictor, the border
- * all common effects, an element a group effect. In an update (run.c) the proposal writes move.new,
- * and the test accepts or rejects. Proposals and tests are records with a function each (a role):
+ * Words: row = observation; move = proposal with both ends (current and proposed position); form =
+ * linear predictor; border = all common effects; element = group effect. In an update (run.c) the
+ * proposal writes move.new; the test accepts or rejects. Each is a record with a function (a role):
  *
  *   to propose      a record and an mh_propose:  mixture.c, walk.c, langevin.c, custom_proposal.c
  *   to decide       a record and an mh_decide:   poisson_test.c, looks.c, confidence.c, ...
  *   by batches      a test of looks.c has two more functions, mh_sample_size and mh_decide_batch:
  *                   barker.c, austere.c, penalty.c, custom_test.c
  *
- * Functions of a model, its prior and its rows, are compiled by PyTensor, called by address, and
- * never fail. Functions that can fail return an mh_status. Any status but MH_OK ends the run at the
+ * The functions of a model (prior and rows) are compiled by PyTensor, called by address, and never
+ * fail. Functions that can fail return an mh_status. Any status but MH_OK ends the run at the
  * position before the update.
  *
  * Python lays records out by this header (library.py), under the same names: every field has eight
@@ -28,8 +28,8 @@ typedef enum {
     MH_BOUND_VIOLATED, /* a row exceeded its bound: see bound_ratio, bound_row and worst_move */
     MH_NO_MEMORY,
     MH_NO_ROWS,     /* stored rows could not be fetched: Python holds the exception */
-    MH_MOVE_RAISED, /* a user's proposal raised; next: it changed its position */
-    MH_MOVE_EDITED,
+    MH_MOVE_RAISED, /* a user's proposal raised an exception */
+    MH_MOVE_EDITED, /* a user's proposal changed the current position */
     MH_TEST_FAILED /* a user's test raised, or returned no valid verdict */
 } mh_status;
 
@@ -55,7 +55,7 @@ typedef struct mh_generator { /* the bit generator of a chain, and NumPy's distr
 /* ---- Rows: functions of a few linear predictors (forms) of the position, with data as coefficients;
  *      rows of any other model are compiled graphs of all coordinates. ---- */
 
-/* One number of each row: the address for row 0, the bytes from row to row, and the type. */
+/* A data column: address of row 0's number, bytes between consecutive rows, and data type. */
 typedef struct mh_leaf {
     const char *address;
     int64_t stride, type; /* type: index in data/arrays.STORED_TYPES */
@@ -63,15 +63,15 @@ typedef struct mh_leaf {
 
 enum { MH_RUN, MH_PRODUCT, MH_CHOICE };
 
-/* Coefficients of a form: a run of numbers of each row, a product of leaves, or such a product for
- * the coordinate that the first leaf indexes. */
+/* Source of coefficients of a linear predictor. MH_RUN: consecutive numbers of each row; MH_PRODUCT:
+ * a product of leaves; MH_CHOICE: such a product, for the coordinate that the first leaf indexes. */
 typedef struct mh_piece {
-    int64_t kind, column; /* column: index among the fixed or the chosen coefficients */
-    int64_t count, adds;  /* length of a run; whether to add to earlier pieces */
+    int64_t kind, column; /* column: index among fixed or data-indexed (chosen) coefficients */
+    int64_t count, adds;  /* count: length of a run; adds: whether to add to earlier pieces */
     double factor;
     const mh_leaf *leaves; /* (n_leaves,) */
-    int64_t n_leaves, entry_stride; /* bytes between the numbers of a run */
-    int64_t first, step, choices;   /* coordinates that the leaf can index: first, step, number */
+    int64_t n_leaves, entry_stride; /* entry_stride: bytes between numbers of a run */
+    int64_t first, step, choices;   /* coordinates that a leaf indexes: first, spacing, number */
 } mh_piece;
 
 /* A function of n rows: reads one line of inputs and writes one line of outputs per row. */
@@ -80,29 +80,29 @@ typedef void (*mh_row_function)(const double *inputs, double *outputs, int64_t n
 /* The rows of one observed variable. Fixed coefficients belong to the same coordinates in every
  * row, chosen ones to coordinates that the data index, as in a[group]. */
 typedef struct mh_term {
-    int64_t n_arguments, n_taken, n_fixed, n_chosen, n_pieces; /* arguments: the m forms */
+    int64_t n_arguments, n_taken, n_fixed, n_chosen, n_pieces; /* m = n_arguments forms */
     const mh_leaf *taken;             /* leaves that the row functions read directly, (n_taken,) */
     const mh_piece *pieces;           /* (n_pieces,) */
     const int64_t *fixed_coordinates; /* (n_fixed,) */
     const int64_t *fixed_ends;        /* end of each form's fixed coefficients, (m,) */
     const int64_t *chosen_arguments;  /* form of each chosen coefficient, (n_chosen,) */
-    mh_row_function difference; /* (m forms of the centre, and of both ends relative to it; taken) ->
+    mh_row_function difference; /* (m forms at the centre and, relative to it, at both ends; taken) ->
                                    r(new) - r(position), its rounding error in units of epsilon */
     mh_row_function slopes;     /* (forms, taken) -> value, gradient (m), Hessian (m (m + 1)/2) */
     mh_row_function thirds;     /* (forms, taken) -> f_abc for a <= b <= c, in this order */
 } mh_term;
 
-/* Writes differences of remainders, and to `scales` the larger of their two log-likelihoods. Rows
- * are numbered within their terms, term after term; `ends` has the end of each term, (n_terms,). */
+/* Writes rows' differences of remainders, and to `scales` the larger of each row's log-likelihoods.
+ * Rows are sorted by term and numbered within terms; `ends` has each term's end, (n_terms,). */
 typedef void (*mh_graph_differences)(const double *position, const double *new_position, const double *centre, const int64_t *rows, const int64_t *ends, const int64_t *context, double *differences, double *scales);
 
 /* Adds value and gradient to `sums`, (1 + d,), and the Hessian to `hessian`, (d, d), if wanted. */
 typedef void (*mh_graph_derivatives)(const double *position, const int64_t *rows, const int64_t *ends, const int64_t *context, int64_t wants_hessian, double *sums, double *hessian);
 
-typedef struct mh_rows { /* all rows of a model: forms of terms, or compiled graphs */
+typedef struct mh_rows { /* all rows of a model, as terms (linear predictors) or compiled graphs */
     int64_t size, n_terms;      /* number of coordinates d; number of observed variables */
-    const int64_t *term_starts; /* first row of each term, then number of rows, (n_terms + 1,) */
-    const int64_t *context;     /* addresses of data, as arguments of the model's functions */
+    const int64_t *term_starts; /* first row of each term, then number of all rows, (n_terms + 1,) */
+    const int64_t *context;     /* addresses of data, passed to the model's functions */
     const mh_term *terms;       /* (n_terms,); NULL if rows are graphs */
     mh_graph_differences differences;
     mh_graph_derivatives derivatives;
@@ -110,12 +110,12 @@ typedef struct mh_rows { /* all rows of a model: forms of terms, or compiled gra
 
 /* ---- Control variates, bounds on their remainders, and rows drawn in advance. ---- */
 
-/* Control variates: expansion around a centre, and scale of proposals; fixed during a run. */
+/* Control variates: expansion around a centre; L also scales proposals. Fixed during a run. */
 typedef struct mh_reference {
     int64_t size, first, order; /* d; first coordinate of this step; order 0, 1 or 2 */
-    double inverse_temperature, relative;         /* beta; beta over the beta of the bounds */
+    double inverse_temperature, relative;         /* beta, and its ratio to the beta of the bounds */
     const double *centre, *factor, *whitener;     /* (d,); lower triangular L, its inverse, (d, d) */
-    const double *gradient, *hessian;             /* sums over all rows, (d,) and (d, d) */
+    const double *gradient, *hessian;             /* of all rows at the centre, (d,) and (d, d) */
 } mh_reference;
 
 /* Kinds of tables of bounds: see moves.c. */
@@ -134,8 +134,8 @@ typedef struct mh_table {
 /* Size M of a proposal by a user's metric, in units of the user's bounds. */
 typedef double (*mh_metric)(const double *position, const double *new_position, int64_t size);
 
-/* Asks Python for more rows of a table (0, 1, ...), the total change of all rows (-1), or the n
- * rows numbered in supply.rows (-1 - n); returns whether Python succeeded. */
+/* Asks Python for more rows of table `what` (0, 1, ...), for the total change of all rows (-1), or
+ * for the n rows numbered in supply.rows (-1 - n). Returns whether Python succeeded. */
 typedef int64_t (*mh_refill)(int64_t what);
 
 /* Stored rows: some of each table are drawn in advance, and each is used once, in order. */
@@ -182,12 +182,12 @@ typedef struct mh_posterior { /* density of a prepared model, with control varia
     double most_drawn; /* maximum batch size; a look at more rows evaluates all */
 } mh_posterior;
 
-/* A proposal: both positions, both in whitened coordinates, and the whitened step, (d,) each. */
+/* A proposal: both positions, both whitened (here, there), and the whitened step, (d,) each. */
 typedef struct mh_move {
     double *position, *new, *here, *there, *step;
 } mh_move;
 
-/* Directions in the null space of the likelihood, for slice updates without rows: see slices.c. */
+/* Directions in the null space of the likelihood: slice updates need no rows, see slices.c. */
 typedef struct mh_slices {
     int64_t n_steps;
     const double *steps; /* directions, each as long as one step of stepping out, (n_steps, d) */
@@ -202,7 +202,7 @@ typedef struct mh_counts {
     double invalid, error, underestimated;
     double log_ratio, log_ratio_std; /* of the last update */
     double bound_ratio, bound_row; /* largest |dU_i| / (c_i M), and its row */
-    /* For the choice of chi: sums and numbers of values of C M, and of squared ratios. */
+    /* To tune chi: sum and number of values of C M, then of squared ratios |dU_i| / (c_i M). */
     double sizes, n_sizes, squared_ratios, n_ratios;
     double n_bright; /* of the last update */
     double n_prior;  /* prior evaluations by slice updates */
@@ -236,8 +236,8 @@ typedef struct mh_decision { /* result of a test */
  * reference.first are copied. */
 typedef mh_status (*mh_propose)(const void *proposal, mh_chain *chain, mh_proposed *out);
 
-/* Accepts or rejects; `cheap` is the log ratio without rows: prior, expansion and log_q. Adds to
- * n_looks, full_pass, invalid and error of the counts; sets log_ratio and log_ratio_std. */
+/* Accepts or rejects; `cheap` is the part of the log ratio that needs no rows: prior, expansion and
+ * log_q. Adds to counts: n_looks, full_pass, invalid, error; sets log_ratio and log_ratio_std. */
 typedef mh_status (*mh_decide)(const void *test, mh_chain *chain, double cheap, mh_counts *counts, mh_decision *out);
 
 struct mh_chain { /* state of a chain, with the records of its proposal and its test */
@@ -256,23 +256,23 @@ struct mh_chain { /* state of a chain, with the records of its proposal and its 
 
 /* ---- Records of one update, in scratch memory that is freed after it. ---- */
 
-/* A proposal in the form by which packed rows are multiplied: middle = (a + a')/2 and half =
- * (a' - a)/2 in single precision, (d,), with zeros around them for a packed row's header and padding;
- * lengths of a, a' and a' - a, and squared lengths along shared directions; rounding errors (slack)
- * of products with an end and with the step; raised = kappa over M. */
+/* A proposal, prepared for products with the packed rows of the whitened copy: middle = (a + a')/2
+ * and half = (a' - a)/2 in single precision, (d,), padded with zeros to a packed row's layout;
+ * lengths of a, a' and a' - a, and their squared lengths along shared directions; slack: rounding
+ * errors of products with an end and with the step; raised = kappa over M. */
 typedef struct mh_ends {
     float *middle, *half;
     double lengths[3], along[3], slack[2], raised;
     int64_t order, size;
 } mh_ends;
 
-/* Coefficients of the forms of n rows of a term; `picked` has the entries of a vector at the fixed
- * coordinates, (n_fixed,). */
+/* Coefficients of the linear predictors of n rows of a term; `picked` has the entries of a vector
+ * at the fixed coordinates, (n_fixed,). */
 typedef struct mh_forms {
     double *fixed;   /* (n, n_fixed) */
     int64_t *places; /* coordinates that data index, then their coefficients, (n, n_chosen) */
     double *chosen;
-    double *picked; /* entries of the vector */
+    double *picked;
 } mh_forms;
 
 /* Number and mean of values, and sums of squared and of cubed deviations from the mean. */
@@ -302,17 +302,17 @@ typedef struct mh_mixture {
     const double *rho;     /* autoregression of Laplace components, (n_components - 1,) */
 } mh_mixture;
 
-/* The same mixture if some coordinates are bounded by zero; these are drawn first. */
+/* The same mixture for models with coordinates bounded by zero, which are drawn first. */
 typedef struct mh_bordered {
     mh_mixture mixture;
-    const int64_t *order; /* coordinates of other steps, n_ends bounded by zero, the rest, (d,) */
+    const int64_t *order; /* coordinates: of other steps, n_ends bounded by zero, all others, (d,) */
     int64_t n_ends;
     const double *factor, *whitener; /* in that order, (d, d) */
     const double *tilt; /* whitened mean of the normal approximation, (d,) */
 } mh_bordered;
 
-/* A distribution of p scales and a normal distribution of n other coordinates given these, as tables
- * at J and K knots: scale_conditional.c explains phi_0, A, z, m and W. */
+/* A distribution of p scales, tabulated at J knots, and a normal distribution of n other coordinates
+ * given the scales, tabulated at K knots: scale_conditional.c explains phi_0, A, z, m and W. */
 typedef struct mh_scale_conditional {
     int64_t n_scales, n_rest, n_normal_knots, n_knots;
     const int64_t *scales, *rest;           /* indices of coordinates, (p,) and (n,) */
@@ -326,7 +326,7 @@ typedef struct mh_scale_conditional {
     const double *whiteners; /* (p, K, n (n + 1)/2) */
 } mh_scale_conditional;
 
-typedef struct mh_by_scales { /* the mixture in coordinates that are normal given scales */
+typedef struct mh_by_scales { /* the mixture in whitened coordinates (u, w): scale_conditional.c */
     mh_mixture mixture;
     mh_scale_conditional tables;
 } mh_by_scales;
@@ -369,7 +369,7 @@ typedef struct mh_handed {
     int64_t n_drawn;
     const int64_t *drawn; /* rows of the batch; scale: factor of sums over them */
     double scale;
-    const mh_batch *batch; /* argument of the gradient, which is mh_rows_gradient */
+    const mh_batch *batch; /* first argument of `gradient`, which is mh_rows_gradient */
     mh_arena *scratch;
     mh_gradient_of_rows gradient;
     int64_t function; /* address of the user's function; a shim calls it and keeps its exception */
@@ -396,9 +396,9 @@ enum { MH_BEST, MH_PAPER, MH_FACTORIZED };
 typedef struct mh_poisson_test {
     int64_t form;
     double chi;
-    int64_t delayed;       /* delayed acceptance: whether a first stage decides without rows */
+    int64_t delayed;       /* delayed acceptance: whether a first stage decides by `cheap` alone */
     double max_rate;       /* expected number of rows above which all are evaluated */
-    int64_t tolerates;     /* whether violated bounds are clipped and recorded, or end the run */
+    int64_t tolerates;     /* whether changes beyond bounds are clipped; otherwise they end the run */
     double ceiling_factor; /* kappa, the factor of thinning bounds from the whitened copy */
 } mh_poisson_test;
 
@@ -411,7 +411,7 @@ typedef struct mh_look {
     double log_ratio, variance; /* estimate; its variance, 0 with all rows */
     double skewness;            /* of the rows' differences */
     int64_t n, total;           /* rows drawn, and rows that can be drawn */
-    double uniform;             /* the same at every look */
+    double uniform;             /* uniform number, the same at every look */
 } mh_look;
 
 enum { MH_REJECT, MH_ACCEPT, MH_READ_MORE };
@@ -436,7 +436,7 @@ typedef struct mh_barker_test { /* Barker's test: barker.c */
     double skewness, third_moment, kappa, sigma;
     int64_t grow, novak, skewed;
     double max_error, table_error;
-    int64_t n_atoms; /* atoms, ascending; masses; tails: the mass of each and later atoms */
+    int64_t n_atoms; /* atoms of C_sigma, ascending; tails: mass of each atom and later ones */
     const double *atoms, *masses, *tails;
 } mh_barker_test;
 
@@ -479,16 +479,16 @@ typedef struct mh_brightness {
     double *at;        /* position at which these rows are bright, (d,) */
 } mh_brightness;
 
-/* A position as the end of a move from the centre: the table of its bounds, negative if none holds,
- * and M of that move. */
+/* A position, as a proposal from the centre: the index of its table of bounds, negative if none
+ * holds, and the size M of this proposal. */
 typedef struct mh_place {
     mh_move move;
     int64_t table;
     double m;
 } mh_place;
 
-/* State of a row before an update of brightness: drawn anew; dark, and proposed to become bright;
- * bright, and proposed to become dark. */
+/* Cases of a row in an update of brightness. MH_ANEW: brightness is drawn anew; MH_DARK: a dark row
+ * is proposed to become bright; MH_BRIGHT: a bright row is proposed to become dark. */
 enum { MH_ANEW, MH_DARK, MH_BRIGHT };
 
 typedef struct mh_firefly_test { /* the test of Firefly Monte Carlo: firefly.c */
@@ -505,8 +505,8 @@ typedef struct mh_levels_test {
 
 /* ---- Hierarchies: group effects (elements) accepted separately, elements.c, parts.c. ---- */
 
-/* Tables of all N rows for thinning bounds. Grouping factors, and common effects that data index, are
- * one list of F factors here with L levels in all; a row has at most one level of each. */
+/* Tables of all N rows for thinning bounds. Here F counts grouping factors and also sets of common
+ * effects that data index, and L all of their levels; a row has at most one level of each factor. */
 typedef struct mh_parts {
     int64_t n_rows, n_factors;
     const double *border;    /* s_i, (N,) */
@@ -516,11 +516,11 @@ typedef struct mh_parts {
     const int64_t *first, *starts; /* start of factors' levels, (F + 1,), and of levels' rows, (L + 1,) */
     const int64_t *rows;     /* rows of each level; running: running sums of their |z|^3 */
     const double *running;
-    const double *cubes; /* C_g, (L,) */
-    double border_cubes; /* sum of the s_i^3; next: an alias table of these, (N,) */
+    const double *cubes; /* C_g, the sum of the cubes |z|^3 of level g's rows, (L,) */
+    double border_cubes; /* sum of the s_i^3; next, their alias table, (N,) */
     const double *thresholds;
     const int32_t *aliases;
-    double border_radius; /* radii within which bounds hold: of |w|; of each level, (L,) */
+    double border_radius; /* bounds hold for |w| up to this; |e| up to radii, (L,) */
     const double *radii;
 } mh_parts;
 
@@ -530,7 +530,7 @@ typedef struct mh_part_ends {
     double border[3];
 } mh_part_ends;
 
-/* Rates of candidates in a move: at most two Poisson processes, with F + 1 parts each. */
+/* Rates of candidates: two Poisson processes at most; parts are common effects and F factors. */
 typedef struct mh_rates {
     int64_t *kinds;  /* kind of cubes of each process, -1 for none, (2,) */
     double *chances; /* probability that a candidate is from each part, (2, F + 1) */
@@ -549,15 +549,15 @@ typedef struct mh_geometry {
     const double *sd;           /* conditional standard deviation of each e given w, (L,) */
     const double *border_slope, *slopes; /* expansion of all rows: slopes in w, (n,), in e, (L,) */
     const double *border_hessian, *between, *hessian; /* its second derivatives: (n, n), (n, L), (L,) */
-    const int64_t *cell_starts; /* and of pairs of effects of different factors, sparse, (L + 1,) */
+    const int64_t *cell_starts; /* second derivatives between factors, sparse rows, (L + 1,) */
     const int32_t *cell_elements;
     const double *cells;
     /* Gradient corrections from the average over the posterior, (n,) and (L,): they shift the
      * centre of proposals, not the expansion. */
     const double *border_tilt, *tilts;
-    const double *prior_slope; /* in w at the centre, without the effects' prior, (n,) */
-    const double *directions;  /* by which w moves effects relative to prior locations, (n, L) */
-    const double *precisions, *total_precision; /* of effects' prior, (L,), and sums, (F,) */
+    const double *prior_slope; /* of the prior in w at the centre, without the effects' prior, (n,) */
+    const double *directions;  /* shifts of effects off prior locations per unit of w, (n, L) */
+    const double *precisions, *total_precision; /* of effects' prior, (L,), and sums by factor, (F,) */
     const double *stiffness;   /* precision of w from each factor's prior, (F, n, n) */
     const mh_element_density *densities; /* (F,) */
     const int64_t *scales; /* scales updated with their factor's effects, (n_scales,) */
@@ -572,8 +572,8 @@ typedef struct mh_geometry {
 
 /* Efficiency of one type of update of a hierarchy; it takes the place of an mh_tally. */
 typedef struct mh_kind_tally {
-    double decisions, candidates; /* candidates: their number over kappa */
-    double squares;               /* squared ratios of kept rows to their bounds */
+    double decisions, candidates; /* candidates: their expected number over kappa */
+    double squares;               /* sum of squared ratios of kept rows to their bounds */
     double size, kept;            /* size: number of kept rows over kappa; kept: their number */
 } mh_kind_tally;
 
