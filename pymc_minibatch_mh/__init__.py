@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.steps.tuna import ScalableSubsamplingMH as ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.tuna import TunaMH as TunaMH
 
-#: Modules of the public names. SciPy, ArviZ and Matplotlib take seconds to import, so each name is
+#: Module of each public name. SciPy, ArviZ and Matplotlib take seconds to import, so each name is
 #: imported at its first use; type checkers read the imports above.
 _ON_FIRST_USE = {
     "AustereMH": "steps.austere",

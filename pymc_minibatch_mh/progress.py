@@ -18,7 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 #: Seconds before the line appears. Imports before it may take as long, and the screen should not
 #: be empty for more than two seconds.
 SECONDS_BEFORE_LINE = 1.0
-#: Refreshes per second: few, because preparation may be timed.
+#: Refreshes per second: few, so that they hardly slow preparation, which may be timed.
 REFRESHES_PER_SECOND = 4.0
 #: Minimum estimate in seconds for showing the time left.
 MIN_SECONDS_LEFT = 5.0

@@ -88,7 +88,7 @@ def _is_locked(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # Without locks on this disk, no process removes the temporary files of others.
+        # Without locks on this disk, no process removes files of others, so this one is safe.
         return True
     return True
 

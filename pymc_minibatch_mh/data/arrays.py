@@ -127,11 +127,11 @@ class ArrayRows:
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of blocks with different locations: none for rows in memory."""
+        """Rows at which the storage location changes; none for rows in memory."""
         return ()
 
     def map_blocks(self, work: Any, blocks: Sequence["RowBlock"]) -> Generator[Any]:
-        """Ordered results of calls on blocks of rows, computed in threads."""
+        """Results of the functions of blocks on their rows, in order, computed in threads."""
 
         def compute_block(block: RowBlock) -> Any:
             rows, call = block
@@ -151,7 +151,7 @@ class ArrayRows:
         return ""
 
 
-#: Pair: row numbers, and a function of (shared work, rows in memory, row numbers within them).
+#: Row numbers, and a function to call with (shared work, these rows in memory, numbers in there).
 RowBlock = tuple[slice | np.ndarray, Callable[[Any, ArrayRows, np.ndarray], Any]]
 
 #: Supported types of stored numbers; compiled code identifies them by their positions (forms.c).
@@ -161,7 +161,7 @@ STORED_TYPES = tuple(
 
 
 def read_entries(column: Column, rows: np.ndarray, entry: tuple[int, ...]) -> np.ndarray:
-    """Single entry of some rows of a data array as float64, shape (n,)."""
+    """One entry of each of some rows of a data array, as float64, shape (n,)."""
     start, stride, *inner = map(int, column.address)
     start += sum(k * step for k, step in zip(entry, inner, strict=True))
     out, numbers = np.empty(rows.size), np.ascontiguousarray(rows, dtype=np.int64)

@@ -18,7 +18,7 @@ Part = Callable[[int], np.ndarray]
 
 
 class ChunkCache:
-    """Cache of the last decoded chunks, of at most `room` bytes; threads share pending chunks."""
+    """Cache of recently used decoded chunks, up to `room` bytes; threads share pending chunks."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -40,8 +40,8 @@ class ChunkCache:
         return n_rows * sum(field.itemsize for field in fields.values()) <= self.room
 
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """Decoded chunk, read-only; all waiting threads receive the exceptions of `decode`."""
-        # A process that was forked during a read has no thread to finish the pending chunk.
+        """Read-only decoded chunk; all threads that wait for it receive exceptions of `decode`."""
+        # A process forked during a read has no thread to finish pending chunks: forget them.
         if self._process != os.getpid():
             self._forget_chunks()
         own: Future[np.ndarray] = Future()

@@ -32,7 +32,7 @@ POLL_SECONDS = 1.0
 _OF_CLUSTERS = (None, "dask.distributed", "distributed")
 _AT_IMPORT = os.getpid()
 _lock = Lock()
-#: Clients that this process opened itself, by process and address.
+#: Clients opened by this package, by process and address.
 _opened: dict[tuple[int, str], Any] = {}
 #: Futures of work that was sent to clusters, by work and client.
 _sent: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -54,7 +54,7 @@ def client_in_use(address: str | None) -> Any:
     A process without a client opens one at `address`; LostClusterError if it does not answer.
     """
     client: Any = _default_client()
-    # Threads of a client do not survive in a forked process.
+    # Threads of a client do not survive in a forked process: open a new client.
     if client is not None and os.getpid() != _AT_IMPORT:
         client, address = None, str(client.scheduler.address)
     if client is not None or address is None:
@@ -74,14 +74,14 @@ def client_in_use(address: str | None) -> Any:
 
 
 def compute_on(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Ordered results of a cluster; pending ones are cancelled when the iteration stops early."""
+    """Yield results of a cluster in order; cancel pending ones if the iteration stops early."""
     futures = client.compute(list(wanted))
     while futures:
         yield _wait_for_future(client, futures.pop(0))
 
 
 def _default_client() -> Any:
-    # If this process has a client, it has imported the library.
+    # A process that has a client has imported the library: do not import it here.
     distributed = sys.modules.get("distributed")
     if distributed is None or dask.config.get("scheduler", None) not in _OF_CLUSTERS:
         return None
@@ -163,7 +163,7 @@ class DaskStorage:
     def map_blocks(
         self, names: Iterable[str], work: Any, blocks: Sequence[Block]
     ) -> Generator[Any]:
-        """Ordered results of calls on blocks of rows; SourceError if Dask fails."""
+        """Results of the functions of blocks on their rows, in order; SourceError if Dask fails."""
         names = list(names)
         results = self._run_work(names, work, blocks)
         for rows, _ in blocks:
@@ -202,7 +202,7 @@ class DaskStorage:
 
     @cached_property
     def _chunks_by_rows(self) -> dict[str, dict[tuple[int, int], Any]]:
-        """Chunks by name, first row and end."""
+        """Chunks of each array that is cut along rows only, by (first row, end)."""
         return {
             name: dict(zip(pairwise(_chunk_edges(x)), x.to_delayed().ravel(), strict=True))
             for name, x in self._arrays.items()
@@ -242,9 +242,9 @@ class DaskStorage:
 
 
 def _send_work(client: Any, work: Any) -> Any:
-    """Future of pickled work, which a cluster stores as long as the work exists here."""
+    """Future of pickled work; the cluster stores it as long as `work` exists in this process."""
     known = _sent.setdefault(work, {})
-    # Two threads may send it twice, which is harmless; a lock could be held during a fork.
+    # No lock, because a fork would copy a locked one; sending the work twice is harmless.
     if client.id not in known:
         sent = client.submit(_accept_work, pickle.dumps(work), pure=False)
         # Exceptions of a worker itself, such as a missing package, are passed on.

@@ -22,7 +22,7 @@ BUILD_AGAIN = "Build Rows(...), the model and the step again once the file is fi
 
 @dataclass(frozen=True)
 class SourceFile:
-    """File or object of a store: its size in bytes, and its time in ns or another stamp."""
+    """Identity of a file or stored object: path, size in bytes, and time in ns or another stamp."""
 
     path: str
     size: int
@@ -52,7 +52,7 @@ class SourceFile:
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
-        """Check the file again: reading beyond the end of a mapped file kills the process."""
+        """Raise a SourceError if the file has changed: reading beyond its end kills the process."""
         self.require_same(SourceFile.if_any(self.path))
 
     def require_same(self, found: "SourceFile | None") -> None:
@@ -101,7 +101,7 @@ def _innermost_map(array: np.ndarray) -> np.memmap | None:
     """Innermost map behind an array or a view, because only this map knows its offset."""
     found, base = None, cast(object, array)
     while isinstance(base, np.ndarray):
-        # Changes to a map of mode "c" stay in memory.
+        # Changes to a map of mode "c" stay in memory: treat it as an array in memory.
         if isinstance(base, np.memmap) and base.filename is not None and base.mode != "c":
             found = base
         base = base.base

@@ -75,7 +75,7 @@ class ParquetStorage:
         }
         self.fields = {name: self._column_field(name) for name in self._columns}
         self.stamp = self._compute_stamp()
-        # Two threads read, and either may need a row group of every array.
+        # Room for two row groups of every array: two threads read, and each may need one.
         row = sum(field.itemsize for field in self.fields.values())
         largest = max(group.rows for group in self._groups)
         self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * row * largest))
@@ -137,7 +137,7 @@ class ParquetStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether the cache retains all decoded parts."""
+        """Whether the cache has room for all decoded row groups, so that few rows are fast."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
@@ -177,7 +177,7 @@ class ParquetStorage:
         return found if name in self._matrices else found[:, 0]
 
     def _column_numbers(self, column: str, values: Any, number: int) -> np.ndarray:
-        """Numbers of a column in a row group, shape (rows, width)."""
+        """Values of a column in row group `number`, shape (rows, width); SourceError if empty."""
         width, inside = 1, values
         if pa.types.is_fixed_size_list(values.type) and not values.null_count:
             width, inside = values.type.list_size, values.flatten()

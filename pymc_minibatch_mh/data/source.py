@@ -60,7 +60,7 @@ class Workers(Protocol):
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of blocks with different locations: full-data evaluations are cut there."""
+        """Rows at which the storage location changes: full-data evaluations are cut there."""
 
     def map_blocks(
         self, names: Iterable[str], work: Any, blocks: Sequence["Block"]
@@ -71,7 +71,7 @@ class Workers(Protocol):
         """
 
 
-#: Pair: row numbers in ascending order, and a function of (shared work, arrays of these rows).
+#: Row numbers in ascending order, and a function to call with (shared work, arrays of these rows).
 Block = tuple[slice | np.ndarray, Callable[[Any, Mapping[str, np.ndarray]], Any]]
 
 
@@ -83,7 +83,7 @@ def workers_of(storage: Storage) -> Workers | None:
 def map_blocks(
     storage: Storage, names: Iterable[str], work: Any, blocks: Sequence[Block]
 ) -> Generator[Any]:
-    """Ordered results of calls on blocks of rows: from a storage's workers, or from threads."""
+    """Results of the functions of blocks on their rows, in order, by workers or by threads."""
     names, workers = list(names), workers_of(storage)
     if workers is not None:
         return workers.map_blocks(names, work, blocks)
@@ -247,12 +247,12 @@ class StoredRows(ArrayRows):
 
     @property
     def cuts(self) -> Sequence[int]:
-        """First rows of the blocks of workers; none if this process reads."""
+        """Rows at which the storage location changes; none if this process reads the rows."""
         workers = workers_of(self.stored_by)
         return () if workers is None else workers.cuts
 
     def map_blocks(self, work: Any, blocks: Sequence[RowBlock]) -> Generator[Any]:
-        """Ordered results of calls on blocks of rows; each process reads its blocks itself."""
+        """Results of the functions of blocks, in order; each process reads its blocks itself."""
         names = tuple((column.name, column.values.name) for column in self.columns)
         placed: list[Block] = [
             (consecutive_slice(rows), _CallOnRows(names, self.others, call))
@@ -263,7 +263,7 @@ class StoredRows(ArrayRows):
 
 @dataclass(frozen=True, eq=False)
 class _CallOnRows:
-    """Deferred call on rows after they are read; their numbers start at 0."""
+    """Function call deferred until its rows are read; it sees them numbered from 0."""
 
     names: tuple[tuple[str, str], ...]
     others: np.ndarray
@@ -348,7 +348,7 @@ class EvenRows(StoredPool):
     def draw(self, table: int, rng: np.random.Generator, count: int) -> SampledRows:
         """Sample rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
-        # Sampled numbers count light rows only: add the number of `heavy` rows before each.
+        # `numbers` do not count influential rows: add the number of `heavy` rows before each.
         before = self.heavy - np.arange(self.heavy.size)
         rows = numbers + np.searchsorted(before, numbers, side="right")
         order = np.argsort(rows, kind="stable")

@@ -36,7 +36,7 @@ PARALLEL_REQUESTS = 64
 
 
 class ChunkObjects:
-    """Objects of an array's chunks or shards; SourceError if missing, unless `missing_are_fill`."""
+    """Chunks or shards in a store; SourceError if any is missing, unless `missing_are_fill`."""
 
     def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
         self.store: Any = array.store_path.store
@@ -45,7 +45,7 @@ class ChunkObjects:
         #: Number of rows in each object.
         self.rows = int(shape[0])
         grid = [-(-n // step) for n, step in zip(array.shape, shape, strict=True)]
-        #: Number of objects that share the same rows.
+        #: Number of objects that contain the same rows, side by side.
         self.wide = prod(grid[1:])
         metadata: Any = array.metadata
         self.keys = [
@@ -151,7 +151,7 @@ class ZarrStorage:
             step = array.chunks[0] * -(-MIN_PART_ROWS // array.chunks[0])
             self._edges[name] = np.append(np.arange(0, self.n_rows, step), self.n_rows)
         self.stamp = self._compute_stamp()
-        # Two threads read, and either may need a part of every array.
+        # Room for two parts of every array: two threads read, and each may need one.
         largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
         self._parts = ChunkCache(max(MIN_CACHE_BYTES, 2 * int(sum(largest))))
 
@@ -166,7 +166,7 @@ class ZarrStorage:
 
     @property
     def reads_few_quickly(self) -> bool:
-        """Whether the cache retains all decoded parts."""
+        """Whether the cache has room for all decoded parts, so that few rows are fast."""
         return self._parts.hold_all(self.fields, self.n_rows)
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
@@ -211,7 +211,7 @@ class ZarrStorage:
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
-        # Zarr silently fills in missing chunks.
+        # Zarr silently reads a missing chunk as its fill value: check remote objects after reading.
         if not self._objects[name].is_local:
             self._objects[name].require_unchanged(rows)
         return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
@@ -281,7 +281,7 @@ def _codec_names(metadata: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _require_plain(array: zarr.Array) -> None:
-    """Raise an error for scalars, packed arrays of other numbers, and codecs that run code."""
+    """Raise an error for scalars, arrays packed by scale or offset, and codecs that run code."""
     for codec in _codec_names(array.metadata.to_dict()):
         if codec.removeprefix("numcodecs.") not in CODECS:
             raise SourceError(

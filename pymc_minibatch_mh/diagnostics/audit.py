@@ -37,22 +37,22 @@ from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 _log = logging.getLogger("pymc")
 
-#: Maximum bias in standard deviations of the draws (95 % intervals then cover 94.9 %), its margin
-#: in standard errors, and the maximum rounding error of exact tests.
+#: `MAX_BIAS`: in standard deviations of the draws (95 % intervals then cover 94.9 %). `MARGIN` of a
+#: bias, in standard errors. `MAX_ROUNDING`: maximum bias of exact tests, by rounding errors.
 MAX_BIAS, MARGIN, MAX_ROUNDING = 0.1, 2.0, 1e-6
 #: Probability of a false report of a bias, a drift, or a difference of rates.
 FALSE_ALARM = 1e-3
-#: Errors of an acceptance probability, by the first term of Edgeworth's series, above which the
-#: verdict is a warning or a failure; maximum of that term, divided by skewness/√b: φ(0)/6.
+#: Estimated error of an acceptance probability (first Edgeworth term) above which the verdict is a
+#: warning or a failure. `EDGEWORTH`: maximum of that term divided by skewness/√b, φ(0)/6.
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
 EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
-#: Limits for a warning: maximum size of an observation in standard deviations of a batch's sum,
-#: minimum number of observations with half of a batch's variance, and maximum shares of updates
-#: with a full-data evaluation and with an invalid proposal.
+#: Limits for a warning. `MAX_PULL`: size of an observation in standard deviations of a batch's sum.
+#: `MIN_TOP_ROWS`: observations that carry half of a batch's variance. `MAX_FULL_PASSES` and
+#: `MAX_INVALID`: shares of updates with a full-data evaluation and with an invalid proposal.
 MAX_PULL, MIN_TOP_ROWS, MAX_FULL_PASSES, MAX_INVALID = 1.0, 10.0, 0.1, 0.1
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
 MIN_NOISE = 0.1
-#: Minimum draws per chain for autocorrelations; default minimum and maximum number of pairs.
+#: `MIN_DRAWS`: draws per chain for autocorrelations. `MIN_PAIRS`, `MAX_PAIRS`: limits by default.
 MIN_DRAWS, MIN_PAIRS, MAX_PAIRS = 50, 50, 200
 #: Expected seconds of an audit above which the log announces its duration.
 MAX_SILENT_SECONDS = 5.0
@@ -145,7 +145,7 @@ ANOTHER_TRACE = (
 
 
 def drift_limit(size: int) -> float:
-    """Maximum |z| of the drifts of `size` moments and of the log-density without a failure."""
+    """Maximum |z| with which the drifts of `size` moments and of the log-density pass."""
     return float(-ndtri(0.5 * FALSE_ALARM / (size + 1)))
 
 

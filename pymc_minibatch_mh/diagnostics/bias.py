@@ -59,7 +59,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Dra
     return values
 
 
-#: Number of warm-up draws if a trace does not have that attribute: PyMC's default.
+#: Number of warm-up draws assumed for a trace without that attribute: PyMC's default.
 USUAL_TUNE = 1_000
 
 
@@ -90,7 +90,7 @@ def frozen_label(step: MinibatchStep, trace: xr.DataTree) -> int | None:
     if step.chain.state.adapting or step.chain.state.n_draws != drawn:
         return None
     last = trace["sample_stats"]["scaling"].isel(draw=-1)
-    # The digits of the adapted scale identify a chain; of equal scales, the last chain ran last.
+    # The adapted scale identifies the chain; of several chains with it, the last one ran last.
     for chain in reversed(last["chain"].to_numpy()):
         if (last.sel(chain=chain).to_numpy() == step.chain.scaling).any():
             return int(chain)
@@ -220,8 +220,8 @@ def errors_of(pairs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-#: Minimum ratio of an audited rate to the trace's rate: of acceptance rates after another warm-up
-#: (chains adapt differently), and of changed coordinates (draws may be several iterations apart).
+#: Minimum ratio of an audited rate to the trace's rate. It is below 1 because acceptance rates vary
+#: between warm-ups, and because changes accumulate if draws are several iterations apart.
 MIN_SHARE = 0.5
 
 
@@ -246,7 +246,7 @@ def compare_rates(
     rates = rates[np.isfinite(rates)]
     audited = float(rates.mean()) if rates.size else 0.0
     shares = _accepted_shares(trace, label)
-    # The trace has the stats of all steps of this package that ran side by side.
+    # A compound step records the rates of all its steps: compare with the closest rate.
     of_steps = [float(share.mean()) for share in shares]
     k = int(np.argmin(np.abs(np.array(of_steps) - audited)))
     traced, size = of_steps[k], shares[k].size
@@ -261,7 +261,7 @@ def compare_rates(
 
 
 def compare_changes(pairs: xr.Dataset, draws: np.ndarray) -> Rates:
-    """Shares of coordinates that change in iterations, and between draws (chain, draw, d)."""
+    """Compare shares of changed coordinates: in audited iterations, between draws of the trace."""
     changed = pairs["proposal"].to_numpy() != pairs["position"].to_numpy()
     audited, traced = float(changed.mean()), float((np.diff(draws, axis=1) != 0.0).mean())
     least, count = MIN_SHARE * traced, float(pairs.sizes["pair"])
@@ -293,7 +293,7 @@ def _kl_divergence(rate: float, mean: float) -> float:
 
 #: Moments whose bias is estimated, in standard deviations of the draws.
 MOMENTS = ("mean", "sd")
-#: Minimum distance of the autocorrelation ρ from 1, and minimum probability for a quantile.
+#: `MIN_GAP`: minimum of 1 - ρ for an autocorrelation ρ. `MIN_TAIL`: minimum tail probability.
 MIN_GAP, MIN_TAIL = 1e-9, 1e-300
 
 
@@ -379,7 +379,7 @@ def log_density_drift(pairs: xr.Dataset, exact: bool) -> float:
     total, variance = contribution.sum(), np.sum((change * noise) ** 2)
 
     def log_chance(t: float) -> float:
-        """Chernoff's bound of the log probability of a sum as extreme as `total`, for one t."""
+        """Chernoff's bound, with parameter t, of the log probability of a sum beyond `total`."""
         forth = log_expit(-odds) + t * share * change
         back = log_expit(odds) - t * (1.0 - share) * change
         return float(np.logaddexp(forth, back).sum() + 0.5 * t * t * variance - t * total)

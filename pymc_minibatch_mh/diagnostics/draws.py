@@ -180,7 +180,7 @@ def _compile_at(
 
 
 def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.ndarray]:
-    """Draws of a Bambi model's intercepts for centred predictors, without the shift by its ``fit``.
+    """Draws of a Bambi model's intercepts for centred predictors: the shift by ``fit`` is undone.
 
     Bambi's own code shifts them a second time here, to find the shift that is then subtracted.
     SettingError if the Bambi model is not in this process: the PyMC model lacks the means.
@@ -192,7 +192,7 @@ def uncentred_intercepts(model: pm.Model, data: xr.DataTree) -> dict[str, np.nda
             "is from Bambi's fit, which moves intercepts by means of predictors. Pass the "
             "bambi.Model as model=, built on the same data."
         )
-    # Coefficients may be deterministics; deterministics of all rows are large and not needed.
+    # Keep deterministics, which may be coefficients, except large ones with a value per row.
     posterior = data["posterior"].to_dataset().drop_dims(OBSERVATION_DIM, errors="ignore")
     twice = clean_trace(backend, xr.DataTree.from_dict({"posterior": posterior}))["posterior"]
     return {

@@ -28,12 +28,12 @@ from pymc_minibatch_mh.steps.deterministics import describe_size
 from pymc_minibatch_mh.steps.penalty import penalty_beside
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, MIN_ACCEPTANCE, next_warning
 
-#: Number of pilots, whose spread gives the errors; its minimum; seconds after which none starts.
+#: Number of pilots, whose spread gives the errors; minimum number; time limit for starting more.
 PILOTS, MIN_PILOTS, MAX_PILOT_SECONDS = 4, 2, 4.0
-#: Minimum and maximum of further draws per pilot in blocks, and seconds after which no block
-#: starts. The number of draws doubles with each block, so that timing rarely changes a figure.
+#: Further draws per pilot, in blocks: minimum, maximum, and seconds after which no block starts.
+#: The number of draws doubles with each block, so that timing rarely changes a figure.
 MIN_IN_BLOCKS, MAX_IN_BLOCKS, MAX_BLOCK_SECONDS = 128, 32_768, 0.6
-#: Effective draws for which times are stated, and the draws of warm-up before them.
+#: Stated times are those of this number of effective draws, after this number of warm-up draws.
 EFFECTIVE, WARM_UP = 1_000, 1_000
 
 
@@ -58,9 +58,9 @@ class Pilots:
     #: Seconds per draw: in blocks after warm-up, and during warm-up.
     seconds_in_blocks: float
     seconds_in_warm_up: float
-    #: First warning of any chain, or of all updates together.
+    #: First warning of a pilot, or a warning about the updates of all pilots together.
     warning: str
-    #: Last point, and whether the bounds held in all chains.
+    #: Last point of the last pilot, and whether the bounds held in all pilots.
     point: dict[str, np.ndarray]
     certified: bool
 
@@ -161,7 +161,7 @@ def _run_pilot(
 
 
 def advance_in_blocks(chains: list[Chain]) -> tuple[np.ndarray, float]:
-    """Counts of draws that copies of chains make in blocks of equal length; seconds per draw."""
+    """Counts of further draws, made in blocks by copies of the chains, and seconds per draw."""
     copies, blocks, made = [chain.copy() for chain in chains], [], 0
     for copied in copies:
         copied.advance(1)
@@ -189,7 +189,7 @@ def _first_warning(runs: list[_Run], counts: np.ndarray) -> str:
 
 
 class Memory(NamedTuple):
-    """Bytes of data, which are not copied, of tables of bounds, and of sums over all rows."""
+    """Memory in bytes: data, which are not copied, tables of bounds, and sums over all rows."""
 
     data: int
     tables: int
@@ -198,7 +198,7 @@ class Memory(NamedTuple):
     stored: bool = False
 
     def describe(self) -> str:
-        """All sizes in words."""
+        """Text with the sizes of data, tables and sums."""
         source = "of Rows(...), read in blocks" if self.stored else "the model's own"
         tables, sums = describe_size(self.tables), describe_size(self.sums)
         return f"data {describe_size(self.data)} ({source}), tables {tables}, sums {sums}"
@@ -227,7 +227,7 @@ class Forecast:
     #: ESS/s of one chain after warm-up by pm.sample(), and by sample(): 0 if other steps run.
     ess_per_second: float
     ess_per_second_in_blocks: float
-    #: Time to 1,000 draws of warm-up and 1,000 effective draws of one chain, in sample() if it can.
+    #: Time to 1,000 draws of warm-up and 1,000 effective draws of one chain.
     seconds: float
     memory: Memory
     #: NaN for a step that was built before.
@@ -350,7 +350,7 @@ def effective_draws(draws: np.ndarray) -> np.ndarray:
     """Bulk effective sample size of each coordinate of draws, shape (chain, draw, d)."""
     ess = az.ess(xr.Dataset({"x": (("chain", "draw", "coordinate"), draws)}))
     moved = np.ptp(draws, axis=(0, 1)) > 0.0
-    # ArviZ counts every draw of a constant as effective.
+    # ArviZ counts every draw of a constant as effective: report 0 instead.
     return np.where(moved, ess["x"].to_numpy(), 0.0)
 
 
@@ -370,21 +370,21 @@ def memory_of(step: MinibatchStep) -> Memory:
     return Memory(sum(data.values()), n_tables, sums, not source.in_memory)
 
 
-#: Gradients per effective draw of the worst coordinate, divided by √κ, and the error of this rule
-#: as a factor: see docs/before.md.
+#: Rule for NUTS (docs/before.md): gradients per effective draw of the coordinate with the smallest
+#: ESS, divided by √κ. `RULE_ERROR`: factor by which the rule may be wrong.
 GRADIENTS, RULE_ERROR = 5.0, 3.0
 #: Gradients per effective draw with hundreds of effects, as measured for radon with varying
 #: intercepts (docs/before.md); with varying slopes 1,700. κ at one point cannot predict them.
 GRADIENTS_FOR_RADON = 119.0
 #: Errors that PyTensor raises if it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
-#: Minimum and maximum number of timed gradients, and seconds of timing that suffice.
+#: Timed gradients: minimum and maximum number, and seconds after which timing may stop.
 MIN_TIMED, MAX_TIMED, TIMED_SECONDS = 3, 500, 0.5
-#: Call of NUTS by nutpie, and names of recommended samplers other than this package's steps.
+#: `NUTPIE`: call that runs NUTS by nutpie. `NUTS`, `WITHOUT_NUTS`: samplers of PyMC to recommend.
 NUTPIE = 'pm.sample(nuts_sampler="nutpie")'
 NUTS, WITHOUT_NUTS = "pm.NUTS", "pm.sample() with the steps that PyMC assigns"
 
-#: Posterior covariance of a model; "effects" with hundreds of effects, None if unknown.
+#: Posterior covariance; "effects" stands for a model with hundreds of effects, None for unknown.
 type Covariance = np.ndarray | Literal["effects"] | None
 
 

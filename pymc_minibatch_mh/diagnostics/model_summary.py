@@ -30,7 +30,7 @@ class SubsampledTerm(NamedTuple):
 
     name: str
     n_rows: int
-    #: Linear predictors of an observation, if it has any, and why they are not known or not used.
+    #: Linear predictors of an observation, if any, and the reason why they are unknown or unused.
     arguments: tuple[str, ...]
     not_apart: str
     #: Data arrays of the observations, with types and sizes.
@@ -164,7 +164,7 @@ def reparametrized_variables(parts: Factorization) -> tuple[Reparametrized, ...]
 def not_subsampled(
     model: pm.Model, parts: Factorization, directions: Sequence[np.ndarray] = ()
 ) -> tuple[NotSubsampled, ...]:
-    """Variables and potentials that are not subsampled, and why; `directions` need no rows."""
+    """Variables and potentials not subsampled, and why; updates along `directions` need no rows."""
     chosen = set(likelihood_names(parts.terms))
     observed = [
         NotSubsampled(str(rv.name), _explain_full(number_of_rows(model, rv)), in_full=True)
@@ -180,7 +180,7 @@ def not_subsampled(
 def try_each_observed(
     model: pm.Model, variables: list[Variable], **reading: Any
 ) -> tuple[NotSubsampled, ...]:
-    """Reasons against subsampling, for each observed variable of an unsupported model alone."""
+    """Whether or why not each observed variable of an unsupported model alone can be subsampled."""
     tried = {**reading, "weights": None}
     refused = []
     for rv in model.observed_RVs:

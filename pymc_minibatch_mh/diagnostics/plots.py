@@ -15,11 +15,11 @@ from pymc_minibatch_mh.diagnostics.audit import MARGIN, MAX_BIAS, drift_limit
 from pymc_minibatch_mh.diagnostics.draws import require_group, require_trace
 from pymc_minibatch_mh.errors import SettingError
 
-#: Limit to which log ratios are clipped, and half the distance between the points of two moments.
+#: `MAX_RATIO`: limit to which log ratios are clipped. `APART`: vertical shift of a moment's points.
 MAX_RATIO, APART = 20.0, 0.15
-#: Height of a figure, width of a panel, and height of a parameter, in dots.
+#: Height of a figure, width of a panel, and height of the line of a parameter, in dots.
 HEIGHT, WIDTH, LINE = 400, 550, 24
-#: Visuals inside a panel; others change its axes.
+#: Visuals drawn inside a panel; all others change its axes.
 ARTISTS = (
     "zero", "tolerable", "error", "bias", "drift", "interval", "share", "tail", "bound", "slowest",
     "ess",
@@ -27,7 +27,7 @@ ARTISTS = (
 #: Minimum effective sample size for reliable R-hat and intervals: Vehtari et al. (2021), section 4,
 #: doi:10.1214/20-BA1221.
 MIN_ESS = 400.0
-#: Maximum number of ticks, of ticks with long labels, and of parameters of an audit.
+#: Maximum number of ticks, of ticks with long labels, and of parameters in a plot of an audit.
 MAX_TICKS, MAX_LONG_TICKS, MAX_PARAMETERS = 8, 5, 20
 #: Total width of the bars of a bin, as a share of the distance between bins.
 FILLED = 0.8
@@ -323,7 +323,7 @@ class _Figure:
         used = self._aes.get(name, self.collection.aes_set if mapped else ())
         ignored = set(self.collection.aes_set) - set(used)
         settings = {**defaults, **(wanted if isinstance(wanted, Mapping) else {})}
-        # Changes of an axis create no artist, except in the backend that only records calls.
+        # Visuals that change an axis have no artist to store, except with the recording backend.
         settings["store_artist"] = name in ARTISTS or self.collection.backend == "none"
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)

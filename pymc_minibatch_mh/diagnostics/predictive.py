@@ -320,7 +320,7 @@ class PredictiveWalk(BatchWalk):
         self._by_rows: Counter[Apply] = Counter()
 
     def require_single_draws(self) -> None:
-        """Raise a MixedRowsError if a random variable is used twice, or by rows and as a whole."""
+        """Raise a MixedRowsError if a random variable is used twice, or both by rows and whole."""
         shared = visit(self.shared_by_all, inputs_of_values)
         others = {v.owner for v in shared if v.owner is not None}
         twice = [node for node, count in self._by_rows.items() if count > 1 or node in others]
@@ -412,7 +412,7 @@ class LazyLogLikelihood(BackendArray):
             for k, n in zip(key, self.shape, strict=True)
         )
         key_bytes = [part.tobytes() for part in (chain, draw, row)]
-        # ArviZ reads the chosen observations three times.
+        # ArviZ reads the chosen observations three times: keep the last result.
         if key_bytes != self._last_key:
             entries = np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))
             chosen = {name: values[entries] for name, values in self._draws.items()}
@@ -497,7 +497,7 @@ def loo_subsample(
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
-    # ArviZ uses only the number of observations, not their values.
+    # ArviZ uses only the number of observations, so zeros replace their values.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {

@@ -128,7 +128,7 @@ def _kernel_files(kernel: Any) -> Iterator[str]:
 
 
 def double_constant(value: float) -> Variable:
-    """Constant in double precision; PyTensor would make 2.0 a single."""
+    """Constant in double precision; PyTensor would convert 2.0 to single precision."""
     return scalar.constant(np.asarray(value)[()])
 
 

@@ -9,8 +9,8 @@ from pytensor.scalar import math as scalar_math
 from pymc_minibatch_mh._jit import compile_by_numba
 from pymc_minibatch_mh.functions.base import SLOPES, double_constant, make_operation
 
-# Threshold and number of terms of the asymptotic series, and number of points of the trapezoidal
-# rule on (0, π) below the threshold; both are accurate to the last digits.
+# Asymptotic series: threshold `_FAR` and number of terms. Below the threshold, the trapezoidal rule
+# on (0, π) with `_POINTS` intervals. Both are accurate to the last digits.
 _FAR, _TERMS, _POINTS = 30.0, 24, 32
 # Maximum |x|: exp(|x|) overflows beyond it.
 _LARGE = 720.0

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.functions.base import make_operation
 
 @compile_by_numba()
 def product_change_at(before, after, step, other_before, other_after, other_step):
-    """Difference after * other_after - before * other_before, exactly opposite in reverse."""
+    """Difference after * other_after - before * other_before; exactly reverses sign in reverse."""
     return 0.5 * (step * (other_before + other_after) + other_step * (before + after))
 
 
@@ -41,7 +41,7 @@ def ratio_at(part, whole):
 
 @compile_by_numba()
 def relative_error_at(value, sensitivity):
-    """Rounding error of a value from its relative sensitivity; 0 for 0, such as softplus(-inf)."""
+    """Rounding error of a value, from its relative sensitivity; 0 if the value is 0."""
     return abs(value) * (1.0 + sensitivity) if value != 0.0 else 0.0
 
 

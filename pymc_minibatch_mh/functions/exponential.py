@@ -17,7 +17,7 @@ from pymc_minibatch_mh.functions.enclosures import (
 )
 from pymc_minibatch_mh.functions.interval import Array, Interval
 
-# Minimum step for subtracting values: absolute for exp, relative to before + after for log.
+# Steps above which function values are subtracted: for exp; for log, relative to before + after.
 _FAR, _FAR_APART = 1.0, 0.5
 _LOG_2 = float(np.log(2.0))
 _LOGARITHM = (Shape(), *ALTERNATING)

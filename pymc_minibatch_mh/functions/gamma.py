@@ -18,7 +18,7 @@ from pymc_minibatch_mh.functions.interval import CANCELLATION, Array
 
 # Threshold above which the asymptotic series is accurate to the last digits.
 _MIN_ASYMPTOTIC = 12.0
-# Bernoulli numbers B_2, B_4, ... of the asymptotic series, and its threshold.
+# Bernoulli numbers B_2, B_4, ... in the asymptotic series, and threshold of x for its use.
 BERNOULLI = np.array([1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510])
 ASYMPTOTIC = 20.0
 
@@ -67,7 +67,7 @@ def polygamma(order, x):
         x += 1.0
     total += factor / order / x**order + 0.5 * factor / x ** (order + 1)
     for k in range(BERNOULLI.size):
-        # (2k + order - 1)! / (2k)!, with k starting at one.
+        # Factor (2k + order - 1)! / (2k)! of the series, whose k is the k of this loop plus 1.
         rising = 1.0
         for j in range(3, order + 2):
             rising *= 2.0 * k + j
@@ -109,7 +109,7 @@ _FACTORS = [
     number / math.factorial(2 * j)
     for j, number in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1)
 ]
-# Near the zeros of log Γ (1 and 2) and of ψ, SciPy's values are small differences.
+# Absolute error of SciPy's values near the zeros of log Γ (1 and 2) and of ψ, by cancellation.
 _NEAR_ZERO = 4.0 * CANCELLATION
 _POLYGAMMA = (
     Shape(valleys=((1.4616321449683623, -0.12148629053584961),), slack=_NEAR_ZERO),

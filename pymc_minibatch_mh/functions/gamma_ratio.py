@@ -58,7 +58,7 @@ def gamma_ratio_slope_at(order, x, y, z):
         apart, power = one * apart + first * power, other * power
         total -= BERNOULLI[k] * rising * apart
         apart, power = one * apart + first * power, other * power
-    # The signs of the polygamma functions alternate.
+    # The signs of the polygamma functions alternate: reverse the sign for order 2.
     return -total if order == 2 else total
 
 

@@ -25,7 +25,7 @@ from pymc_minibatch_mh.functions.log1p_ratio import (
     log1p_ratio_slope_at,
 )
 
-# Factors of r, r³, r⁵, ..., and threshold of the series.
+# Coefficients B_2k / (2k (2k - 1)) of r, r³, r⁵, ... in Stirling's series.
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
@@ -101,8 +101,7 @@ def _stirling_part_slope(order, s, x):
     power = 1.0
     for k in range(_STIRLING.size):
         m = 2.0 * k + 1.0
-        # Derivatives of r^m, with `power` r^(m - 1). The derivatives of r are e², -2 s e³ and 6 s²
-        # e⁴.
+        # Derivative of r^m: `power` is r^(m - 1), and r has the derivatives e², -2 s e³, 6 s² e⁴.
         below = power / r if k > 0 and r > 0.0 else 0.0
         if order == 1:
             part = m * power * e**2

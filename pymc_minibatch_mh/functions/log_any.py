@@ -10,7 +10,7 @@ from pymc_minibatch_mh.functions.base import double_constant, make_operation
 from pymc_minibatch_mh.functions.enclosures import NEVER_POSITIVE, Shape, register_by_shape
 from pymc_minibatch_mh.functions.interval import Array
 
-# Thresholds: below the first, exp(x) is negligible beside 1; above the second, 1 beside exp(x).
+# Below `_LOST`, exp(x) is negligible compared to 1; above `_ALONE`, 1 compared to exp(x).
 _LOST, _ALONE = -37.0, 37.0
 # Maximum exp(x); the derivatives underflow above.
 _MAX_SIZE = 700.0
@@ -25,7 +25,7 @@ def log_any_at(x):
     return math.log(-math.expm1(-size)) if size < 1.0 else math.log1p(-math.exp(-size))
 
 
-# Thresholds in exp(x) and x for the power series, which avoids cancellation; maximum exp(x).
+# Power series are used for slopes if exp(x) < _SMALL, values if x < _NEGLIGIBLE; maximum exp(x).
 _SMALL, _NEGLIGIBLE, _MAX_EXPONENT = 1.0, -20.0, 800.0
 _EVEN = np.arange(2, 27, 2)
 _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)

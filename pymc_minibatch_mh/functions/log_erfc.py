@@ -51,7 +51,7 @@ def erfc_slope_at(order, x):
         return -m * excess if order == 2 else -m * (excess * excess + m * excess - 2.0)
     if order == 1:
         return -2.0 * x * _inverse_tail(x)
-    # In the tail, the sums in brackets are small differences of the ratios.
+    # In the tail `excess` and the sum in brackets cancel: use formulas in the ratios instead.
     r1, r2, r3 = tail_ratios_at(x, _TERMS)
     second = -4.0 * (x * r1) * _inverse_tail(x)
     return second if order == 2 else 8.0 * second * r1 * r2 * (3.0 * r3 - 2.0 * r2)
@@ -85,8 +85,8 @@ def _log_erfc_values(x: Array, order: int) -> list[Array]:
     ratios = tail_ratios(x, tail, max(order, 3))
     r1, r2, r3 = ratios[:3]
     excess = np.where(tail, 2.0 * r1, m - 2.0 * x)
-    # m' = m excess; in the tail, m'' is m times a small difference of the ratios. Multiplying m by
-    # a ratio first delays underflow.
+    # m' = m excess. In the tail, m'' is computed from the ratios, because the sum in brackets
+    # cancels. Multiplying m by a ratio first delays underflow.
     small = 16.0 * (m * r1) * (r1 * r2 * (3.0 * r3 - 2.0 * r2))
     bend = np.where(tail, small, m * (excess * excess + m * excess - 2.0))
     slopes = [-hazard, -m * excess, -bend]

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.functions.interval import Array
 from pymc_minibatch_mh.functions.log_any import third_slope
 from pymc_minibatch_mh.functions.logistic import softplus_at
 
-# Thresholds: below the first, exp(x) is negligible beside 1; above the second, 1 beside exp(x).
+# Below `_LOST`, exp(x) is negligible compared to 1; above `_ALONE`, 1 compared to exp(x).
 _LOST, _ALONE = -37.0, 37.0
 
 
@@ -24,7 +24,7 @@ def log_softplus_at(x):
     return math.log(x if x > _ALONE else math.log1p(math.exp(x)))
 
 
-# Thresholds in exp(x) and x for the power series, which avoids cancellation.
+# Power series are used for slopes if exp(x) < _RARE, and for values if x < _NEGLIGIBLE.
 _RARE, _NEGLIGIBLE = 0.1, -20.0
 _POWERS = np.arange(25)
 

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.functions.enclosures import (
 )
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
 
-# Minimum step for which values are subtracted.
+# Step size above which changes are computed by subtracting function values.
 _FAR = 1.0
 
 

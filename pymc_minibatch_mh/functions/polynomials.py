@@ -21,7 +21,7 @@ from pymc_minibatch_mh.functions.base import rounded_sum
 MAX_COEFFICIENTS = 2**14
 #: Maximum number of terms of a polynomial for its range.
 MAX_TERMS = 200
-#: Relative rounding error of a model's numbers that add up to one.
+#: Relative rounding error of a model's constants, such as probabilities that should sum to one.
 RELATIVE_ROUNDING = 1e-14
 
 

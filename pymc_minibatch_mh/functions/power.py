@@ -110,7 +110,7 @@ def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[
     even, left, right = e % 2.0 == 0.0, u.lo < 0.0, u.hi > 0.0
     turns, pole = touches & even & (e > 0.0), touches & (e < 0.0)
     falls, rises = pole & (left | ~right) & ~even, pole & (right | even)
-    # At the pole itself, the values at the ends may have the sign of the other side.
+    # If an end is the pole 0, its value may be an infinity of the wrong sign: replace it.
     lo = np.where(falls, -np.inf, np.where(turns, 0.0, lo))
     hi = np.where(rises, np.inf, np.where(falls, at_lo, hi))
     return lo, hi

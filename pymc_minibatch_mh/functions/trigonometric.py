@@ -103,7 +103,7 @@ def _contains_multiple(u: Interval, where: float) -> Mask:
     """Whether an interval may contain π (where + 2k) for an integer k."""
     first = 0.5 * (u.lo / math.pi - where)
     last = 0.5 * (u.hi / math.pi - where)
-    # The result is true if the rounding error exceeds one turn.
+    # Widen by the rounding error; if it exceeds one turn, the result is true, which is safe.
     first = first - CANCELLATION * np.abs(first)
     last = last + CANCELLATION * np.abs(last)
     return ~(np.ceil(first) > np.floor(last))

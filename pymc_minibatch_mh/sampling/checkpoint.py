@@ -34,16 +34,16 @@ _log = logging.getLogger("pymc")
 #: Module for file locks; Windows lacks it.
 fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
-#: Minimum and maximum seconds between two blocks of a chain; maximum share of the run in an unsaved
-#: block; maximum share of the time spent on writing.
+#: Pause between two blocks of a chain: minimum and maximum seconds, and maximum share of the run.
+#: `MAX_WRITING_SHARE`: maximum share of the time spent on writing.
 MIN_SECONDS, MAX_SECONDS, MAX_BLOCK_SHARE, MAX_WRITING_SHARE = 1.0, 60.0, 0.02, 0.01
 #: Identifier of the file format; it changes with the contents of the files.
 FORMAT = "pymc_minibatch_mh checkpoint 3"
-#: Name of the member with the text, and NumPy kinds of writable arrays besides structured ones.
+#: `TEXT`: archive member with the text. `KINDS`: NumPy kinds of arrays that can be written.
 TEXT, KINDS = "text", "biufcU"
 #: Name of the file with the settings.
 RUN_FILE = "run.npz"
-#: State of a chain, its position, and its generator.
+#: Final state of a chain: its state record, position and random generator.
 FinalState = tuple[Any, np.ndarray, np.random.Generator]
 
 
@@ -114,7 +114,7 @@ def run_key(step: MinibatchStep) -> dict[str, str]:
     own = {
         "updates_per_draw": str(step.updates_per_draw),
         "tune": str(step.adapts),
-        # Draws and statistics both depend on a copy of the data, made if memory is free.
+        # Free memory decides whether data are copied, which changes both draws and statistics.
         "its statistics": ", ".join(step.program.statistics),
     }
     return step.key | own
@@ -152,14 +152,14 @@ class Checkpoint:
     """Folder of a run, made by :meth:`create` or read by :meth:`open`."""
 
     def __init__(self, folder: Path, run: Mapping[str, Any]) -> None:
-        # The process may change its working directory.
+        # An absolute path, because the process may change its working directory.
         self.folder, self.run = folder.absolute(), run
         #: Seconds that the run took in earlier processes.
         self.seconds = 0.0
         self._began = time.perf_counter()
         self._digest = blake2b(json.dumps(run).encode(), digest_size=16).hexdigest()
         n = run["settings"]["chains"]
-        #: Names and digests of each chain's blocks, and its written draws (in warm-up, after it).
+        #: Per chain: names and digests of its blocks; counts of written draws in and after warm-up.
         self._blocks: list[list[list[str]]] = [[] for _ in range(n)]
         self._written = [(0, 0)] * n
         #: Digests of the states of chains in the folder.
@@ -168,7 +168,7 @@ class Checkpoint:
         self._due = [self._began + MIN_SECONDS] * n
         self._last: list[Future[None] | None] = [None] * n
         self._writer = ThreadPoolExecutor(1, "checkpoint")
-        #: Error of the last block of each chain; empty after a success.
+        #: Error message of the last block of each chain; empty after a success.
         self._failed = [""] * n
 
     @classmethod
@@ -357,7 +357,7 @@ class Checkpoint:
             )
 
     def _chain_snapshot(self, workers: Workers, number: int) -> tuple[dict[str, np.ndarray], Any]:
-        """Copy of the state of a chain, which continues during the writing."""
+        """Copy of a chain's state, because the chain continues while the copy is written."""
         chain, progress = workers.chains[number], workers.progress[number]
         arrays = {"position": chain.position.copy()}
         for name, part in vars(chain.state).items():

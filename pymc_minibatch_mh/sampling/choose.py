@@ -37,7 +37,7 @@ from pymc_minibatch_mh.steps.tuna import TunaMH
 
 _log = logging.getLogger("pymc")
 
-#: Draws of the pilot and of its warm-up, and its seed, separate from the generator of the run.
+#: Pilot for the choice: draws, draws of warm-up, and seed, separate from the run's generator.
 DRAWS, TUNE, SEED = 400, 500, 20_170_808
 #: Share of observations per update above which an exact step is compared with an approximate one.
 MAX_EXACT_SHARE = 0.1

@@ -130,7 +130,7 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
 def _dispersed_position(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
     factorization = step.target.factorization
     if step.target.covariance is not None:
-        # The posterior mode is unknown: only the start is available.
+        # With ``centre="start"`` the posterior mode is unknown: use the start itself.
         return step.plan.reference.centre.copy()
     for _ in range(MAX_TRIES):
         position = factorization.ravel(step.gaussian_draw(rng, NEW_START))
@@ -140,7 +140,7 @@ def _dispersed_position(step: MinibatchStep, rng: np.random.Generator) -> np.nda
                 step.target.require_finite_start(position)
                 return position
         except SourceError:
-            # Unreadable observations cannot exclude a position.
+            # A read error says nothing about this position: do not try another one.
             raise
         except MinibatchError:
             continue

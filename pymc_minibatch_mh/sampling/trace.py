@@ -75,15 +75,15 @@ def rewrite_to_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
     return [written.astype(node.outputs[0].dtype)]
 
 
-#: PyMC's rewrites for accuracy only: NumPy gains nothing from the others, and fused operations are
-#: slow in Python. The last rewrite follows those for accuracy.
+#: Mode for evaluation by NumPy: PyTensor's rewrites, except fusion, which is slow in Python, and
+#: rewrites for in-place operations, BLAS and C++, which gain nothing. `rewrite_to_ufuncs` is last.
 NUMPY_MODE = Mode(
     linker="py",
     optimizer=RewriteDatabaseQuery(
         include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
     ),
 ).register((dfs_rewriter(rewrite_to_ufuncs), 100))
-#: The same mode, with all intermediate results kept in memory.
+#: The same mode, which also keeps all intermediate results in memory, to measure their size.
 NUMPY_MODE_KEEPING_ALL = NUMPY_MODE.clone(link_kwargs={"allow_gc": False})
 
 _OPENED = dfs_rewriter(inline_symbolic_op, local_view_op)
@@ -383,7 +383,7 @@ class _GroupMaker:
         """Group of arrays, with the coordinates `sampled` on the first axes."""
         coords, dims = coords_and_dims_for_inferencedata(self.model)
         with warnings.catch_warnings():
-            # A small number of draws may be intended.
+            # No warning from ArviZ, because a small number of draws may be intended.
             warnings.filterwarnings("ignore", "Found chain dimension to be longer")
             return dict_to_dataset(
                 arrays,

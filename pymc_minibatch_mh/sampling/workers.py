@@ -92,8 +92,8 @@ class Bars:
             )
 
 
-#: Seconds per block of draws, short enough for interrupts; draws of the first block, maximum growth
-#: factor, and maximum draws of a block.
+#: Block of draws: target time in seconds, short enough for interrupts; draws of the first block;
+#: maximum growth factor from block to block; maximum number of draws.
 BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MAX_DRAWS = 0.1, 5, 20, 20_000
 
 
@@ -250,7 +250,7 @@ class Workers:
         updates = chain.program.updates_per_draw
         if record is not None:
             record.write(where, block, updates, perf_counter_diff=seconds / draws, **shared)
-            # A block ends with an adaptation, so that its last draw has the adapted scale.
+            # The scale is adapted at the end of a block: the last draw records the adapted scale.
             record.stats["scaling"][number, first + draws - 1] = chain.scaling
         progress.count(block, updates, seconds, tuning=record is not self.kept)
         if self.keep is not None:
