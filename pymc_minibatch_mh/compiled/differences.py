@@ -128,7 +128,7 @@ def _to_expr(exprs: ExprGraph, op: ScalarOp, given: dict[Variable, Expr], slope:
 
 
 def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -> ScalarOp | None:
-    """First operation of an observation without finite derivatives up to the second, if any."""
+    """First operation in an observation without finite derivatives up to order 2; None if none."""
     data, slopes = RowData(function, np.array([row])), PartialDerivatives(function.exprs)
     forms = [data.coefficients(form, position.size) @ position for form in function.arguments]
     known: dict[Expr, Any] = {}
@@ -156,7 +156,7 @@ def undefined_operation(function: RowFunction, row: int, position: np.ndarray) -
 
 
 def _evaluated_expressions(root: Expr, known: Mapping[Expr, Any]) -> set[Expr]:
-    """Expressions that determine a value: a switch contributes only its selected branch."""
+    """Subexpressions that determine the value of `root`; of a switch, only the selected branch."""
     taken, waiting = {root}, [root]
     while waiting:
         expr = waiting.pop()
@@ -173,7 +173,7 @@ _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
 
 class PlainArithmetic:
-    """Builder of sums and products without reordering, so that rounding stays as written."""
+    """Builder of sums and products in the written order, so that their rounding is known."""
 
     def __init__(self, exprs: ExprGraph) -> None:
         self._exprs = exprs
@@ -200,7 +200,7 @@ class PlainArithmetic:
         return left if constant_value(right) == 0.0 else self._exprs.node(scalar.sub, (left, right))
 
     def sizes(self, *terms: Expr) -> Expr:
-        """Sum of absolute values."""
+        """Sum of the absolute values of `terms`."""
         kept = [x for x in terms if constant_value(x) != 0.0]
         return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
@@ -307,7 +307,7 @@ class Differences:
         return self.plain.absolute_ratio(one, inner)
 
     def _relative_slope_error(self, op: ScalarOp, x: Difference) -> Expr:
-        """Relative error of a function's derivative, from the error of its argument."""
+        """Relative rounding error of a function's derivative, from the error of its argument."""
         if isinstance(op, _EXPONENTIAL):
             return x.error
         if isinstance(op, scalar.Log1p):
@@ -343,7 +343,7 @@ class Differences:
 
 
 def partial_derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
-    """Partial derivatives of f of some orders (0 is f), once for each combination of arguments."""
+    """Partial derivatives of f of the given orders (0 is f), one per combination of arguments."""
     slopes, numbers = PartialDerivatives(function.exprs), range(len(function.arguments))
     return [
         slopes.of(function.root, *index)

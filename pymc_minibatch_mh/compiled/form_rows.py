@@ -42,7 +42,7 @@ from pymc_minibatch_mh.structure.row_function import (
     without_rows,
 )
 
-#: Rows per block in the computation of derived data.
+#: Number of rows per block when data expressions are computed.
 ROWS_PER_BLOCK = 65_536
 
 
@@ -51,7 +51,7 @@ _computed: WeakKeyDictionary[RowFunction, dict[Expr, np.ndarray]] = WeakKeyDicti
 
 
 class DataLeaves:
-    """Data expressions of a term as arrays in memory."""
+    """Locations in memory of the data expressions that a term reads."""
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
@@ -63,7 +63,7 @@ class DataLeaves:
         return [*(column.values for column in self._function.columns), *self._computed.values()]
 
     def of(self, expr: Expr) -> Leaf:
-        """Location of a data expression, computed for all rows if it is not a stored array."""
+        """Location of a data expression; it is computed for all rows unless it is a data array."""
         expr = self._without_cast(expr)
         if isinstance(expr, Data):
             return _make_leaf(self._function.columns[expr.column], expr.entry, expr.column)
@@ -72,7 +72,7 @@ class DataLeaves:
         return _make_leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
-        """Recompute the derived data of some rows."""
+        """Recompute all computed data expressions for some rows."""
         for expr, values in self._computed.items():
             values[rows] = RowData(self._function, rows).value(expr)
 
@@ -134,7 +134,7 @@ def _extend_run(run: Piece, piece: Piece) -> Piece | None:
 
 
 class TermLayout:
-    """Linear predictors of a term, and the data that its row function reads, for the library."""
+    """Record of a term for the C library: linear predictors, and data that its function reads."""
 
     def __init__(
         self, forms: Sequence[LinearForm], leaves: DataLeaves, taken: Sequence[Expr]
@@ -143,7 +143,7 @@ class TermLayout:
         self._places, self._ends, self._chosen = list[int](), list[int](), list[int]()
         for a, form in enumerate(forms):
             self._add_pieces(a, form_pieces(form, leaves))
-        #: Record of the term, without row functions.
+        #: Record of the term; the addresses of its row functions are added later.
         self.term = Term(
             tuple(leaves.of(expr) for expr in taken),
             tuple(self._pieces),
@@ -172,7 +172,7 @@ class TermLayout:
 
 
 def _split_runs(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Yield pieces; a run that repeats earlier coordinates is split into single numbers."""
+    """Yield pieces; split a run into single products if it repeats coordinates of earlier ones."""
     written: set[int] = set()
     for piece in pieces:
         own = set(range(piece.first, piece.first + piece.count))
@@ -214,7 +214,7 @@ def evaluate_predictors(
 
 
 class FormRows:
-    """Row functions of all terms, compiled on demand; LoweringError without second derivatives."""
+    """Row functions of all terms, compiled on demand; LoweringError if they lack derivatives."""
 
     def __init__(self, functions: Sequence[RowFunction], size: int) -> None:
         self.functions = functions
@@ -258,7 +258,7 @@ class FormRows:
 
     @cached_property
     def has_bend(self) -> bool:
-        """Whether third derivatives exist, and arguments are few enough to average them."""
+        """Whether third derivatives exist, of few enough linear predictors to average them."""
         if any(len(f.arguments) > MAX_ARGUMENTS for f in self.functions):
             return False
         try:
@@ -280,19 +280,19 @@ class FormRows:
 
 
 class _Rows:
-    """Observations as functions of linear predictors."""
+    """Base class of observations as functions of linear predictors."""
 
     cheap_hessian = True
 
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         self._rows = rows
         self._source = source
-        #: Address of the variables outside of the position; the prior part reads nothing else.
+        #: Address of the values outside of the position, which only the prior part reads.
         self.context = np.array(source.others_address, dtype=np.int64)
 
     @property
     def has_skewness(self) -> bool:
-        """Whether averages of third derivatives exist."""
+        """Whether third derivatives can be averaged over the posterior."""
         return self._rows.has_bend
 
     def describe_undefined(self, term: int, row: int, position: np.ndarray) -> str:
@@ -328,7 +328,7 @@ class PlacedFormRows(_Rows):
         return RowSpace(self._rows.size, self._source.term_starts, self.context, self._terms[asked])
 
     def on_block(self, block: ArrayRows) -> Self:
-        """These observations, because all blocks are in memory."""
+        """The object itself, because its observations are already in memory."""
         return self
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
@@ -340,7 +340,7 @@ class PlacedFormRows(_Rows):
 
 
 class StoredFormRows(_Rows):
-    """Observations in storage: their linear predictors are evaluated after reading."""
+    """Observations in storage, which are evaluated after a block of them was read."""
 
     def __reduce__(self) -> tuple:
         """Pickle without compiled functions; other processes compile them for their rows."""

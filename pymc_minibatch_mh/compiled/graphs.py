@@ -67,7 +67,7 @@ def load_scalar(
 
 
 class ReadRows(Op):
-    """Operation that reads rows of a data array, whose address is at the `slot` of the context."""
+    """Operation that reads rows of a data array; entry `slot` of the context is its address."""
 
     __props__ = ("slot", "dtype", "shape")
 
@@ -77,7 +77,7 @@ class ReadRows(Op):
         self.shape = shape
 
     def make_node(self, rows: Variable, context: Variable) -> Apply:
-        """Node for a batch of shape ``(len(rows), *shape)``."""
+        """Node whose output holds the rows, shape ``(len(rows), *shape)``."""
         out = TensorType(dtype_in_batch(np.dtype(self.dtype)), shape=(None, *self.shape))()
         return Apply(self, [pt.as_tensor(rows), pt.as_tensor(context)], [out])
 
@@ -118,9 +118,9 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
     return read_rows
 
 
-#: Slot of the context with the address of the values that all rows share.
+#: Index of the context entry with the address of the values that all rows share.
 OTHERS_SLOT = 0
-#: Number of context entries for a graph of the prior part: the address and two strides.
+#: Number of context entries that a graph of the prior part reads: an address and two strides.
 PRIOR_ADDRESSES = 3
 #: Start of PyTensor's warning about Python code inside of a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
@@ -140,7 +140,7 @@ def row_source(factorization: Factorization) -> ArrayRows:
 
 
 def read_others(factorization: Factorization, context: Variable) -> Variable:
-    """Values that all rows share, as inputs of a compiled graph."""
+    """Variable that reads the values outside of the position, by their address in the context."""
     read = ReadRows(OTHERS_SLOT, "float64", factorization.other_values.type.shape)
     return read(np.zeros(1, dtype=np.int64), context)[0]
 
@@ -152,7 +152,7 @@ def term_names(factorization: Factorization) -> str:
 
 @contextmanager
 def require_differentiable(factorization: Factorization) -> Iterator[None]:
-    """Convert an error about missing derivatives to an UnsupportedModelError with the operation."""
+    """Raise UnsupportedModelError, which names the operation, if a derivative is missing."""
     try:
         yield
     except (MethodNotDefined, NotImplementedError, NullTypeGradError) as error:
@@ -214,7 +214,7 @@ class GraphRows:
 
     #: Whether a Hessian takes one evaluation of the data instead of one per coordinate.
     cheap_hessian = False
-    #: Whether averages of third derivatives exist.
+    #: Whether third derivatives can be averaged over the posterior.
     has_skewness = False
 
     def __init__(
@@ -241,7 +241,7 @@ class GraphRows:
         return placed
 
     def on_block(self, block: ArrayRows) -> Self:
-        """These observations, because all blocks are in memory."""
+        """The object itself, because its observations are already in memory."""
         return self
 
     def space(
@@ -309,7 +309,7 @@ class GraphRows:
 
     @cached_property
     def derivatives(self) -> tuple[list[Variable], Variable]:
-        """Inputs, and graph of value, gradient and a Hessian-vector product."""
+        """Inputs, and a vector graph: value, gradient and Hessian-vector product, concatenated."""
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
@@ -366,7 +366,7 @@ class GraphRows:
 
 
 def numba_options(compile_kwargs: CompileOptions) -> dict[str, Any]:
-    """Checked user arguments of :func:`pytensor.function` for the numba linker."""
+    """User arguments of :func:`pytensor.function`, checked, with a mode that uses numba."""
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(
             f"compile_kwargs={compile_kwargs!r} is not a dictionary. Give keyword arguments of "

@@ -67,7 +67,7 @@ class CompiledModel:
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:
-        """Observations by linear predictors if possible, otherwise as a graph of all parameters."""
+        """Observations as functions of linear predictors if possible, otherwise as graphs."""
         if not isinstance(self._as_forms, str):
             return self._as_forms
         source = row_source(self.factorization)

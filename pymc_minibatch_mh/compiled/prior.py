@@ -66,7 +66,7 @@ _REWRITES = RewriteDatabaseQuery(
 )
 #: Step for differences of gradients, used where the graph of all Hessian products is slow.
 DIFFERENCE_STEP = 1e-5
-#: Mode with rewrites for numerical stability, evaluated operation by operation.
+#: Mode that applies rewrites for numerical stability and evaluates in Python.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
 _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 
@@ -146,7 +146,7 @@ class GraphPrior:
 
     @cached_property
     def slopes(self) -> Callable:
-        """Compiled value and gradient."""
+        """Compiled value and gradient: (position, context) -> shape (1 + d,)."""
         return compiled_slopes(self._split, self._compile_kwargs)
 
     @cached_property
@@ -254,7 +254,7 @@ def _as_argument(exprs: ExprGraph, affine: Affine) -> Expr:
 
 
 class _ScalarEvaluator:
-    """Evaluation of expressions operation by operation."""
+    """Evaluation of expressions in Python; LoweringError if an operation has no implementation."""
 
     def __init__(self, outputs: Sequence[Expr]) -> None:
         self._outputs = outputs
@@ -274,7 +274,7 @@ class _ScalarEvaluator:
 
 
 def _has_numbers(op: ScalarOp) -> bool:
-    # Functions of this package without a Python implementation need compiled graphs.
+    # An operation without an implementation in Python needs a compiled graph.
     known = type(op).impl not in (ScalarOp.impl, Function.impl)
     return known or getattr(op, "nfunc_spec", None) is not None
 

@@ -49,7 +49,7 @@ MAX_TABLE_BYTES = 2**16
 
 
 class TableEntry(ScalarOp):
-    """Entry of a constant vector; negative indices count from the end."""
+    """Operation that returns an entry of a constant vector; negative indices count from the end."""
 
     nin = 1
 
@@ -113,7 +113,7 @@ _MAX_DEPTH = 100
 
 
 class _Choices:
-    """Simplification of switches whose branches end with the same operations."""
+    """Switch that moves inside operations that both branches have in common."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Variable, ...], Variable] = {}
@@ -171,7 +171,7 @@ def _cast_to(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
-# Sources of wrappers around functions of floats; undefined names come from their globals.
+# Source code of wrappers: the globals of :class:`_Namespace` define the undefined names.
 
 
 def _rowwise_loop(inputs, outputs, n):  # type: ignore[no-untyped-def]
@@ -189,7 +189,7 @@ def _of_position(position, context):  # type: ignore[no-untyped-def]
 
 
 class _Namespace(dict[str, Any]):
-    """Globals of a function, with its callee compiled at the first access."""
+    """Globals of a wrapper; its `row_function` is compiled at the first access."""
 
     def __init__(self, width: int, make: Callable[[], Any]) -> None:
         super().__init__(

@@ -80,7 +80,7 @@ def outside_the_reals(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) 
     result = scalar_output_type(op, *dtypes)
     if isinstance(op, scalar.IsInf | scalar.IsNan):
         (x,) = operands
-        # Data factors are excluded, because data may be infinite.
+        # Terms with data factors are excluded, because data may be infinite.
         if is_finite(x) and not any(t.monomial for part in affines_in(x) for t in part.terms):
             return exprs.constant(False)
     asks = "tests the parameters in a way that bounds cannot follow"
@@ -103,7 +103,7 @@ def _simplify_cast(exprs: ExprGraph, op: scalar.Cast, x: Expr) -> Expr:
 
 
 def simplify_logic(exprs: ExprGraph, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
-    """Logical operation without operands that cannot change its value."""
+    """Logical operation, simplified by dropping operands that cannot change its value."""
     if isinstance(op, scalar.Invert):
         return exprs.node(op, operands)
     decisive = isinstance(op, scalar.OR)
@@ -146,7 +146,7 @@ def equality_sides(condition: Expr) -> tuple[Expr, ...] | None:
 
 @cached_rule
 def add_exprs(exprs: ExprGraph, *operands: Expr) -> Expr:
-    """Sum whose affine parts are merged into one."""
+    """Sum with like terms, affine parts and known identities merged."""
     numbers = [as_number(exprs, operand) for operand in operands]
     parts = [part for x in numbers for part in ((x,) if x.is_data else sum_parts(x))]
     affines = [part for part in parts if isinstance(part, Affine)]
@@ -410,7 +410,7 @@ def _sum_is_shorter(exprs: ExprGraph, left: Expr, right: Expr) -> bool:
 
 
 def _distribute_sum(exprs: ExprGraph, factors: list[Expr]) -> list[list[Expr]] | None:
-    """Factors of the products after expanding a sum in which an exponential cancels, or None."""
+    """Products (as factors) after expanding a sum in which an exponential cancels, or None."""
     for total in (x for x in factors if is_a(x, scalar.Add)):
         rest = without_value(factors, total)
         parts = [f for part in total.inputs for f in product_factors(part)]

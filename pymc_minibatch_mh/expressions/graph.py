@@ -60,7 +60,7 @@ class Constant(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Data(Expr):
-    """One entry of each row of a data array; stored rows have type float64, int64 or bool."""
+    """An entry of each row of a data array, of type float64, int64 or bool."""
 
     column: int
     entry: tuple[int, ...]
@@ -171,11 +171,11 @@ class ExprGraph:
         self._serial: dict[Expr, int] = {}
         #: Coordinates that stand for their logarithms until a bijection rewrites the observations.
         self.logs: frozenset[int] = frozenset()
-        #: Results of rules, by rule and operands.
+        #: Cached results of rules: rule and operands -> result.
         self.results: dict[tuple, Any] = {}
         #: Softmax probability -> its logarithm, and logarithms of the other probabilities.
         self.shares: dict[Expr, tuple[Expr, tuple[Expr, ...]]] = {}
-        #: Conditions that are parameter checks.
+        #: Conditions on parameters, such as σ > 0; where one fails, the density is zero.
         self.checks: set[Expr] = set()
         #: Coefficients and expressions, by the structure of the expression without coefficients.
         self._alike: dict[tuple, tuple[list[np.ndarray], list[Any]]] = {}
@@ -209,7 +209,7 @@ class ExprGraph:
         return self._get_or_make((Argument, number), lambda: Argument(number))
 
     def node(self, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
-        """Unsimplified operation; constants are folded."""
+        """Operation on expressions, not simplified; a constant if all operands are constants."""
         operands = tuple(operands)
         numbers = [expr.value for expr in operands if isinstance(expr, Constant)]
         if len(numbers) == len(operands):
@@ -289,7 +289,7 @@ class ExprGraph:
 
     def _summands_of_data(self, data: Expr) -> list[tuple[float, tuple[Expr, ...]]]:
         """Summands of data, each as a number times other factors."""
-        # Sums in a small type may overflow when reordered.
+        # Sums in small types are not split, because they may overflow when reordered.
         is_sum = isinstance(data, Apply) and isinstance(data.op, scalar.Add) and data.dtype == REAL
         return [
             self.as_product(x) for x in (data.inputs if is_sum else (data,)) if x is not self.zero
@@ -299,7 +299,7 @@ class ExprGraph:
         """Number and other factors of a product of data."""
         if isinstance(data, Constant):
             return float(data.value), ()
-        # Products in a small type may overflow when reordered.
+        # Products in small types are not split, because they may overflow when reordered.
         if not (isinstance(data, Apply) and isinstance(data.op, scalar.Mul) and data.dtype == REAL):
             return 1.0, (data,)
         number = 1.0

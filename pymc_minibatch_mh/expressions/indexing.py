@@ -133,7 +133,7 @@ MAX_FORMS_TO_RANK = 200
 #: Maximum relative difference of coefficients that count as equal.
 ROUNDING = 1e-13
 
-#: Data factors and coordinate of a term.
+#: Data factors and coordinate of a monomial; monomials with equal keys can be added.
 _Key = tuple[tuple[Expr, ...], CoordinateIndex]
 Terms = Sequence[Monomial]
 
@@ -264,7 +264,7 @@ def _n_linear(expr: Expr) -> int:
 
 
 def _sorted_operands(expr: Expr) -> Sequence[Expr]:
-    """Operands of an operation, sorted by kind for sums and products."""
+    """Operands of an operation; those of sums and products are sorted by kind."""
     if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
         return sorted(expr.inputs, key=lambda x: (not x.is_data, _common_kind(x)[0], len(x.inputs)))
     return expr.inputs
@@ -273,7 +273,7 @@ def _sorted_operands(expr: Expr) -> Sequence[Expr]:
 def _select_by_kind(
     exprs: ExprGraph, choices: Sequence[Expr], index: Expr, kinds: Sequence[Sequence[int]]
 ) -> Expr:
-    """Select among expressions of each kind, and then among the kinds."""
+    """Select by data among expressions of the same kind, and then among the kinds by a switch."""
     ones, conditions = [], []
     for members in map(list, kinds):
         within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)

@@ -184,7 +184,7 @@ def _lower_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: E
 def _solve_by_substitution(
     matrix: np.ndarray, exprs: ExprGraph, lower: bool, unit: bool, b: np.ndarray
 ) -> np.ndarray:
-    """Solve with one triangle of a matrix; the other triangle is unused."""
+    """Solve a triangular system; the other triangle of the matrix is not read."""
     x = b.copy()
     for i in range(len(b)) if lower else reversed(range(len(b))):
         known = range(i) if lower else range(i + 1, len(b))

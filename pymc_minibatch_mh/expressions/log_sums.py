@@ -24,7 +24,7 @@ Weights = tuple[Product, ...]
 
 @dataclass(frozen=True)
 class LinearFunction:
-    """Linear function of the arguments: weights by argument number, plus data."""
+    """Linear function of the linear predictors: predictor number -> weight, plus a data offset."""
 
     weights: dict[int, Weights]
     offset: Weights
@@ -54,7 +54,7 @@ class NonlinearParts:
 
 
 def nonlinear_parts(exprs: ExprGraph, root: Expr) -> NonlinearParts:
-    """Nonlinear summands of a log-likelihood."""
+    """Sort the nonlinear summands of a log-likelihood into log-sums and others."""
     known: dict[Expr, tuple[LinearFunction, ...] | None] = {}
     factors: dict[Expr, list[Product]] = {}
     others: list[Expr] = []
@@ -98,7 +98,7 @@ def _expand_summands(
 
 
 def max_joint_arguments(exprs: ExprGraph, root: Expr) -> int:
-    """Maximum number of arguments of a nonlinear summand that is not a log-sum."""
+    """Maximum number of linear predictors in a nonlinear summand that is not a log-sum."""
     parts = [nonlinear_parts(exprs, branch) for branch in choice_branches(root)]
     joint = [x for part in parts for x in (*part.others, *part.mixture)]
     return max((sum(isinstance(y, Argument) for y in subexpressions(x)) for x in joint), default=0)
@@ -127,7 +127,7 @@ def log_sum_exponents(expr: Expr) -> list[tuple[Expr, ...]] | None:
 
 
 def as_linear(parts: Sequence[Expr]) -> LinearFunction | None:
-    """Sum as a linear function of the arguments; None if it has another form."""
+    """Sum of `parts` as a linear function of the linear predictors; None if it is not linear."""
     weights: dict[int, list[Product]] = {}
     offset: list[Product] = []
     waiting: list[tuple[Expr, Product]] = [(part, ()) for part in parts]
@@ -155,7 +155,7 @@ def _linear_terms(core: Expr) -> tuple[LinearFunction, ...] | None:
 
 
 def _split_data(expr: Expr) -> tuple[Product, Expr | None]:
-    """Data of a product, and its only factor that is not data, if there is one."""
+    """Data factors of a product, and its other factor; None instead if there are several others."""
     factors = product_factors(expr)
     others = [x for x in factors if not x.is_data]
     return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None

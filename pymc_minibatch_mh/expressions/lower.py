@@ -64,7 +64,7 @@ def lower_graph(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Tensor:
 
 
 def _known_shapes(exprs: ExprGraph, graph: Variable, leaves: Leaves) -> Leaves:
-    """Shapes that are equal for all minibatches, known without lowering the tensors."""
+    """Shapes that are the same for all minibatches, so that their tensors need no lowering."""
     of_batches = {leaf for leaf in leaves if leaf.type.ndim == 0 or None in leaf.type.shape}
     made = [v for v in ancestors([graph]) if v.owner is not None and v not in leaves]
     shapes = [v for v in made if isinstance(v.owner.op, Shape)]
@@ -87,7 +87,7 @@ def constant_exprs(exprs: ExprGraph, values: Any) -> np.ndarray:
 
 @singledispatch
 def lower_node(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | Tensors:
-    """Output of `node` as expressions, or the list of several outputs."""
+    """Output of `node` as an array of expressions; for several outputs, a sequence of arrays."""
     raise LoweringError(op)
 
 

@@ -259,7 +259,7 @@ def _is_log_of_normal_probability(expr: Expr) -> bool:
 
 
 def split_numbers(parts: Sequence[Expr]) -> tuple[list[Expr], float]:
-    """Parts of a sum that are not numbers, and the sum of the numbers."""
+    """Summands that are not constants, and the sum of the constants."""
     others = [part for part in parts if constant_value(part) is None]
     return others, sum(constant_value(part) or 0.0 for part in parts)
 
@@ -288,7 +288,7 @@ def cached_rule[T](rule: Callable[..., T]) -> Callable[..., T]:
 
 
 def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
-    """Whether exp(total), total = left + right, should replace exp(left) exp(right)."""
+    """Whether exp(left) exp(right) should become exp(total), where total = left + right."""
     # Merging must not add a linear predictor: a new combination of global parameters.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
         return True

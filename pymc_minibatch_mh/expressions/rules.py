@@ -92,7 +92,7 @@ def difference_of_shares(exprs: ExprGraph, x: Expr) -> Expr:
 
 
 def simplify_comparison(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
-    """Comparison, or a constant if it provably holds everywhere or nowhere."""
+    """Comparison; True or False if it provably holds at all positions or at none."""
     if isinstance(op, scalar.LT | scalar.LE):
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
@@ -450,7 +450,7 @@ def _all_summands(exprs: ExprGraph, total: Expr) -> list[Expr]:
 
 
 def is_impossible(expr: Expr) -> bool:
-    """Whether an expression is -inf."""
+    """Whether an expression is the constant -inf, the logarithm of a zero density."""
     return isinstance(expr, Constant) and bool(np.isneginf(expr.value))
 
 

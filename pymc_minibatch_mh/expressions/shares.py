@@ -41,7 +41,7 @@ class Probability:
 
 #: Function that returns an expression as a multiple of a probability, or None.
 ProbabilityReader = Callable[[ExprGraph, Expr], Probability | None]
-#: A coefficient, and the logarithms of the summands of every factor of a product.
+#: A product: its coefficient; and for each factor, the logarithms of its summands.
 Product = tuple[float, list[list[Expr]]]
 #: For each simplex, indices of basis functions to sum; and products of these sums -> coefficients.
 BasisProduct = tuple[frozenset[int], ...]
@@ -123,7 +123,7 @@ class _PolynomialReader:
         return simplex.degree == 1 or all(len(self._logs[x].others) == 1 for x in simplex.shares)
 
     def logs(self, cell: BasisProduct, simplices: list[Simplex]) -> list[list[Expr]]:
-        """Logarithms of the summands of every factor of a product."""
+        """For each factor of a product, the logarithms of its summands."""
         return [
             [x for k in sorted(places) for x in self._logs_of(simplex, simplex.indices[k])]
             for places, simplex in zip(cell, simplices, strict=True)
@@ -131,7 +131,7 @@ class _PolynomialReader:
         ]
 
     def _logs_of(self, simplex: Simplex, powers: tuple[int, ...]) -> list[Expr]:
-        """Logarithm of a basis function, or logarithms of its summands."""
+        """Logarithms of the summands of a basis function (a single one if it is a product)."""
         own = [self._logs[x] for x in simplex.shares]
         used = [x.log for x in own]
         rest = [log for log in own[0].others if log not in used]

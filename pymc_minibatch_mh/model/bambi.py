@@ -94,7 +94,7 @@ def name_data(model: pm.Model) -> None:
 
 
 def _named_arrays(components: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and data of the linear predictors: design matrices, slope predictors, group indices."""
+    """Names and arrays of predictors' data: design matrices, slope predictors, group indices."""
     for name, component in components.items():
         terms = component.component
         of = "" if terms.is_parent else f"_{name}"

@@ -43,7 +43,7 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class DensityValue(NamedTuple):
-    """Log-density in double precision and in the model's own precision, and its rounding error."""
+    """Log-density in double and in the model's precision, and its (first-order) rounding error."""
 
     value: float
     written: float

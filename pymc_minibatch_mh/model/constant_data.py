@@ -38,7 +38,7 @@ from pymc_minibatch_mh.model.stored_ops import ReadStored
 
 
 def has_dims(variable: Variable) -> bool:
-    """Whether the axes of a variable carry names."""
+    """Whether a variable of pymc.dims has named axes."""
     return isinstance(variable.type, XTensorType)
 
 
@@ -141,7 +141,7 @@ def with_double_constants(graph: Variable) -> Variable:
 def _double_result(
     node: object, numbers: dict[Variable, Variable], folded: dict[Variable, float]
 ) -> Variable | None:
-    """Result of a node on double-precision constants; None if it is no single-precision number."""
+    """Single-precision constant of a node in double precision; None for any other result."""
     op, inputs, outputs = node.op, node.inputs, node.outputs  # type: ignore[attr-defined]
     single = len(outputs) == 1 and _is_single(outputs[0]) and _is_number(outputs[0])
     of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)

@@ -145,7 +145,7 @@ class Factorization:
         return _apply_changes(positions, [one.inverse for one in reversed(self.maps)], overwritten)
 
     def in_support(self, positions: np.ndarray) -> np.ndarray:
-        """Positions with absolute values in the coordinates that must be nonnegative."""
+        """Positions in the support: coordinates mapped to lower bound 0 become absolute values."""
         found = positions.copy()
         found[..., self.boundary] = np.abs(found[..., self.boundary])
         return found
@@ -166,7 +166,7 @@ class Factorization:
         return self.positions(self.ravel_values(point))
 
     def ravel_values(self, point: Point) -> np.ndarray:
-        """Value variables of the position at a point, shape (d,)."""
+        """Values at a point of the position's value variables, shape (d,)."""
         return ravel_blocks(self.blocks, point)
 
     def ravel_others(self, point: Point) -> np.ndarray:

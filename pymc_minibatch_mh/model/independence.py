@@ -59,7 +59,7 @@ class Likelihood:
 
     @property
     def likelihoods(self) -> Sequence["Likelihood"]:
-        """Terms of single observed variables."""
+        """Terms of single observed variables that make up this term."""
         return self.joined or (self,)
 
 

@@ -110,7 +110,7 @@ class TermIndices:
         return None
 
     def columns_of(self, number: int) -> tuple[Column, ...]:
-        """Stored data that an index is computed from."""
+        """Columns in storage that an index is computed from."""
         above = set(ancestors([self.chosen[number][0]]))
         pairs = zip(self.columns, self.batches, strict=True)
         made_of = (column for column, batch in pairs if batch in above)

@@ -66,7 +66,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
 
 
 def resolve_point(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
-    """User's point as arrays by the names of the value variables."""
+    """User's point, checked: name of each value variable -> array."""
     if not isinstance(point, Mapping):
         raise SettingError(
             f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
@@ -188,7 +188,7 @@ class ModelArrays:
                 waiting += reversed([*variable.owner.inputs, *inner])
 
     def named_arrays(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
-        """Distinct current arrays with their names; stored arrays as references."""
+        """Distinct current arrays with their names; for stored arrays, their storage."""
         known: dict[int, np.ndarray | Storage] = {}
         for variable, name in self._names.items():
             for array in _input_arrays(variable):

@@ -75,7 +75,7 @@ def split_vector(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Va
 
 
 def support_of_block(model: pm.Model, block: Block) -> np.ndarray:
-    """Lower and upper end of the support of each value, shape (2, n)."""
+    """Lower and upper ends of the support of a block's n values, shape (2, n)."""
     ends = support_bounds(model, block.variable)
     return np.stack([np.broadcast_to(x, block.shape).ravel() for x in ends])
 

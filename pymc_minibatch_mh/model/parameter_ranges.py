@@ -244,7 +244,7 @@ class Ranges:
     def _weighted_mean(
         self, share: Unknown, others: Sequence[Unknown], along: frozenset[Hashable]
     ) -> Polynomial | None:
-        """Mean of a product, weighted by shares that add up to one."""
+        """Mean of the product of `others`, weighted by shares of sum one; None if unbounded."""
         if not others:
             return constant_polynomial(1.0)
         if not all(u.has_bound for u in others):
@@ -440,7 +440,7 @@ def _range_of_power(op: scalar.ScalarOp, base: Range, exponent: Range) -> Range:
 
 
 def _range_of_product(x: Range) -> Range:
-    """Range of products of any number of factors."""
+    """Range of a product of any number of factors, each in the range `x`."""
     if x.low >= 0.0 and x.high <= 1.0:
         return Range(0.0, 1.0, x.is_positive, high_is_open=False)
     return Range(0.0) if x.is_positive else ANY

@@ -278,7 +278,7 @@ def _as_numpy_array(name: str, values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     what = f"Rows({name}=...) is of type {type(values).__name__}"
-    # A lazy array would be computed again at every access.
+    # Lazy arrays raise an error, because they would be computed again at every access.
     if getattr(values, "__dask_graph__", lambda: None)() is not None:
         raise SettingError(f"{what}, which Dask computes. Give its array to Rows.from_dask().")
     if not hasattr(values, "__array__") or type(values).__module__.startswith(("zarr", "h5py")):

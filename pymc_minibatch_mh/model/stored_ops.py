@@ -174,7 +174,7 @@ def row_blocks(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
 
 
 def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
-    """Graph with stored data replaced by some of its rows in memory."""
+    """Graph with stored data replaced by constants that hold some of their rows."""
     held = {}
     for v in ancestors([graph]):
         array = stored_array(v)

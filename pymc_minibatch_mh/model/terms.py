@@ -163,7 +163,7 @@ def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> li
 
 
 def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
-    """Number of observations of an observed variable."""
+    """Number of observations of an observed variable; MIN_ROWS if it is unknown."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
     stored, shape = stored_array(value), value.type.shape

@@ -86,7 +86,7 @@ def shape_variables(factorization: Factorization) -> list[str]:
 
 
 def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
-    """Factorization with the reciprocal of a shape as coordinate, besides its other bijections.
+    """Factorization in the reciprocal of a shape, or its root, besides its other bijections.
 
     `name` is the value variable that is the shape's logarithm; power 2 takes the reciprocal's root.
     None if observations are not smooth in it, or another bijection depends on the shape.
@@ -137,7 +137,7 @@ def _is_smooth(row: LoweredRow) -> bool:
 
 
 def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
-    """Whether an expression depends on reciprocals κ alone, and may be zero at κ = 0."""
+    """Whether an expression depends on coordinates κ alone, and may be zero at κ = 0."""
     parts = (expr.offset,) if isinstance(expr, Affine) else sum_parts(expr)
     # A sum with a positive number, such as 1 + κ, is not zero at κ = 0.
     positive = any((constant_value(part) or 0.0) > 0.0 for part in parts)

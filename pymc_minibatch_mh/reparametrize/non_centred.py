@@ -93,7 +93,7 @@ class NonCentred(Bijection):
 
     def _rows_at(self, position: Any) -> list[tuple[list[Any], np.ndarray, Any]]:
         """Row of B, coordinates and location of each entry of α."""
-        # A scale may overflow in the far tail, where the density is zero.
+        # A scale may overflow in the far tail; the density is zero there.
         with np.errstate(all="ignore"):
             scale = [[_factor_product(entry, position) for entry in row] for row in self.scale]
         locations = [position[k] if k >= 0 else 0.0 for k in self.locations]
@@ -101,7 +101,7 @@ class NonCentred(Bijection):
 
 
 def _factor_product(factors: FactorCounts, position: Any) -> Any:
-    """Product of factors; an empty product is a zero entry of the triangle."""
+    """Product of factors, an entry of B; 0 without factors."""
     values = [factor.at(position) for factor in factors.elements()]
     return reduce(mul, values) if values else np.float64(0.0)
 
@@ -308,7 +308,7 @@ def _shared_factors(ways: Iterable[Occurrence]) -> FactorCounts:
 def _with_locations(
     factorization: Factorization, mapped: Factorization, maps: Sequence[NonCentred]
 ) -> Factorization:
-    """Factorization with locations: coordinates with the same coefficients as one α."""
+    """Factorization with a location in each α: a coordinate with the same coefficients in rows."""
     forms = linear_forms(mapped)
     moved = set[int]().union(*(one.moved_indices for one in maps))
     columns = [_form_coefficients(forms, set(map(int, p))) for one in maps for p in one.indices.T]

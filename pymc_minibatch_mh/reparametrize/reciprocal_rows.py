@@ -263,7 +263,7 @@ class _ReciprocalRewriter:
         return None if known is None else ({}, self._power_times_exp(*known))
 
     def _finite_product(self, factors: Sequence[Expr]) -> Expr:
-        """Product; (k m + d) log(1 + w/m) with a shape m in a form that is finite at m = ∞."""
+        """Product in κ; for (k m + d) log(1 + w/m), with a shape m, in a form finite at m = ∞."""
         exprs = self._exprs
         for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)

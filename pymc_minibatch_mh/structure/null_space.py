@@ -94,7 +94,7 @@ def _solution_basis(equations: Sequence[Equation], unknowns: set[int]) -> Iterat
         return
     matrix = np.array([[e.get(k, 0.0) for k in bound] for e in left if e])
     for solution in _null_space(matrix):
-        # Each equation has its own scale, so small coefficients count as much as others.
+        # Errors are relative to each equation's own terms, so small coefficients count as well.
         if (np.abs(matrix @ solution) <= ROUNDED * (np.abs(matrix) @ np.abs(solution))).all():
             yield dict(zip(bound, solution, strict=True))
 

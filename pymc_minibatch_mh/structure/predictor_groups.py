@@ -12,7 +12,7 @@ from pymc_minibatch_mh.structure.row_function import RowData, RowFunction
 
 #: Maximum number of directions of all groups together; each costs time at every update.
 MAX_DIRECTIONS = 512
-#: Maximum fraction of nonzero rows in a column that defines a group.
+#: Maximum fraction of nonzero entries in a data column that splits observations into groups.
 MAX_SPARSE_SHARE = 0.5
 #: Number of sampled rows that estimate this fraction, and number of rows read per block.
 SAMPLE_ROWS, CHUNK_ROWS = 2_000, 65_536

@@ -132,7 +132,7 @@ class Occurrence:
 
     @property
     def by_itself(self) -> bool:
-        """Whether no factor is linear in coordinates."""
+        """Whether the coordinate occurs without a multiplier that is linear in coordinates."""
         return not any(factor.expression[0] == "linear" for factor in self.factors)
 
     @property

@@ -57,8 +57,8 @@ _JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
 MAX_FACTORS = 8
 #: Maximum number of crossed levels: with 3,000, nearly every proposal evaluates all observations.
 MAX_CROSSED_LEVELS = 2_000
-#: Numbers of parts to split a factor into, tried until the prior couples no levels of one part: no
-#: split, and splits for random walks of order one and two.
+#: Numbers of parts to split a factor into, tried until the prior couples no levels of one part: 1
+#: is no split; 3 and 5 suit random walks of order one and two.
 _SPLITS = (1, 3, 5)
 
 
@@ -86,7 +86,7 @@ class GroupingFactor:
         return np.where(beside == 0, number, -1)
 
     def split_by_remainder(self, every: int) -> list["GroupingFactor"]:
-        """One factor for each remainder of the index modulo `every`."""
+        """Split the levels into several factors, by the remainder of their index modulo `every`."""
         firsts = range(min(every, self.places.size))
         return [replace(self, places=self.places[k::every], first=k, every=every) for k in firsts]
 

@@ -190,7 +190,7 @@ class RowData:
         return self._known[expr]
 
     def part(self, chosen: np.ndarray) -> "RowData":
-        """Subset of the rows, by their indices among these."""
+        """Data of a subset of these rows; `chosen` are indices into `rows`."""
         return RowData(self.function, self.rows.take(chosen))
 
     def where(self, condition: Expr) -> tuple[np.ndarray, np.ndarray]:
@@ -211,7 +211,7 @@ class RowData:
         return matrix
 
     def weight(self, term: Monomial) -> np.ndarray:
-        """Data factor of a coordinate, shape (rows,) or ()."""
+        """Coefficient of a coordinate: constant factor times data factors, shape (rows,) or ()."""
         return reduce(np.multiply, map(self.value, term.monomial), np.asarray(term.factor))
 
     def index(self, place: Gather) -> np.ndarray:

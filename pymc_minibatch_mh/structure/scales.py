@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-#: Minimum relative change of a slope that exceeds rounding.
+#: Minimum relative change of a slope that is not attributed to rounding.
 MIN_SLOPE_CHANGE = 1e-7
 #: Distance of the two points in unconstrained coordinates, and the maximum number of halvings until
 #: the prior part has a density at both.
 POINT_DISTANCE, MAX_HALVINGS = 1.0, 10
-#: Factors of this distance; the larger one catches distant kinks.
+#: Multiples of this distance at which slopes are compared; the larger one catches distant kinks.
 DISTANCE_FACTORS = (1.0, 30.0)
 #: Seed of the random points, which avoid accidental symmetries of a model.
 SEED = 20_260_917
