@@ -155,7 +155,7 @@ def _object_of(compiler: Compiler, unit: Unit, folder: Path) -> Path:
     key = _digest_of_parts(compiler.version.encode(), " ".join(how).encode(), *depends)
     made = FOLDER / ".objects" / f"{unit.source.stem}-{key}.o"
     if made.exists():
-        os.utime(made)  # it is in use: see _remove_older
+        os.utime(made)  # a new date, so that _remove_older keeps it
     else:
         new = folder / made.name
         _run_command([*how, "-c", str(unit.source), "-o", str(new)])

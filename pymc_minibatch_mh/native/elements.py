@@ -53,7 +53,7 @@ class ElementTest(NamedTuple):
 
 
 class ElementChain(NamedTuple):
-    """State of a chain of effects: ``mh_element_chain``."""
+    """State of a chain that accepts group effects separately: ``mh_element_chain``."""
 
     #: Chain without proposal and test; it has a tally for each move type.
     chain: KernelState

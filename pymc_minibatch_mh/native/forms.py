@@ -23,7 +23,7 @@ class Leaf(NamedTuple):
     address: int
     stride: int
     type: int
-    #: Index of its array.
+    #: Key of its array: a column's index, or the expression from which the array was computed.
     array: Any = None
 
 

@@ -115,7 +115,7 @@ static mh_status draw_next(const mh_posterior *posterior, const mh_generator *rn
     return MH_OK;
 }
 
-/* Compare the changes of n rows with their bounds c_i M. */
+/* Compare the changes of n rows with their bounds c_i M; the counts record the largest ratio. */
 static void compare_with_bounds(const mh_read *read, int64_t n, const mh_table *table, double m,
                                 mh_counts *counts)
 {
@@ -166,7 +166,7 @@ mh_status mh_read_rest(mh_chain *chain, mh_batch_so_far *batch, double *change)
         return mh_read_all(posterior, &chain->move, NULL, change, &unused, chain->scratch);
     }
     int64_t *all = batch->drawn.rows;
-    if (batch->drawn.n_places > 0) { /* without a hash set, the list has all rows */
+    if (batch->drawn.n_places > 0) { /* without a hash set, the list already has all rows */
         all = mh_take(chain->scratch, total, int64_t);
         MH_NEED(all);
         MH_TRY(mh_list_all(batch->drawn.rows, n, total, all, chain->scratch));
@@ -281,7 +281,7 @@ mh_status mh_decide_by_batches(const void *test, mh_chain *chain, double cheap, 
 
 /* Whether a test would evaluate all rows for a proposal between two whitened positions. Minibatches
  * are simulated: normal noise with the predicted variance around the log ratio of the Gaussian
- * approximation. A look at `limit` rows or more evaluates all of them. */
+ * approximation. A look at `limit` rows or more evaluates all rows. */
 static int64_t reads_all(const mh_batch_test *test, const mh_reference *reference,
                          const mh_move *move, int64_t total, double limit, const mh_generator *rng)
 {
@@ -303,7 +303,7 @@ static int64_t reads_all(const mh_batch_test *test, const mh_reference *referenc
         look.log_ratio = exact + away / (double)target;
         look.variance = noise * (1.0 / (double)target - 1.0 / (double)total);
         if (test->decide_batch(test->settings, &look, &said) != MH_OK)
-            return 0; /* a failing custom test ends the run, not this forecast */
+            return 0; /* errors of custom tests are raised by the run itself */
     } while (said.verdict == MH_READ_MORE);
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Sequential tests on growing batches: looks.c, and its functions for Python."""
+"""Sequential tests on growing minibatches: looks.c, and its functions for Python."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ class BatchTest(NamedTuple):
 
     LAYOUT, decide = "mh_batch_test", "mh_decide_by_batches"  # type: ignore[misc]
 
-    #: Names of its functions, and κ in the predicted variance V = κ M² of a proposal.
+    #: Names of its C functions, and κ in the predicted variance V = κ M² of a proposal.
     sample_size: str
     decide_batch: str
     kappa: float

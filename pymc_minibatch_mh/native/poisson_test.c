@@ -80,7 +80,7 @@ static double thin_read(const poisson_pair *pair, int64_t row, double difference
         bound *= mh_own_share(&bounds->copy, &pair->ends, number);
     const double ratio =
         mh_hold_against_bound(number, difference, scale, bound, beta, pair->counts);
-    /* Statistics as they would be with kappa = 1. */
+    /* Convert the statistics to kappa = 1. */
     pair->counts->squared_ratios += ratio * ratio * raised;
     pair->counts->n_ratios += 1.0 / raised;
     double keep, added;

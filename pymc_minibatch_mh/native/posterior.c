@@ -58,7 +58,7 @@ mh_status mh_read_block(const mh_read *read, int64_t first, int64_t last)
 
 /* ---- Sums over many rows, in bounded memory. ---- */
 
-/* Add the differences of n rows, and their squares over c for rows with c > 0. */
+/* Add differences of n rows to `change`, and difference^2/c to `squares` for rows with c > 0. */
 static void add_block(const mh_read *read, int64_t n, const float *c, double *change,
                       double *squares)
 {

@@ -114,7 +114,7 @@ double mh_largest_of(const double *differences, const double *scales, const doub
 /* ---- The prior's part of the skewness: L^T times the third-order correction of the gradient of
  * the log prior, averaged over N(theta, L L^T). ---- */
 
-/* Write theta plus a column of a factor times a number. */
+/* Write theta + `times` * (a column of the factor). */
 static void shifted(const double *theta, const double *factor, int64_t column, double times,
                     int64_t size, double *out)
 {
@@ -122,7 +122,7 @@ static void shifted(const double *theta, const double *factor, int64_t column, d
         out[j] = theta[j] + times * factor[j * size + column];
 }
 
-/* Half of the sum of second differences along the columns of a factor; `point` is scratch. */
+/* Half the sum of the log prior's second differences along a factor's columns. */
 static double curvature(mh_log_prior prior, const int64_t *context, const double *theta,
                         const double *factor, int64_t size, double *point)
 {

@@ -33,7 +33,7 @@ static mh_status room_for_block(const mh_term *term, int64_t n, int64_t n_vector
 
 /* ---- Differences. ---- */
 
-/* Differences of rows of a term; `ends`, (3, d), are the centre and both ends relative to it. */
+/* Write differences of rows of a term; `ends`, (3, d): centre, both positions relative to it. */
 static mh_status differences_of_term(const mh_term *term, const double *ends, int64_t size,
                                      const int64_t *numbers, int64_t n, double *differences,
                                      double *scales, mh_arena *scratch)
@@ -259,7 +259,7 @@ static void add_third(const double *white, int64_t size, const int64_t index[3],
     }
 }
 
-/* Write zero, then half of the sum of f_abc w_b.w_c for each linear predictor a, (1 + m,). */
+/* Write 0 (no value), then half of the sum of f_abc w_b.w_c for each predictor a, (1 + m,). */
 static void skewness_of_row(int64_t m, const double *white, int64_t size, const double *thirds,
                             double *out)
 {

@@ -41,7 +41,7 @@ static void whiten_proposal(mh_chain *chain, double *difference)
     mh_whiten(whitener, move->new, move->position, reference->size, difference, move->step);
 }
 
-/* Write a proposal, and the change of the control variates, a part of its log ratio. */
+/* Write a proposal, and its change of the control variates, which enters its log ratio. */
 static mh_status propose(mh_chain *chain, mh_proposed *out, double *change)
 {
     const mh_move *move = &chain->move;
@@ -187,7 +187,7 @@ mh_status mh_repeat_test(mh_chain *chain, const double *position, const double *
         const double probability = by_verdict ? (double)decision.accepted : decision.probability;
         outcomes[TOTAL] += probability;
         outcomes[SQUARES] += probability * probability;
-        /* A test may also count rows in counts.n_obs by itself. */
+        /* Rows are in decision.n_obs, or in counts.n_obs if the test counts them itself. */
         outcomes[ROWS] += decision.n_obs + counts.n_obs;
         outcomes[FEWEST] = mh_smaller(outcomes[FEWEST], decision.n_obs);
     }

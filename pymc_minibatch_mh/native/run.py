@@ -45,7 +45,7 @@ class KernelState(NamedTuple):
 
     @property
     def scratch(self) -> int:
-        """Address of scratch memory."""
+        """Address of the chain's scratch memory."""
         return int(ffi.cast("intptr_t", self.arena.at))
 
 

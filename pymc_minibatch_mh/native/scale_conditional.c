@@ -26,7 +26,7 @@ static mh_status take_workspace(const mh_scale_conditional *tables, workspace *o
     return MH_OK;
 }
 
-/* Map u to z and log dz/du; slopes are linear between knots and constant beyond them. */
+/* Map u to z, and write log dz/du; slopes are linear between knots and constant beyond them. */
 static double point_at(const mh_scale_conditional *tables, int64_t k, double normal,
                        double *log_slope)
 {
@@ -50,7 +50,7 @@ static double point_at(const mh_scale_conditional *tables, int64_t k, double nor
     return points[j] + 0.5 * (slopes[j] + slope) * away;
 }
 
-/* Map z to u and log dz/du: the inverse of point_at. */
+/* Map z to u, and write log dz/du: the inverse of point_at. */
 static double normal_at(const mh_scale_conditional *tables, int64_t k, double point,
                         double *log_slope)
 {
@@ -92,7 +92,7 @@ static double set_up(const mh_scale_conditional *tables, const workspace *work)
     mh_copy_to(work->whitener, tables->whitener, packed);
     for (int64_t k = 0; k < tables->n_scales; k++) {
         double place = (work->points[k] - tables->first_knot) / tables->knot_gap;
-        place = mh_smaller(mh_larger(0.0, place), (double)last); /* 0 where it is NaN */
+        place = mh_smaller(mh_larger(0.0, place), (double)last); /* 0 if it is NaN */
         const int64_t knot = mh_min((int64_t)place, last - 1);
         const double share = place - (double)knot;
         add_between(tables->means + k * (last + 1) * size, knot, share, size, work->mean);

@@ -49,7 +49,7 @@ static double shrink(const line *along, double level, double low, double high,
         const double t = low + (high - low) * mh_uniform(rng);
         const double value = value_at(along, t);
         ++*evaluations;
-        /* At t = 0 the slice has shrunk to its start, up to rounding. */
+        /* At t = 0 the slice has shrunk to its start, which may be outside of it by rounding. */
         if (is_inside(value, level) || t == 0.0)
             return value;
         if (t < 0.0)

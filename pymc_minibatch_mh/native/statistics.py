@@ -26,7 +26,7 @@ def summed(records: np.ndarray) -> np.void:
     return numbers(records).sum(axis=0).view(records.dtype)[0]
 
 
-#: Features that some steps lack, so that a statistic would be zero in every draw.
+#: Features that a statistic may need: steps without it leave it out, as it would always be zero.
 type Feature = Literal[
     "batches", "bounds", "bright rows", "ceilings", "slices", "effects", "scales", "directions"
 ]

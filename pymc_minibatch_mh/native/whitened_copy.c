@@ -286,7 +286,7 @@ static void draw_candidates(const mh_table *table, int64_t n_drawn, const mh_gen
     }
 }
 
-/* Reject candidates by the quick bound from both ends; move the others to the front and return
+/* Reject candidates by the quick bound (t^3 + t'^3)/6; move the others to the front and return
  * their number. If the bound overflows, a candidate is kept. */
 static int64_t drop_by_ends(const mh_copy *copy, const mh_ends *ends, int64_t n, int64_t *drawn,
                             double *chances)
