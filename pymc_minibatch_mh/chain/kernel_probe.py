@@ -18,7 +18,7 @@ from pymc_minibatch_mh.reference.full_data import (
     on_all_cores,
 )
 
-#: Observations per evaluated block.
+#: Number of observations per evaluated block.
 ROWS_PER_BLOCK = 65_536
 #: Fraction of observations whose deviations count as the largest, and their maximum number.
 TOP_SHARE, MAX_TOP_ROWS = 1e-3, 1_000

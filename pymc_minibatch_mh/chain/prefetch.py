@@ -114,7 +114,7 @@ class Prefetcher:
         return ANSWERED
 
     def _fetch_rows(self, count: int) -> None:
-        """Fetch the rows whose numbers stand in the first slots."""
+        """Fetch the `count` rows whose numbers compiled code wrote to the first slots."""
         rows = self.rows[:count]
         order = np.argsort(rows, kind="stable")
         self.c[:, :count] = self._drawn_from.c[:, rows]

@@ -17,8 +17,8 @@ STEP_OFF = 0.1
 #: Maximum number of trial slice proposals, per direction and in total: enough to reveal a slow
 #: joint divergence of scale and location.
 SWEEPS, MAX_MOVES = 200, 20_000
-#: Minimum excess distance of a divergence, in conditional standard deviations. If they are wrong,
-#: a perturbed start also counts as close at this fraction of the original start's distance.
+#: `MIN_FAR_DISTANCE`: excess distance of a divergence, in conditional sd. `MUCH_LESS`: fraction of
+#: the original start's distance up to which a perturbed start is accepted, if sd are inaccurate.
 MIN_FAR_DISTANCE, MUCH_LESS = 20.0, 0.125
 #: Seed of the trial proposals, so that every process gives the same answer.
 SEED = 20_261_122

@@ -73,12 +73,12 @@ class ArrowPlan(Plan):
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Record of coordinates and expansions for compiled iterations."""
+        """C record of coordinates and expansions, which compiled iterations read."""
         return geometry_of(self.elements, self.target)
 
     @property
     def bounds(self) -> PartTables:
-        """Separable bounds."""
+        """Separable bounds of all rows."""
         return self.parts
 
     @property
@@ -121,7 +121,7 @@ class ArrowPlan(Plan):
 
 
 def geometry_of(found: GroupedReference, target: Target) -> Geometry:
-    """Record of coordinates and expansions for compiled iterations."""
+    """C record of coordinates and expansions, which compiled iterations read."""
     precisions, moved = found.prior_curvature, found.scale_factor >= 0
     bent = found.along @ found.rows_hessian
     densities = [density.address for density in target.compiled.element_densities]

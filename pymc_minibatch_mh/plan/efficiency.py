@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-# Trial values of `best_chi` besides 0, its precision on the logarithmic scale, and the number of
-# points per refinement.
+# Trial values of χ besides 0 in `best_chi`; precision of log χ; and number of points in each
+# refinement of the grid.
 _CHI_GRID = np.geomspace(1e-8, 1e6, 141)
 _LOG_CHI_PRECISION = 1e-4
 _FINER = 33

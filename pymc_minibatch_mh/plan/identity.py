@@ -48,7 +48,7 @@ def split_digests(factorization: Factorization) -> dict[str, str]:
 
 
 def graph_digest(output: Variable, known: Mapping[Variable, str]) -> str:
-    """Digest of a graph."""
+    """Digest of a PyTensor graph; `known` gives texts that stand for its variables."""
     tokens = dict(known)
 
     def variable_token(variable: Variable) -> str:

@@ -94,7 +94,7 @@ class Method(ABC):
     walk_target = 0.234
     #: Whether a chain continues after a row exceeded its bound.
     tolerates_violations = False
-    #: Number of drawn rows above which an update evaluates all instead; None: the faster way.
+    #: Number of drawn rows above which an update evaluates all instead; None: chosen by speed.
     full_pass_above: float | None = field(default=None, kw_only=True, repr=False)
     #: Whether the average over batches of the probability that the test returns is its acceptance
     #: probability; otherwise the frequency of acceptance estimates it.

@@ -91,7 +91,7 @@ def require_possible(model: CompiledModel, requirements: Requirements) -> None:
     UnsupportedModelError for an operation without derivatives; SettingError for a method that
     cannot prefetch stored rows.
     """
-    # This check comes first, because methods without bounds need derivatives as well.
+    # Check derivatives for every method, because those without bounds need them as well.
     model.require_derivatives()
     terms = model.factorization.terms
     if any(term_storage(term) is not None for term in terms):

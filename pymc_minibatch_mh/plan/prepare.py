@@ -146,7 +146,7 @@ def _expand_around_mode(target: Target, model: pm.Model, start: np.ndarray) -> P
     try:
         reference, marginal = target.expand(start, rng)
     except ModeError as error:
-        # If data change between reads, or a row has zero density, that error says more.
+        # Raise a more specific error if data change between reads, or a row has zero density.
         require_same_again(target)
         target.require_finite(start)
         # Products of parameters that remain in the likelihood are a likely cause.
@@ -223,7 +223,7 @@ def read_model(
     *,
     linear: bool = True,
 ) -> SharedModel:
-    """Read a model for a step that updates `vars` from `point` on, or reuse the same request.
+    """Read a model for a step that updates `vars`, starting at `point`, or reuse an equal request.
 
     `linear` allows coordinates in which observations are linear.
 

@@ -19,7 +19,7 @@ class Proposal(ABC):
     that its class names as `LAYOUT`, and its function, an ``mh_propose``, as `propose`.
     """
 
-    #: Whether updates may add slice proposals of single coordinates by default.
+    #: Whether slice proposals in the likelihood's null space follow updates by default.
     moves_without_rows: bool = True
 
     @property

@@ -40,7 +40,7 @@ WALKS, PILOT_WALKS = 20_000, 500
 UPDATES_PER_LOOK, MAX_UPDATES, MIN_SQUARED_DISTANCE = 5, 1_000, 1.0
 #: Number of observations whose densities multiply to the Gaussian, and maximum batch size.
 ROWS, MAX_BATCH = 80, 20
-#: Correlation of neighbouring coordinates; deliberate errors of the metric: shift in sd, factor.
+#: Correlation of neighbouring coordinates; errors added to the metric: shift in sd, scale factor.
 CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
@@ -179,7 +179,7 @@ class LinkedCustom(NamedTuple):
     kept: np.ndarray
     batch_size: int
     state: np.ndarray
-    #: Buffers for the function's arguments, shape (d,).
+    #: Buffer for the position that the function receives, shape (d,).
     position: np.ndarray
 
 

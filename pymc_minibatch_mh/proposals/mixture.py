@@ -59,7 +59,7 @@ class LowerBoundedNumbers(NamedTuple):
     #: Cholesky factor of the covariance in that order, and its inverse, shape (d, d).
     factor: np.ndarray
     whitener: np.ndarray
-    #: Mean of the normal approximation, in whitened coordinates.
+    #: Mean of the normal approximation minus the centre, in whitened coordinates, shape (d,).
     tilt: np.ndarray
 
 
@@ -73,7 +73,7 @@ class GivenScalesNumbers(NamedTuple):
 
 
 def with_lower_bounded(record: MixtureNumbers, plan: Any) -> MixtureNumbers | LowerBoundedNumbers:
-    """Numbers of a mixture, extended if there are lower-bounded coordinates."""
+    """Record that draws lower-bounded coordinates first; unchanged if there are none."""
     target, reference = plan.target, plan.reference
     ends = target.factorization.boundary
     if not ends:
@@ -97,9 +97,9 @@ LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: minimum joint weight of the components with coefficients of at least LOCAL_RHO.
 MIN_WEIGHT = 0.03
 MIN_LOCAL_WEIGHT = 0.1
-#: Limits on the minimum weight of the random walk.
+#: Smallest and largest value of the random walk's minimum weight: see :func:`walk_floor`.
 WALK_FLOORS = (0.01, 0.2)
-#: Fraction of bold proposals that skewness alone, without heavy tails, may reject.
+#: Fraction of bold proposals (small |ρ|) that skewness alone, without heavy tails, may reject.
 MAX_SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Minimum number of tries of a component for an estimate of its efficiency.

@@ -84,7 +84,7 @@ def _generator_at(typing_context, state, next_double, next_uint64, next_uint32):
         bits.fnptr_next_double, bits.fnptr_next_uint64, bits.fnptr_next_uint32 = values[1:]
         generator = cgutils.create_struct_proxy(GENERATOR)(context, builder)
         generator.bit_generator = bits._getvalue()
-        # The generator borrows these addresses: the Python object outlives the call.
+        # No references are counted, because the Python generator outlives the call.
         bits.parent = generator.parent = ir.Constant(context.get_value_type(types.pyobject), None)
         generator.meminfo = ir.Constant(cgutils.voidptr_t, None)
         return generator._getvalue()
@@ -142,7 +142,7 @@ def _call_storing_exception(typing_context, address, function_type, arguments, k
 
 
 def take_exception(kept: np.ndarray) -> BaseException:
-    """Exception of a custom proposal, removed from the buffer."""
+    """Return and clear the stored exception of a custom proposal."""
     held = ctypes.cast(int(kept[0]), ctypes.py_object)
     kept[0] = 0
     error: BaseException = held.value

@@ -110,5 +110,5 @@ class RandomWalk(Proposal):
         return record._replace(scale=tune_scale(record.scale, window[0], total[0], walk_target))
 
     def scaling(self, record: WalkNumbers) -> float:
-        """Scale s."""
+        """Scale s of the random walk."""
         return record.scale

@@ -89,7 +89,7 @@ class Componentwise(Sampler[ArrowPlan]):
         return float(records.test.kappa[0])
 
     def linked(self, records: Records, plan: ArrowPlan) -> Records:
-        """Records with geometry and bounds of the plan in place of a proposal."""
+        """Records with the plan's geometry and bounds as the proposal, and the unchanged test."""
         # The reference keeps the functions alive, because C only has their addresses.
         moves = plan.geometry, plan.parts.parts, plan.target.compiled.element_densities
         return Records(moves, records.test)
@@ -108,7 +108,7 @@ class Componentwise(Sampler[ArrowPlan]):
             scratch.tallies.view(TALLY), scratch.worst_move, Arena(),
         )  # fmt: skip
         (geometry, parts, functions), (rates, kappa) = linked
-        # With χ = 1 the rate factors κ - 1 replace χ C M.
+        # With χ = 1, compiled code uses the rate factors κ - 1 in place of χ C M.
         raised = rates._replace(chi=1.0)
         state = ElementChain(chain, raised, geometry, parts, kappa, functions)
         return LaidOut("mh_element_chain", state)

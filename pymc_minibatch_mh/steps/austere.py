@@ -39,7 +39,7 @@ class AustereTest(NamedTuple):
 
     batch_size: int
     skewness: float
-    #: 0 if all measured proposals had equal differences.
+    #: E|X|³ as in BarkerTest; 0 if all measured proposals had equal differences.
     third_moment: float
     kappa: float
     #: Tail probability below which a look decides; 0 evaluates all observations at once.

@@ -156,7 +156,7 @@ class MinibatchStep(BlockedStep):
     _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Resolve the model from the context before PyMC reads it."""
+        """Replace a missing `model` by the context's model, before PyMC reads the argument."""
         settings["model"] = resolve_model(settings.get("model"))
         return super().__new__(cls, *args, **settings)
 
@@ -433,7 +433,7 @@ class MinibatchStep(BlockedStep):
         return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
-        """Check the start of a chain, and replace a collapsing or far default start.
+        """Check a chain's start; replace a far default start, or one at which a scale collapses.
 
         MinibatchError if the density at the start is zero.
         """

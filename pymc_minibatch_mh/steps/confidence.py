@@ -39,7 +39,7 @@ class ConfidenceTest(NamedTuple):
     #: Constants p and δ of the levels δ_k.
     p: float
     delta: float
-    #: 1 for :mod:`published.confidence_scan`, else 0.
+    #: 1: scan all observations at every update (:mod:`published.confidence_scan`). 0: no scan.
     scans: int
     #: Largest c_i of each table, shape (T,); empty with a scan.
     largest: np.ndarray
@@ -60,7 +60,7 @@ class ConfidenceMethod(Method):
 
     # The acceptance probability depends on the deciding look, which the uniform number selects.
     returns_probability = False
-    #: Condition of the guarantee.
+    #: Condition under which the guarantee holds.
     condition: ClassVar[str] = "given valid bounds"
 
     @property
@@ -74,7 +74,7 @@ class ConfidenceMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        """Derived bounds."""
+        """Derived bounds, and data in memory."""
         return Requirements(bounds=DerivedBounds(), in_memory=True)
 
     def record(self, plan: Plan) -> ConfidenceTest:

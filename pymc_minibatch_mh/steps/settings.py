@@ -270,7 +270,7 @@ class SharedSettings(ReadingSettings):
 
     @property
     def row_limit(self) -> float | None:
-        """Batch size above which the full data decide; None for "auto"."""
+        """Batch size above which an update evaluates the full data instead; None for "auto"."""
         return None if isinstance(self.full_pass_above, str) else self.full_pass_above
 
     def order_for(self, discrete: Sequence[str]) -> int:
